@@ -1,0 +1,56 @@
+# The words CI uses too. `make race` and `make test` do all the set-up on a fresh machine.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export CARGO_TERM_COLOR ?= never
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml
+TEST_PACKAGES := nginx-light libnginx-mod-http-lua luajit2 lua5.4 lua-socket wrk apache2-utils
+
+.PHONY: race build test test-deps lint fmt bench fuzz pictures clean
+
+race: build  ## installs what the default line-up needs (says what, first) and races it
+	$(BIN)/dragstrip install --line-up default --yes
+	$(BIN)/dragstrip race --line-up default --budget 90s --html runs/latest.html --json runs/latest.json
+
+build: .stamps/build
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragstrip needs Python 3.11 or later: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+
+.stamps/build: $(BIN)/python pyproject.toml $(RUST_SOURCES)
+	@command -v cargo >/dev/null || { echo "Dragstrip's engine is built by Rust's cargo (1.88 or later), which is not on PATH: see rustup.rs" >&2; exit 2; }
+	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
+	$(BIN)/pip install --quiet -c constraints.txt --editable .
+	@mkdir -p .stamps && touch $@
+
+.stamps/test-deps: .stamps/build constraints.txt
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test]'
+	@touch $@
+
+test-deps: .stamps/test-deps
+	$(BIN)/dragstrip install --line-up default --yes
+	$(BIN)/dragstrip install --packages $(TEST_PACKAGES) --yes
+
+lint: .stamps/test-deps
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fmt: .stamps/test-deps
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: test-deps lint fuzz
+	cargo test --workspace --release --exclude dragstrip-python
+	$(BIN)/python -m pytest
+
+bench: build
+	$(BIN)/python benchmarks/engine_vs_wrk.py
+
+clean:
+	rm -rf target $(VENV) .stamps runs

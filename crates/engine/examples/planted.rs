@@ -1,0 +1,209 @@
+//! A fixed-answer epoll server with a planted fault, to prove that a race finds what is there.
+//!
+//! `planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]`
+//!
+//! `--burn 0.10` makes every request cost 10 % more CPU than the server's own cost per request, which
+//! it measures as it runs (thread CPU time, burnt time taken out). `--pause-ms 30 --every-ms 1000`
+//! stops serving for 30 ms in every second, as a collector would. `--die-after` exits in the
+//! middle of its work. One thread, one core: what a fast server costs, mostly the kernel's part.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nhello world\n";
+const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello world\n";
+/// Requests between two readings of the server's own cost.
+const GAUGE_EVERY: u64 = 512;
+
+struct Fault {
+    burn_share: f64,
+    pause: Duration,
+    every: Duration,
+    die_after: u64,
+}
+
+struct Burner {
+    share: f64,
+    per_request: Duration,
+    burnt: Duration,
+    seen: u64,
+    cpu_at_last: Duration,
+}
+
+fn thread_cpu() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` outlives the call and the clock id is a constant the kernel knows.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+impl Burner {
+    fn new(share: f64) -> Self {
+        Self {
+            share,
+            per_request: Duration::ZERO,
+            burnt: Duration::ZERO,
+            seen: 0,
+            cpu_at_last: thread_cpu(),
+        }
+    }
+
+    fn request(&mut self) {
+        if self.share <= 0.0 {
+            return;
+        }
+        self.seen += 1;
+        if self.seen.is_multiple_of(GAUGE_EVERY) {
+            let cpu = thread_cpu();
+            let own = (cpu - self.cpu_at_last).saturating_sub(self.burnt);
+            self.per_request = own.mul_f64(self.share / GAUGE_EVERY as f64);
+            self.burnt = Duration::ZERO;
+            self.cpu_at_last = cpu;
+        }
+        let start = Instant::now();
+        while start.elapsed() < self.per_request {
+            std::hint::spin_loop();
+        }
+        self.burnt += start.elapsed();
+    }
+}
+
+fn argument(name: &str) -> Option<f64> {
+    let mut words = std::env::args().skip_while(|word| word != name);
+    words.next()?;
+    Some(
+        words
+            .next()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| panic!("planted: {name} wants a number")),
+    )
+}
+
+fn check(result: libc::c_int) -> libc::c_int {
+    if result < 0 {
+        panic!("planted: {}", io::Error::last_os_error());
+    }
+    result
+}
+
+fn listen(port: u16) -> libc::c_int {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("planted: bind");
+    listener.set_nonblocking(true).expect("planted: nonblocking");
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(listener);
+    // SAFETY: plain system call on a descriptor we own; a longer backlog than std's 128.
+    check(unsafe { libc::listen(fd, 4096) });
+    fd
+}
+
+fn watch(epoll: libc::c_int, fd: libc::c_int) {
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: fd as u64,
+    };
+    // SAFETY: `event` outlives the call; both descriptors are ours.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) });
+}
+
+/// Answers every complete request in one read; a request of ours always fits one segment.
+fn serve(fd: libc::c_int, burner: &mut Burner) -> u64 {
+    let mut buffer = [0u8; 8192];
+    // SAFETY: the buffer is as long as we say and outlives the call.
+    let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    if got <= 0 {
+        // SAFETY: `fd` is a connection of ours, closed once, here.
+        unsafe { libc::close(fd) };
+        return 0;
+    }
+    let bytes = &buffer[..got as usize];
+    let count = bytes.windows(4).filter(|w| w == b"\r\n\r\n").count() as u64;
+    let closing = bytes.windows(17).any(|w| w.eq_ignore_ascii_case(b"connection: close"));
+    for _ in 0..count {
+        burner.request();
+        let answer = if closing { CLOSING } else { ANSWER };
+        // SAFETY: sends from a constant; a short send would show as a wrong answer in the race.
+        unsafe { libc::send(fd, answer.as_ptr().cast(), answer.len(), libc::MSG_NOSIGNAL) };
+    }
+    if closing {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+    count
+}
+
+fn accept_all(listener: libc::c_int, epoll: libc::c_int) {
+    loop {
+        // SAFETY: no address is asked for; flags are constants.
+        let fd = unsafe {
+            libc::accept4(
+                listener,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                libc::SOCK_NONBLOCK,
+            )
+        };
+        if fd < 0 {
+            return;
+        }
+        let one: libc::c_int = 1;
+        // SAFETY: the option's value outlives the call.
+        unsafe {
+            libc::setsockopt(
+                fd,
+                libc::IPPROTO_TCP,
+                libc::TCP_NODELAY,
+                (&raw const one).cast(),
+                size_of::<libc::c_int>() as u32,
+            )
+        };
+        watch(epoll, fd);
+    }
+}
+
+fn run(port: u16, fault: &Fault) {
+    let listener = listen(port);
+    // SAFETY: no pointer is passed.
+    let epoll = check(unsafe { libc::epoll_create1(0) });
+    watch(epoll, listener);
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
+    let mut burner = Burner::new(fault.burn_share);
+    let (mut served, mut last_pause) = (0u64, Instant::now());
+    loop {
+        // SAFETY: the kernel writes at most `events.len()` entries.
+        let ready = unsafe {
+            libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, -1)
+        };
+        for event in events.iter().take(ready.max(0) as usize) {
+            let fd = event.u64 as libc::c_int;
+            if fd == listener {
+                accept_all(listener, epoll);
+            } else {
+                served += serve(fd, &mut burner);
+            }
+        }
+        if !fault.pause.is_zero() && last_pause.elapsed() >= fault.every {
+            std::thread::sleep(fault.pause);
+            last_pause = Instant::now();
+        }
+        if fault.die_after > 0 && served >= fault.die_after {
+            eprintln!("planted: dying after {served} requests, as told");
+            std::process::exit(7);
+        }
+    }
+}
+
+fn main() {
+    let port = std::env::args().nth(1).and_then(|text| text.parse().ok());
+    let port = port.expect("usage: planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
+    let millis = |name| Duration::from_secs_f64(argument(name).unwrap_or(0.0) / 1000.0);
+    let fault = Fault {
+        burn_share: argument("--burn").unwrap_or(0.0),
+        pause: millis("--pause-ms"),
+        every: millis("--every-ms"),
+        die_after: argument("--die-after").unwrap_or(0.0) as u64,
+    };
+    run(port, &fault);
+}

@@ -1,0 +1,149 @@
+"""The compiled load engine (``crates/python``): blocks of load in, tallies out. Times are CLOCK_MONOTONIC ns."""
+
+from collections.abc import Sequence
+from typing import final
+
+class EngineError(Exception):
+    """The engine can't run: no descriptors, no such address, a plan that makes no sense; says which field and why."""
+
+@final
+class Tally:
+    """What one block left behind, over all worker threads.
+
+    ``sent = answered + failed + in_flight`` always. ``errors`` holds the kinds that occurred; each failed
+    request is in it once, and besides them failed attempts to connect (``connect``, ``refused``), which sent
+    nothing, and bytes that nobody asked for (``bad_response``).
+    """
+
+    @property
+    def session(self) -> int: ...
+    @property
+    def started_ns(self) -> int: ...
+    @property
+    def counted_start_ns(self) -> int: ...
+    @property
+    def lead_ns(self) -> int: ...
+    @property
+    def counted_ns(self) -> int: ...
+    @property
+    def duration_ns(self) -> int: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def errors(self) -> dict[str, int]: ...
+    @property
+    def bytes_in(self) -> int: ...
+    @property
+    def bytes_out(self) -> int: ...
+    @property
+    def connects(self) -> int: ...
+    @property
+    def latency_hdr(self) -> bytes: ...
+    @property
+    def latency_sum_ns(self) -> int: ...
+    @property
+    def p50_ns(self) -> int: ...
+    @property
+    def p90_ns(self) -> int: ...
+    @property
+    def p99_ns(self) -> int: ...
+    @property
+    def p999_ns(self) -> int: ...
+    @property
+    def max_ns(self) -> int: ...
+    @property
+    def server_cpu_ns(self) -> int | None: ...
+    @property
+    def server_wait_ns(self) -> int | None: ...
+    @property
+    def engine_cpu_ns(self) -> int: ...
+    @property
+    def engine_wait_ns(self) -> int: ...
+    @property
+    def engine_switches(self) -> int: ...
+    @property
+    def engine_threads(self) -> int: ...
+    @property
+    def steal_ns(self) -> int: ...
+    @property
+    def gave_up(self) -> bool: ...
+    @property
+    def sample(self) -> str: ...
+
+@final
+class Engine:
+    """One pinned worker thread per core; sessions and blocks run on all of them."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        """Starts and pins the workers.
+
+        Raises:
+            EngineError: no core given, or one that this process may not run on.
+        """
+
+    def open(
+        self,
+        host: str,
+        port: int,
+        exchanges: Sequence[tuple[bytes, int, bytes]],
+        *,
+        connections: int,
+        keepalive: bool,
+        timeout_ns: int,
+    ) -> int:
+        """Opens a session: ``connections`` to one address, kept until ``close``.
+
+        Args:
+            exchanges: (request bytes as sent, expected status, expected body), cycled per worker.
+            keepalive: False opens a new connection for each request; the request itself must then
+                carry ``Connection: close``, and nothing is connected before the first block.
+            timeout_ns: per request and per attempt to connect.
+
+        Raises:
+            EngineError: a field is out of bounds, too few descriptors, or the server can't be reached.
+        """
+
+    def watch(self, session: int, *, cgroup_cpu_stat: str | None, schedstats: Sequence[str]) -> None:
+        """Names the files that tell the server's CPU time and run-queue wait; they are opened now and kept open.
+
+        Raises:
+            EngineError: no such session, or the cgroup's file can't be opened (a thread's that has
+                vanished can't be read: its blocks then have None).
+        """
+
+    def run(self, blocks: Sequence[tuple[int, int, int, int]], *, steal_cores: Sequence[int] = ()) -> list[Tally]:
+        """Runs blocks of (session, lead_ns, counted_ns, max_requests) in order.
+
+        max_requests above 0 ends the block when exactly that many were sent; counted_ns is then the limit.
+
+        Raises:
+            EngineError: a plan that makes no sense, or the engine is busy in another thread.
+            KeyboardInterrupt: as Python's handlers raise it; what was finished is in ``last_tallies``.
+        """
+
+    def last_tallies(self) -> list[Tally]:
+        """The finished tallies of the latest run, interrupted or not."""
+
+    def stop(self) -> None:
+        """Ends the current run from another thread: the block under way is dropped, what is finished is returned."""
+
+    def close(self, session: int) -> None:
+        """Closes a session's connections; closing one twice does nothing."""
+
+    def shutdown(self) -> None:
+        """Closes everything and ends the workers; later calls raise ``EngineError``."""
+
+def merge(histograms: Sequence[bytes]) -> bytes:
+    """Adds histograms (V2 compressed in and out).
+
+    Raises:
+        EngineError: one of them can't be read; says which.
+    """

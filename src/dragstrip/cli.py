@@ -1,0 +1,215 @@
+"""Words in, one call out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dragstrip import __version__, contender, install, verdict
+from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.record import Race
+from dragstrip.store import Store, default_path
+from dragstrip.workload import load as load_workload
+
+EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+class Duration(click.ParamType):
+    """``60s``, ``2m``, ``1500ms`` or plain seconds, as wrk and hey users write them; seconds as a float."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds, above zero."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", str(value))
+        if not match or float(match[1]) <= 0:
+            self.fail(f"{value!r} is no duration above zero; 60s, 2m or 1500ms would do", param, ctx)
+        return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}[match[2]]
+
+
+class Share(click.ParamType):
+    """``1%`` or ``0.01``, above 0 and below 100 %."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """A share as a float."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", str(value))
+        share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+        if not 0 < share < 1:
+            self.fail(f"{value!r} is no share between 0 and 100 %; 1% or 0.01 would do", param, ctx)
+        return share
+
+
+def _store_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--store", "store_path", type=click.Path(path_type=Path), default=None, help="Where races are kept."
+    )(command)
+
+
+def _open(store_path: Path | None) -> Store:
+    return Store(store_path or default_path())
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dragstrip")
+def cli() -> None:
+    """Races web servers side by side and says who is faster, by what ratio, and how sure that is."""
+
+
+@cli.command()
+@click.argument("contenders", nargs=-1)
+@click.option("--line-up", default=None, help="A named list of contenders, for example: default.")
+@click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Race a command of your own.")
+@click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
+@click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
+@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
+@click.option("--keepalive/--no-keepalive", default=True, show_default=True)
+@click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
+@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
+@click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
+@click.option("--metric", type=click.Choice(["throughput", "cpu"]), default="throughput", show_default=True)
+@click.option("--rounds", type=click.IntRange(2, 10_000), default=None, help="Fix the number of rounds.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
+@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
+@click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
+@click.option("--server-cores", default=None, help="For example 1 or 2-3.")
+@click.option("--engine-cores", default=None)
+@click.option("--pairs", is_flag=True, help="Show every pair.")
+@click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
+@_store_option
+def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
+    """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers."""
+    from dragstrip import race as racing  # the compiled engine's only user: other commands work without it
+    from dragstrip.report.live import Progress
+
+    console = Console()
+    with _open(store_path) as store, Progress(console, quiet=quiet) as progress:
+        try:
+            if resume_id:
+                recorded = store.load(resume_id)
+                entries = tuple(contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants)
+                racing.resume(
+                    recorded.id, entries, load_workload(recorded.workload), store=store, progress=progress
+                )
+                result = store.load(recorded.id)
+            else:
+                result = racing.run(_request(words), store=store, progress=progress)
+        except KeyboardInterrupt:
+            progress.close()
+            _show_interrupted(console, store, words, store_path)
+            raise
+    _conclude(console, result, words, store_path)
+
+
+def _request(words: dict[str, Any]) -> Any:
+    from dragstrip import race as racing
+
+    line_up = contender.line_up(words["line_up"]) if words["line_up"] else None
+    names = (*(line_up.names if line_up else ()), *words["contenders"])
+    if not names and not words["serve"]:
+        raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
+    workload = load_workload(words["workload"] or (line_up.workload if line_up else "hello"))
+    entries = (*(contender.entry(name) for name in names), *(contender.serve_entry(text) for text in words["serve"]))
+    return racing.Request(
+        entries=entries,
+        workload=workload,
+        connections=words["connections"] or (line_up.connections if line_up and line_up.connections else 32),
+        threads=words["threads"],
+        keepalive=words["keepalive"],
+        timeout_s=words["timeout"],
+        budget_s=words["budget"],
+        margin=words["margin"],
+        metric=words["metric"],
+        seed=words["seed"],
+        rounds=words["rounds"],
+        server_cores=words["server_cores"],
+        engine_cores=words["engine_cores"],
+        explicit=line_up is None,
+    )
+
+
+def _conclude(console: Console, result: Race, words: dict[str, Any], store_path: Path | None) -> None:
+    from dragstrip.inquiry import inspect, is_void
+    from dragstrip.report import export, page, terminal
+
+    judged, checks = verdict.judge(result), inspect(result)
+    terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"])
+    if words["json_path"]:
+        _write(words["json_path"], json.dumps(export.race_json(result, judged, checks), indent=2) + "\n")
+    if words["html_path"]:
+        page.write(result, judged, checks, words["html_path"])
+    console.print(f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True)
+    if words["html_path"]:
+        console.print(f"page    {Path(words['html_path']).resolve()}", soft_wrap=True)
+    if is_void(checks) or result.finished == "void":
+        sys.exit(EXIT_VOID)
+    if result.finished == "too few contenders":
+        sys.exit(EXIT_FAILURE)
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _show_interrupted(console: Console, store: Store, words: dict[str, Any], store_path: Path | None) -> None:
+    newest = store.runs()[:1]
+    if newest and newest[0].finished == "interrupted":
+        _conclude_quietly(console, store.load(newest[0].race), words, store_path)
+
+
+def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], store_path: Path | None) -> None:
+    try:
+        _conclude(console, result, words, store_path)
+    except SystemExit:  # an interrupted race ends with 130, whatever its verdict
+        return
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True)
+@click.option("--contenders", "folders", multiple=True, type=click.Path(path_type=Path, exists=True))
+def contenders(as_json: bool, folders: tuple[Path, ...]) -> None:
+    """Every definition: ready, or missing and what would make it ready."""
+    from dragstrip.report import listing
+
+    rows = [contender.status(name) for name in contender.names(folders)]
+    click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)
+
+
+@cli.command(name="install")
+@click.argument("names", nargs=-1)
+@click.option("--all", "everything", is_flag=True)
+@click.option("--line-up", default=None)
+@click.option("--packages", is_flag=True, help="NAMES are system packages (for tests and benchmarks).")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def install_command(names: tuple[str, ...], everything: bool, line_up: str | None, packages: bool, yes: bool) -> None:
+    """Install what contenders need, by the system's own package managers; says what it will run, then asks."""
+    wanted = contender.line_up(line_up).names if line_up else tuple(contender.names(())) if everything else names
+    if not wanted:
+        raise BadUsage("nothing to install: name contenders, or --all, or --line-up default")
+    plan = install.plan_packages(names) if packages else install.plan(wanted)
+    click.echo(plan.text())
+    if not plan.steps:
+        return
+    if not yes and not click.confirm("Run these?"):
+        raise BadUsage("nothing was installed")
+    install.carry_out(plan, say=click.echo)

@@ -1,0 +1,358 @@
+"""One race from start to records: the only user of the compiled engine.
+
+Order of events: lanes, scrutineering (each contender started once and proved right), calibration on
+that same launch (never used in the verdict), plan, then rounds until everything asked for is decided
+or the budget is spent. Each round is committed before the next begins, so that nothing measured is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import dragstrip
+from dragstrip import inquiry, machine, schedule, stage, verdict
+from dragstrip.contender import Entry, Missing, build, check
+from dragstrip.errors import BadUsage, NotReady, StageError
+from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race, Round
+from dragstrip.rounds import Outcome, Track, Warm, run_round, warm_up
+from dragstrip.scrutiny import scrutineer
+from dragstrip.store import Store
+from dragstrip.workload import Workload
+
+#: Randomised probes put to each contender in scrutineering.
+PROBES = 12
+
+#: A calibration block: long enough to meet a slow server's median latency a few times.
+CALIBRATION_NS = 200_000_000
+
+#: A round that the machine disturbed is run again; so many in a row void the race.
+MOST_VOID_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be raced and how: the command line's words as one value.
+
+    Args:
+        entries: at least two, names distinct.
+        budget_s: wall-clock seconds for the rounds.
+        rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
+        explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
+        threads: engine threads; None for one per engine core.
+    """
+
+    entries: tuple[Entry, ...]
+    workload: Workload
+    connections: int = 32
+    threads: int | None = None
+    keepalive: bool = True
+    timeout_s: float = 2.0
+    budget_s: float = 60.0
+    margin: float = 0.01
+    metric: str = "throughput"
+    alpha: float = 0.05
+    seed: int | None = None
+    rounds: int | None = None
+    server_cores: str | None = None
+    engine_cores: str | None = None
+    explicit: bool = True
+
+
+class Progress(Protocol):
+    """What shows a race as it runs; called between measurements only."""
+
+    def phase(self, text: str) -> None: ...
+    def entrant(self, name: str, status: str) -> None: ...
+    def round_done(self, race: Race, judged: verdict.Verdict) -> None: ...
+
+
+@dataclass
+class _Field:
+    """The contenders as they came out of scrutineering."""
+
+    entrants: list[Entrant] = field(default_factory=list)
+    ready: dict[str, Entry] = field(default_factory=dict)
+    p50_ns: dict[str, int] = field(default_factory=dict)
+    launch_s: dict[str, float] = field(default_factory=dict)
+
+
+def run(request: Request, *, store: Store, progress: Progress) -> Race:
+    """Runs a race to its end and returns it as recorded.
+
+    Raises:
+        BadUsage: fewer than two contenders, two of one name, cores that don't exist.
+        NotReady: a contender named by hand is missing something.
+        KeyboardInterrupt: passed on, after what was measured has been kept and every server stopped.
+    """
+    _refuse_doubles(request.entries)
+    lanes = machine.lanes(request.server_cores, request.engine_cores)
+    seed = request.seed if request.seed is not None else secrets.randbits(32)
+    started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
+    facts = machine.facts()
+    load = Load(
+        connections=request.connections,
+        threads=request.threads or len(lanes.engine),
+        keepalive=request.keepalive,
+        timeout_ns=int(request.timeout_s * 1e9),
+    )
+    progress.phase("checking what is installed")
+    field_, versions = _Field(), _ready_versions(request)
+    with _track(request.workload, load, lanes, seed) as track:
+        for entry in request.entries:
+            _scrutineer(track, entry, versions[entry.name], field_, progress)
+        race = Race(
+            id=secrets.token_hex(6),
+            seed=seed,
+            started=started,
+            started_ns=started_ns,
+            workload=request.workload.name,
+            load=load,
+            plan=_plan(request, field_),
+            software=dragstrip.__version__,
+            method=METHOD_VERSION,
+            machine=facts,
+            server_cores=lanes.server,
+            engine_cores=lanes.engine,
+            entrants=tuple(field_.entrants),
+        )
+        store.begin(race)
+        return _Director(track, store, progress, race, field_).drive()
+
+
+def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store: Store, progress: Progress) -> Race:
+    """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
+
+    Raises:
+        BadUsage: the race has ended by its own rule, or a contender's definition has changed since.
+    """
+    race = store.load(race_id)
+    if race.finished in ("decided", "budget", "rounds"):
+        raise BadUsage(f"race {race.id} has ended ({race.finished}): there is nothing to resume; `dragstrip rerun` repeats it")
+    lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
+    field_ = _Field(entrants=list(race.entrants))
+    by_name = {entry.name: entry for entry in entries}
+    with _track(workload, race.load, lanes, race.seed) as track:
+        for entrant in race.entrants:
+            if entrant.out:
+                continue
+            entry = by_name[entrant.name]
+            if entry.definition_hash != entrant.definition_hash:
+                raise BadUsage(
+                    f"{entrant.name}: its definition has changed since race {race.id} began "
+                    f"({entrant.definition_hash[:12]} then, {entry.definition_hash[:12]} now); start a new race instead"
+                )
+            _scrutineer(track, entry, entrant.version, scratch := _Field(), progress)
+            field_.p50_ns |= scratch.p50_ns
+            field_.ready |= scratch.ready
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
+        return _Director(track, store, progress, replace(race, finished=""), field_).drive()
+
+
+def _cores(cores: Sequence[int]) -> str:
+    return ",".join(str(core) for core in cores)
+
+
+def _refuse_doubles(entries: Sequence[Entry]) -> None:
+    names = [entry.name for entry in entries]
+    if len(names) < 2:
+        raise BadUsage(f"a race wants at least two contenders, {len(names)} given; `dragstrip contenders` lists them")
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise BadUsage(
+            f"{doubles[0]} is given twice under one name; to race a thing against itself say it differently, "
+            f"for example {doubles[0]}:workers=1, or --serve with another name"
+        )
+
+
+def _ready_versions(request: Request) -> dict[str, str | Missing]:
+    found: dict[str, str | Missing] = {}
+    for entry in request.entries:
+        state = check(entry)
+        if isinstance(state, Missing) and request.explicit:
+            raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
+        found[entry.name] = state if isinstance(state, Missing) else state.version
+    return found
+
+
+@contextmanager
+def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> Iterator[Track]:
+    from dragstrip._engine import Engine  # old results must be readable where the engine can't load
+
+    stage.sweep_stale()
+    before = os.sched_getaffinity(0)
+    with ExitStack() as open_things:
+        scratch = open_things.enter_context(stage.scratch_root())
+        if not lanes.shared:
+            # The director and its keepers stay off the servers' lane.
+            os.sched_setaffinity(0, lanes.engine)
+            open_things.callback(os.sched_setaffinity, 0, before)
+        engine = Engine(list(lanes.engine[: load.threads]))
+        open_things.callback(engine.shutdown)
+        yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+
+
+def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Field, progress: Progress) -> None:
+    """Starts a contender once, has it prove its answers, and calibrates on that launch."""
+    progress.entrant(entry.name, "scrutineering")
+    parity: dict[str, str] = {}
+    why = ""
+    if isinstance(version, Missing):
+        why, version = f"missing: {version.reason}; {version.remedy}", ""
+    else:
+        try:
+            build(entry)
+            running = track.launch(entry)
+            try:
+                why, parity = _prove(track, entry, field_, running)
+            finally:
+                running.stop()
+        except StageError as error:
+            why = str(error)
+    progress.entrant(entry.name, f"out: {why}" if why else "ready")
+    if not why:
+        field_.ready[entry.name] = entry
+    field_.entrants.append(
+        Entrant(
+            name=entry.name,
+            title=entry.title,
+            kind=entry.kind,
+            version=version,
+            language=entry.language,
+            parameters=dict(entry.parameters),
+            definition_hash=entry.definition_hash,
+            parity=parity,
+            out=why,
+        )
+    )
+
+
+def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[str, dict[str, str]]:
+    workload, seed = track.workload, track.seed
+    both = [
+        (*workload.exchanges(mark=entry.mark, keepalive=keep, seed=seed),
+         *workload.probes(mark=entry.mark, keepalive=keep, seed=seed, count=PROBES))
+        for keep in (True, False)
+    ]
+    findings = scrutineer(running.host, running.port, keepalive=both[0], closing=both[1])
+    if findings.problems:
+        return "; ".join(findings.problems), {}
+    launch_ns = time.monotonic_ns()
+    warm = warm_up(track, entry, running, 0)
+    (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
+    processes, threads = running.counts()
+    track.engine.close(warm.session)
+    if tally.requests == 0 or not running.alive():
+        return f"answered nothing right under load: {tally.sample or dict(tally.errors)}", {}
+    field_.p50_ns[entry.name] = tally.p50_ns
+    field_.launch_s[entry.name] = (running.ready_ns + time.monotonic_ns() - launch_ns - CALIBRATION_NS) / 1e9
+    facts = dict(findings.facts) | dict(entry.parity)
+    facts["processes, threads"] = f"{processes}, {threads}" if processes else "unknown"
+    facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
+    facts["CPU read from"] = running.cpu_source
+    if running.note:
+        facts["note"] = running.note
+    return "", facts
+
+
+def _plan(request: Request, field_: _Field) -> Plan:
+    count = max(len(field_.ready), 1)
+    lead_ns, counted_ns = schedule.block_lengths(field_.p50_ns)
+    launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
+    passes = schedule.passes(
+        launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s
+    )
+    round_s = launch_s + passes * count * block_s
+    return Plan(
+        lead_ns=lead_ns,
+        counted_ns=counted_ns,
+        passes=passes,
+        budget_s=request.budget_s,
+        planned_rounds=request.rounds or schedule.planned_rounds(request.budget_s, round_s),
+        metric=request.metric,
+        margin=request.margin,
+        alpha=request.alpha,
+        rounds_fixed=request.rounds is not None,
+    )
+
+
+class _Director:
+    """Drives the rounds of one race and keeps its record up to date."""
+
+    def __init__(self, track: Track, store: Store, progress: Progress, race: Race, field_: _Field) -> None:
+        self.track, self.store, self.progress, self.race = track, store, progress, race
+        self.entries, self.p50_ns = dict(field_.ready), field_.p50_ns
+        self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
+        self.void_in_a_row = 0
+
+    def drive(self) -> Race:
+        """Runs rounds until the race is over; an interruption is recorded and passed on."""
+        how = "interrupted"
+        try:
+            how = self._rounds()
+        finally:
+            # Also on the way out of an error: what was measured stays readable, and says how it ended.
+            self.store.finish(self.race.id, how)
+        self.race = replace(self.race, finished=how)
+        return self.race
+
+    def _rounds(self) -> str:
+        needed = frozenset(self.entries)
+        while True:
+            if len(self.entries) < 2:
+                return "too few contenders"
+            over = self._over(needed)
+            if over:
+                return over
+            self._one(needed)
+            judged = verdict.judge(self.race)
+            self.progress.round_done(self.race, judged)
+            needed = verdict.still_needed(judged, self.race) & frozenset(self.entries)
+
+    def _over(self, needed: frozenset[str]) -> str:
+        plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
+        if self.void_in_a_row >= MOST_VOID_ROUNDS:
+            return "void"
+        if plan.rounds_fixed:
+            return "rounds" if done >= plan.planned_rounds else ""
+        if not needed:
+            return "decided"
+        if done >= plan.planned_rounds:
+            return "budget"
+        typical_s = self.spent_s / max(len(self.race.rounds), 1)
+        return "budget" if self.spent_s + typical_s / 2 > plan.budget_s else ""
+
+    def _one(self, needed: frozenset[str]) -> None:
+        index = len(self.race.rounds)
+        names = sorted(needed) if not self.race.plan.rounds_fixed else sorted(self.entries)
+        busy = machine.wait_for_quiet(self.track.lanes.all)
+        began = time.monotonic()
+        order = schedule.round_order(self.race.seed, index, names, self.race.plan.passes)
+        outcome = run_round(self.track, self.race.plan, order, index, self.entries, self.p50_ns)
+        self.spent_s += time.monotonic() - began
+        self.store.append_round(self.race.id, outcome.round)
+        self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
+        self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
+        self._let_out(outcome, index)
+        del busy
+
+    def _let_out(self, outcome: Outcome, index: int) -> None:
+        for name, reason in outcome.out.items():
+            self.store.entrant_out(self.race.id, name, reason, index)
+            self.entries.pop(name, None)
+            self.progress.entrant(name, f"out: {reason}")
+        self.race = replace(
+            self.race,
+            entrants=tuple(
+                replace(entrant, out=outcome.out[entrant.name], out_round=index)
+                if entrant.name in outcome.out
+                else entrant
+                for entrant in self.race.entrants
+            ),
+        )

@@ -1,0 +1,235 @@
+"""Raw outcome of one race and its parts; plain frozen values, no behaviour, no I/O.
+
+Names follow ``shared/design.md`` ("Data model"). Times are monotonic nanoseconds (CLOCK_MONOTONIC)
+with one wall-clock anchor per race. Units stand last in each name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Version of the record's shape; ``store.py`` has a migration for each step.
+SCHEMA_VERSION = 1
+
+#: Version of the trial design and its judgement (``docs/METHOD.md``).
+METHOD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What one short measured stretch of load left behind; immutable.
+
+    The *counted part* follows the lead-in. ``requests`` and the latency histogram cover the counted
+    part only; ``sent``, ``answered``, ``failed``, bytes and the server's CPU time cover the whole
+    block from idle to idle (lead-in, counted part, drain), so CPU per request is
+    ``server_cpu_ns / answered``.
+
+    Args:
+        contender: the entrant's name in this race.
+        round: 0-based round.
+        pass_index: 0-based pass within the round.
+        position: 0-based place in the round's whole order of blocks.
+        started_ns: monotonic start of the lead-in.
+        lead_ns: planned lead-in, loaded and not counted.
+        counted_ns: measured length of the counted part.
+        duration_ns: start of the lead-in to the end of the drain.
+        requests: right answers that arrived within the counted part.
+        sent, answered, failed, in_flight: whole block; sent = answered + failed + in_flight.
+        errors: failures by kind, whole block (connect, refused, reset, closed_early, timeout,
+            bad_response, wrong_status, wrong_length, wrong_body, send).
+        bytes_in, bytes_out: whole block, application bytes of complete and incomplete messages.
+        connects: connections opened during this block (reconnects after a server's close included).
+        latency_hdr: HdrHistogram V2 compressed (zlib) of nanoseconds, counted part.
+        latency_sum_ns: exact sum of the counted latencies, for the mean and Little's law.
+        p50_ns..max_ns: read off the histogram for convenience.
+        server_cpu_ns: CPU time of the contender's whole process tree, whole block; None if unreadable.
+        server_wait_ns: run-queue wait summed over the contender's threads, whole block; None if unreadable.
+        engine_cpu_ns: CPU time of the engine's worker threads over the counted part, summed over threads.
+        engine_wait_ns: their run-queue wait, whole block.
+        engine_switches: their involuntary context switches, whole block.
+        engine_threads: how many worker threads drove this block.
+        steal_ns: hypervisor steal on the race's cores, whole block (10 ms steps, /proc/stat).
+        gave_up: every connection was refused or lost for good before the block's end.
+        sample: excerpt of the first wrong answer, for the explanation; empty if none.
+        void: reasons why this block is never used; empty if it counts.
+    """
+
+    contender: str
+    round: int
+    pass_index: int
+    position: int
+    started_ns: int
+    lead_ns: int
+    counted_ns: int
+    duration_ns: int
+    requests: int
+    sent: int
+    answered: int
+    failed: int
+    in_flight: int
+    errors: Mapping[str, int]
+    bytes_in: int
+    bytes_out: int
+    connects: int
+    latency_hdr: bytes
+    latency_sum_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    p999_ns: int
+    max_ns: int
+    server_cpu_ns: int | None
+    server_wait_ns: int | None
+    engine_cpu_ns: int
+    engine_wait_ns: int
+    engine_switches: int
+    engine_threads: int
+    steal_ns: int
+    gave_up: bool
+    sample: str = ""
+    void: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One start of a contender's processes in one round.
+
+    Args:
+        ready_ns: from start to the first right answer.
+        warm_up_ns: how long it was warmed up under its own load.
+        settled: successive warm-up slices showed no rise at the end.
+        exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if it had to be
+            reported before it ended.
+        died: it ended before it was told to.
+        cpu_ns: whole tree, whole life; None if unreadable.
+        peak_memory_bytes: sum over the tree of each process's VmHWM at the end of the round.
+        cpu_source: "cgroup" or "proc".
+        processes, threads: in the tree after warm-up.
+        log_tail: last lines of its output.
+    """
+
+    contender: str
+    round: int
+    cores: tuple[int, ...]
+    address: str
+    ready_ns: int
+    warm_up_ns: int
+    settled: bool
+    exit_status: int | None
+    died: bool
+    cpu_ns: int | None
+    peak_memory_bytes: int | None
+    cpu_source: str
+    processes: int
+    threads: int
+    log_tail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round: its launches and blocks, and why it is void as a whole, if it is."""
+
+    index: int
+    started_ns: int
+    ended_ns: int
+    launches: tuple[Launch, ...]
+    blocks: tuple[Block, ...]
+    void: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A contender as it entered this race.
+
+    Args:
+        name: as shown in all results ("nginx-lua", "nginx-lua:workers=2", "mine").
+        kind: "definition", "serve" (ad hoc command) or "url" (already running).
+        out: why it is out of the race (scrutineering, never started, died), else "".
+        out_round: the round in which it went out, None if before the first or not at all.
+        parity: facts for the parity sheet, in display order (text to text).
+    """
+
+    name: str
+    title: str
+    kind: str
+    version: str
+    language: str
+    parameters: Mapping[str, Any]
+    definition_hash: str
+    parity: Mapping[str, str] = field(default_factory=dict)
+    out: str = ""
+    out_round: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something worth keeping that is no measurement: at_ns is monotonic."""
+
+    at_ns: int
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was decided before the first round; with the seed it fixes the order of everything.
+
+    Args:
+        lead_ns, counted_ns: of each block; passes: per round.
+        budget_s: wall-clock budget for measuring; planned_rounds: the one last round N at which the
+            ordinary t quantile is allowed (method, "The interval").
+        metric: "throughput" or "cpu"; margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
+        rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
+    """
+
+    lead_ns: int
+    counted_ns: int
+    passes: int
+    budget_s: float
+    planned_rounds: int
+    metric: str = "throughput"
+    margin: float = 0.01
+    alpha: float = 0.05
+    rounds_fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How each block is loaded: a closed loop of ``connections`` over ``threads`` engine threads."""
+
+    connections: int
+    threads: int
+    keepalive: bool
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """A whole comparison, as the store gives it back.
+
+    Args:
+        id: 12 lower-case hex digits. seed: of the order of everything.
+        started: wall clock, ISO 8601 UTC; started_ns: the same moment, monotonic.
+        machine: facts (``machine.facts()``), JSON-able.
+        finished: "" while running or cut off, else one of "decided", "budget", "rounds",
+            "interrupted", "void", "too few contenders".
+    """
+
+    id: str
+    seed: int
+    started: str
+    started_ns: int
+    workload: str
+    load: Load
+    plan: Plan
+    software: str
+    method: int
+    machine: Mapping[str, Any]
+    server_cores: tuple[int, ...]
+    engine_cores: tuple[int, ...]
+    entrants: tuple[Entrant, ...]
+    rounds: Sequence[Round] = ()
+    events: Sequence[Event] = ()
+    finished: str = ""

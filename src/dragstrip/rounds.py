@@ -1,0 +1,334 @@
+"""One round on real processes: launch all afresh, warm each up, load in short blocks, stop, record.
+
+Method: ``docs/METHOD.md``, "The round". Needs an engine handed in; knows nothing of verdicts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from dragstrip import inquiry
+from dragstrip.contender import Entry, prepare
+from dragstrip.errors import StageError
+from dragstrip.machine import Lanes, steal_ns
+from dragstrip.record import Block, Launch, Load, Plan, Round
+from dragstrip.schedule import RoundOrder
+from dragstrip.scrutiny import is_right
+from dragstrip.stage import Ended, Keeper, free_port
+from dragstrip.warm_up import WINDOW, settled
+from dragstrip.workload import Exchange, Workload
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine, Tally
+
+#: A warm-up slice lasts five typical latencies, within these bounds.
+SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
+
+
+class Running(Protocol):
+    """A contender that is up: launched by a keeper, or somebody's own at an address."""
+
+    host: str
+    port: int
+    ready_ns: int
+    cpu_source: str
+    note: str
+
+    def schedstats(self) -> tuple[str, ...]: ...
+    def cpu_stat(self) -> str | None: ...
+    def alive(self) -> bool: ...
+    def counts(self) -> tuple[int, int]: ...
+    def log_tail(self, lines: int = 20) -> str: ...
+    def stop(self) -> Ended: ...
+
+
+@dataclass
+class AtAddress:
+    """A server that was already running: never started, measured for CPU or stopped by us."""
+
+    host: str
+    port: int
+    ready_ns: int = 0
+    cpu_source: str = "none"
+    note: str = "already running: not launched afresh, so its launch-to-launch variation is not in the interval"
+
+    def schedstats(self) -> tuple[str, ...]:
+        """None: its processes are not ours to read."""
+        return ()
+
+    def cpu_stat(self) -> str | None:
+        """None, as above."""
+        return None
+
+    def alive(self) -> bool:
+        """Assumed; refused connections say otherwise."""
+        return True
+
+    def counts(self) -> tuple[int, int]:
+        """Unknown, told as zero."""
+        return (0, 0)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Its output is not ours."""
+        return ""
+
+    def stop(self) -> Ended:
+        """Leaves it running."""
+        return Ended(exit_status=None, died=False, cpu_ns=None, peak_memory_bytes=None, how="left running", log_tail="")
+
+
+@dataclass
+class Track:
+    """What every round of a race shares: engine, lanes, load, scratch space and one keeper per contender."""
+
+    engine: Engine
+    lanes: Lanes
+    load: Load
+    workload: Workload
+    scratch: Path
+    keepers: ExitStack
+    seed: int
+
+    def __post_init__(self) -> None:
+        self._keepers: dict[str, Keeper] = {}
+
+    def exchanges(self, entry: Entry) -> tuple[Exchange, ...]:
+        """The requests this race loads a contender with."""
+        return self.workload.exchanges(mark=entry.mark, keepalive=self.load.keepalive, seed=self.seed)
+
+    def launch(self, entry: Entry) -> Running:
+        """Starts a contender and waits for its first right answer.
+
+        Raises:
+            StageError: it didn't come to serve; names it, the reason and its last log lines.
+        """
+        probe = is_right(self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0])
+        if entry.url is not None:
+            running = AtAddress(entry.url.host, entry.url.port)
+            reason = probe(running.host, running.port)
+            if reason:
+                raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
+            return running
+        if entry.name not in self._keepers:
+            keeper = Keeper(name=entry.name, scratch_root=self.scratch)
+            self._keepers[entry.name] = self.keepers.enter_context(keeper)
+        scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
+        scratch.mkdir()
+        start = prepare(
+            entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name
+        )
+        return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
+
+    def open(self, entry: Entry, running: Running) -> int:
+        """Opens the round's connections to a contender; returns the engine's session."""
+        session = self.engine.open(
+            running.host,
+            running.port,
+            [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
+            connections=self.load.connections,
+            keepalive=self.load.keepalive,
+            timeout_ns=self.load.timeout_ns,
+        )
+        return int(session)
+
+
+@dataclass
+class Warm:
+    """A contender that is up, connected and warm, within one round."""
+
+    entry: Entry
+    running: Running
+    session: int
+    warm_up_ns: int
+    settled: bool
+
+
+def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
+    """Loads a contender until successive slices show no rise, or its ``warm_up.most_s`` is spent.
+
+    Args:
+        p50_ns: its typical latency, for the length of a slice; 0 if unknown yet.
+    """
+    session = track.open(entry, running)
+    slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
+    started = time.monotonic_ns()
+    rates: list[float] = []
+    while True:
+        for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
+            rates.append(tally.requests / max(tally.counted_ns, 1))
+            if tally.gave_up:
+                return Warm(entry, running, session, time.monotonic_ns() - started, settled=False)
+        spent_ns = time.monotonic_ns() - started
+        if spent_ns < entry.warm_up_least_s * 1e9:
+            continue
+        flat = settled(rates)
+        if flat or spent_ns >= entry.warm_up_most_s * 1e9:
+            watch(track, running, session)
+            return Warm(entry, running, session, spent_ns, settled=flat)
+
+
+def watch(track: Track, running: Running, session: int) -> None:
+    """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm."""
+    track.engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A round's record, and the contenders that fell out in it with the reasons."""
+
+    round: Round
+    out: Mapping[str, str]
+
+
+def run_round(
+    track: Track, plan: Plan, order: RoundOrder, index: int, entries: Mapping[str, Entry], p50_ns: Mapping[str, int]
+) -> Outcome:
+    """Runs one whole round and stops every server of it, however it ends.
+
+    Args:
+        order: launches and passes, drawn by ``schedule.round_order``.
+        entries: the contenders still in the race, by name.
+        p50_ns: each one's typical latency from calibration.
+    """
+    started_ns, stolen_before = time.monotonic_ns(), steal_ns(track.lanes.all)
+    up: dict[str, Running] = {}
+    warm: dict[str, Warm] = {}
+    out: dict[str, str] = {}
+    blocks: tuple[Block, ...] = ()
+    counts: dict[str, tuple[int, int]] = {}
+    try:
+        for name in order.launches:
+            try:
+                up[name] = launch_twice(track, entries[name])
+            except StageError as error:
+                out[name] = str(error)
+        for name in [name for name in order.launches if name in up]:
+            warm[name] = warm_up(track, entries[name], up[name], p50_ns.get(name, 0))
+            counts[name] = up[name].counts()
+        blocks = _load(track, plan, order, index, warm)
+        out |= _fallen(blocks, up)
+    finally:
+        for made in warm.values():
+            track.engine.close(made.session)
+        launches = tuple(
+            _launch_record(index, track, running, warm.get(name), counts.get(name, (0, 0)), name)
+            for name, running in up.items()
+        )
+    ended_ns = time.monotonic_ns()
+    record = Round(index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks)
+    reasons = inquiry.round_reasons(
+        record, steal_ns=steal_ns(track.lanes.all) - stolen_before, cores=len(track.lanes.all)
+    )
+    return Outcome(
+        Round(
+            index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks, void=reasons
+        ),
+        out,
+    )
+
+
+def launch_twice(track: Track, entry: Entry) -> Running:
+    """Launches; tries once more, because the kernel's free port may be taken before the server binds it."""
+    try:
+        return track.launch(entry)
+    except StageError:
+        return track.launch(entry)
+
+
+def _load(
+    track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]
+) -> tuple[Block, ...]:
+    names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
+    tallies = track.engine.run(
+        [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names],
+        steal_cores=list(track.lanes.all),
+    )
+    blocks = [
+        block_record(tally, name, index, p, position)
+        for position, ((p, name), tally) in enumerate(zip(names, tallies, strict=True))
+    ]
+    single = {name: made.running.counts()[1] == 1 for name, made in warm.items()}
+    return inquiry.with_reasons(
+        blocks, connections=track.load.connections, server_cores=len(track.lanes.server), single_threaded=single
+    )
+
+
+def block_record(tally: Tally, contender: str, index: int, pass_index: int, position: int) -> Block:
+    """One block's record from what the engine handed back."""
+    return Block(
+        contender=contender,
+        round=index,
+        pass_index=pass_index,
+        position=position,
+        started_ns=tally.started_ns,
+        lead_ns=tally.lead_ns,
+        counted_ns=tally.counted_ns,
+        duration_ns=tally.duration_ns,
+        requests=tally.requests,
+        sent=tally.sent,
+        answered=tally.answered,
+        failed=tally.failed,
+        in_flight=tally.in_flight,
+        errors=dict(tally.errors),
+        bytes_in=tally.bytes_in,
+        bytes_out=tally.bytes_out,
+        connects=tally.connects,
+        latency_hdr=tally.latency_hdr,
+        latency_sum_ns=tally.latency_sum_ns,
+        p50_ns=tally.p50_ns,
+        p90_ns=tally.p90_ns,
+        p99_ns=tally.p99_ns,
+        p999_ns=tally.p999_ns,
+        max_ns=tally.max_ns,
+        server_cpu_ns=tally.server_cpu_ns,
+        server_wait_ns=tally.server_wait_ns,
+        engine_cpu_ns=tally.engine_cpu_ns,
+        engine_wait_ns=tally.engine_wait_ns,
+        engine_switches=tally.engine_switches,
+        engine_threads=tally.engine_threads,
+        steal_ns=tally.steal_ns,
+        gave_up=tally.gave_up,
+        sample=tally.sample,
+    )
+
+
+def _fallen(blocks: Sequence[Block], up: Mapping[str, Running]) -> dict[str, str]:
+    """Contenders that died or gave wrong answers under load, with the reason in words."""
+    out: dict[str, str] = {}
+    for name, running in up.items():
+        mine = [block for block in blocks if block.contender == name]
+        if not running.alive():
+            out[name] = f"died under load; its last words: {running.log_tail(5) or 'none'}"
+        elif mine and all(block.gave_up for block in mine):
+            out[name] = f"refused every connection under load: {mine[0].sample}"
+        elif reason := inquiry.wrong_under_load(mine):
+            out[name] = reason
+    return out
+
+
+def _launch_record(
+    index: int, track: Track, running: Running, made: Warm | None, counts: tuple[int, int], name: str
+) -> Launch:
+    ended = running.stop()
+    return Launch(
+        contender=name,
+        round=index,
+        cores=track.lanes.server,
+        address=f"{running.host}:{running.port}",
+        ready_ns=running.ready_ns,
+        warm_up_ns=made.warm_up_ns if made else 0,
+        settled=made.settled if made else False,
+        exit_status=ended.exit_status,
+        died=ended.died,
+        cpu_ns=ended.cpu_ns,
+        peak_memory_bytes=ended.peak_memory_bytes,
+        cpu_source=running.cpu_source,
+        processes=counts[0],
+        threads=counts[1],
+        log_tail=ended.log_tail,
+    )

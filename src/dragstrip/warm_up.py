@@ -1,0 +1,49 @@
+"""When is a server warm: no rise left in the throughput of successive slices. Pure.
+
+Method: ``docs/METHOD.md``, "Warm-up". The slope is Theil's (1950) median of pairwise slopes, because
+one slice that the machine disturbed must not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+#: Slices looked at; the last of a warm-up.
+WINDOW = 10
+
+#: A rise over the window, relative to its median, that counts as none.
+FLAT = 0.01
+
+
+def rise(rates: Sequence[float]) -> tuple[float, float]:
+    """Relative rise over the last slices and its standard error.
+
+    Args:
+        rates: answers per second of successive slices, oldest first, at least three.
+
+    Returns:
+        ``(rise, error)``: Theil's slope times the window's span over the median rate; and a
+        standard error from the scaled median absolute deviation of what the line leaves over.
+    """
+    window = np.asarray(rates[-WINDOW:], dtype=float)
+    at = np.arange(len(window), dtype=float)
+    middle = float(np.median(window))
+    if len(window) < 3 or middle <= 0:
+        return float("inf"), 0.0
+    first, second = np.triu_indices(len(window), k=1)
+    slope = float(np.median((window[second] - window[first]) / (at[second] - at[first])))
+    left = window - slope * at
+    scatter = 1.4826 * float(np.median(np.abs(left - np.median(left))))
+    span = at[-1] - at[0]
+    error = scatter / float(np.sqrt(np.sum((at - at.mean()) ** 2))) * span
+    return slope * span / middle, error / middle
+
+
+def settled(rates: Sequence[float]) -> bool:
+    """Whether the last slices show no rise: within ``FLAT``, or not told apart from none (two standard errors)."""
+    if len(rates) < WINDOW:
+        return False
+    up, error = rise(rates)
+    return up <= max(FLAT, 2 * error)

@@ -1,0 +1,75 @@
+"""A small HTTP server with one planted fault, for races. Standard library only.
+
+usage: misbehaving.py PORT FAULT
+
+FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
+exits (ends at once), dies (ends after 2000 answers), counterfeit (a fixed answer to multiply).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+import time
+
+BODY = b"hello world\n"
+
+
+def answer(status: str, body: bytes, close: bool) -> bytes:
+    tail = b"Connection: close\r\n" if close else b""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n".encode()
+    return head + tail + b"\r\n" + body
+
+
+def serve(port: int, fault: str) -> None:
+    listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+    listener.setblocking(False)
+    ready = selectors.DefaultSelector()
+    ready.register(listener, selectors.EVENT_READ)
+    served = 0
+    while True:
+        for key, _ in ready.select():
+            if key.fileobj is listener:
+                connection, _ = listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                ready.register(connection, selectors.EVENT_READ)
+                continue
+            connection = key.fileobj
+            try:
+                request = connection.recv(65536)
+            except ConnectionError:
+                request = b""
+            if not request:
+                ready.unregister(connection)
+                connection.close()
+                continue
+            close = b"connection: close" in request.lower()
+            status = "500 Internal Server Error" if fault == "fast-500" else "200 OK"
+            body = b"hello worle\n" if fault == "wrong-byte" else BODY
+            try:
+                connection.sendall(answer(status, body, close))
+            except ConnectionError:
+                close = True
+            served += 1
+            if close:
+                ready.unregister(connection)
+                connection.close()
+            if fault == "dies" and served >= 2000:
+                sys.stderr.write("misbehaving: dying now, as told\n")
+                sys.stderr.flush()
+                os._exit(9)
+
+
+def main() -> None:
+    port, fault = int(sys.argv[1]), sys.argv[2]
+    if fault == "exits":
+        sys.exit("misbehaving: no configuration found")
+    if fault == "never":
+        time.sleep(600)
+    serve(port, fault)
+
+
+if __name__ == "__main__":
+    main()

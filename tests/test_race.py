@@ -1,0 +1,256 @@
+"""Whole races between real servers, through the command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import psutil
+import pytest
+
+import dragstrip
+
+HERE = Path(__file__).parent
+DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
+SCHEMA = json.loads((Path(dragstrip.__file__).parent / "schema" / "race.schema.json").read_text())
+PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+
+def misbehaving(name: str, fault: str) -> list[str]:
+    return ["--serve", f"{name}={PYTHON} {HERE}/servers/misbehaving.py {{port}} {fault}"]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"),
+        "TMPDIR": str(tmp_path_for_servers(tmp_path)),
+        "COLUMNS": "140",
+    }
+
+
+def tmp_path_for_servers(tmp_path: Path) -> Path:
+    """A temporary directory that the unprivileged server user can reach, as pytest's own is not."""
+    made = Path(f"/tmp/dragstrip-test-{os.getpid()}-{tmp_path.name}")
+    made.mkdir(mode=0o711, exist_ok=True)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """After each test: no process of ours with its scratch directory, and no scratch directory."""
+    yield
+    place = tmp_path_for_servers(tmp_path)
+    until(lambda: not list(place.iterdir()), 20, f"{place} still holds {list(place.iterdir())}")
+    place.rmdir()
+    assert not servers_under(place)
+
+
+def servers_under(place: Path) -> list[str]:
+    """Processes whose command line or working directory lies in ``place``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words, cwd = " ".join(process.cmdline()), process.cwd()
+        except psutil.Error:
+            continue
+        if str(place) in words or cwd.startswith(str(place)):
+            found.append(f"{process.pid} {words}")
+    return found
+
+
+def until(condition: Any, seconds: float, otherwise: str) -> None:
+    """Waits for an event that must come; ``seconds`` only bounds a failing test."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+def dragstrip_run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DRAGSTRIP, *words], env=env, capture_output=True, text=True, timeout=280)
+
+
+def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, str], tmp_path: Path) -> None:
+    """nginx-lua against node at hello: exit 0, JSON by the published schema, the pair decided."""
+    out = tmp_path / "out.json"
+    done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--budget", "30s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(out.read_text())
+    jsonschema.validate(told, SCHEMA)
+    (pair,) = told["pairs"]
+    assert {pair["a"], pair["b"]} == {"nginx-lua", "node"}
+    assert pair["verdict"] in ("faster", "slower")
+    assert "nginx-lua" in done.stdout
+    assert "node" in done.stdout
+
+
+def test_the_same_seed_gives_the_same_order_of_blocks(env: dict[str, str], tmp_path: Path) -> None:
+    """Two races of one plan and seed load their contenders in the same order; another seed does not."""
+    orders = []
+    for number, seed in enumerate(["7", "7", "8"]):
+        out = tmp_path / f"{number}.json"
+        words = ["race", "nginx-return", "nginx-static", "--rounds", "2", "--seed", seed, "--json", str(out)]
+        done = dragstrip_run(env, *words)
+        assert out.exists(), done.stdout + done.stderr
+        told = json.loads(out.read_text())
+        orders.append([passes[:12] for passes in told["order"]])
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("wrong-byte", ["differs", "byte 10"]),
+        ("fast-500", ["status 500"]),
+        ("exits", ["no configuration found"]),
+    ],
+)
+def test_a_contender_that_is_wrong_is_named_and_the_others_race_on(
+    env: dict[str, str], tmp_path: Path, fault: str, words: list[str]
+) -> None:
+    """It yields no number, the report says why, and the two others get their verdict."""
+    out = tmp_path / "out.json"
+    done = dragstrip_run(
+        env, "race", "nginx-return", "nginx-static", *misbehaving("bad", fault), "--rounds", "2", "--json", str(out)
+    )
+    told = json.loads(out.read_text())
+    jsonschema.validate(told, SCHEMA)
+    (bad,) = [entry for entry in told["contenders"] if entry["name"] == "bad"]
+    for word in words:
+        assert word in bad["out"]
+    assert bad["requests"] == 0
+    assert bad["throughput_per_s"] is None or bad["throughput_per_s"]["estimate"] is None
+    assert [(p["a"], p["b"]) for p in told["pairs"]] != []
+    assert all("bad" not in (p["a"], p["b"]) for p in told["pairs"])
+    assert "bad" in done.stdout
+
+
+def test_one_that_never_serves_is_out_with_how_long_it_was_waited_for(env: dict[str, str], tmp_path: Path) -> None:
+    """It started and never listened: named, with the wait; the others race on."""
+    out = tmp_path / "out.json"
+    dragstrip_run(
+        env, "race", "nginx-return", "nginx-static", *misbehaving("mute", "never"), "--rounds", "2", "--json", str(out)
+    )
+    (mute,) = [c for c in json.loads(out.read_text())["contenders"] if c["name"] == "mute"]
+    assert "10" in mute["out"]
+    assert mute["requests"] == 0
+
+
+def test_one_that_dies_under_load_is_named_with_its_last_words(env: dict[str, str], tmp_path: Path) -> None:
+    """It passes scrutineering, dies in the middle of a block, and yields no number."""
+    out = tmp_path / "out.json"
+    done = dragstrip_run(
+        env, "race", "nginx-return", "nginx-static", *misbehaving("mortal", "dies"), "--rounds", "2", "--json", str(out)
+    )
+    told = json.loads(out.read_text())
+    (mortal,) = [c for c in told["contenders"] if c["name"] == "mortal"]
+    assert "dying now, as told" in mortal["out"]
+    assert all("mortal" not in (p["a"], p["b"]) for p in told["pairs"])
+    assert "dying now" in done.stdout
+
+
+def _racing(env: dict[str, str], *more: str) -> subprocess.Popen[str]:
+    """A race of two nginx variants that has at least one round in its store."""
+    words = [*DRAGSTRIP, "race", "nginx-return", "nginx-static", "--rounds", "500", *more]
+    race = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    until(lambda: _rounds(env) >= 2 or race.poll() is not None, 60, "no round was recorded")
+    assert race.poll() is None, race.stdout.read() if race.stdout else ""
+    return race
+
+
+def _rounds(env: dict[str, str]) -> int:
+    try:
+        with sqlite3.connect(f"file:{env['DRAGSTRIP_STORE']}?mode=ro", uri=True) as store:
+            return int(store.execute("select count(distinct round) from block").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_kill_9_leaves_no_server_and_a_store_that_shows_every_finished_round(env: dict[str, str]) -> None:
+    """The keepers end what the director left behind; `show` prints what was committed."""
+    race = _racing(env)
+    race.kill()
+    race.wait()
+    until(lambda: not servers_under(Path(env["TMPDIR"])), 20, "servers outlive the race")
+    finished = _rounds(env)
+    shown = dragstrip_run(env, "show", "last", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert len(json.loads(shown.stdout)["order"]) == finished >= 2
+
+
+def test_ctrl_c_keeps_what_was_measured_and_exits_130(env: dict[str, str]) -> None:
+    """The interrupt reaches the foreground only; servers are stopped, the race is kept as interrupted."""
+    race = _racing(env)
+    race.send_signal(signal.SIGINT)
+    out, _ = race.communicate(timeout=60)
+    assert race.returncode == 130, out
+    (run,) = json.loads(dragstrip_run(env, "runs", "--json").stdout)
+    assert run["finished"] == "interrupted"
+    assert run["rounds"] >= 2
+
+
+def test_an_interrupted_race_goes_on_where_it_stopped(env: dict[str, str], tmp_path: Path) -> None:
+    """--resume keeps seed, plan and rounds, and counts on."""
+    race = _racing(env)
+    race.send_signal(signal.SIGINT)
+    race.communicate(timeout=60)
+    before = _rounds(env)
+    again = subprocess.Popen([*DRAGSTRIP, "race", "--resume", "last"], env=env, stdout=subprocess.DEVNULL)
+    until(lambda: _rounds(env) > before or again.poll() is not None, 60, "no round was added")
+    again.send_signal(signal.SIGINT)
+    assert again.wait(60) == 130
+    assert len(json.loads(dragstrip_run(env, "runs", "--json").stdout)) == 1
+
+
+def test_a_running_server_is_raced_by_its_address(env: dict[str, str], tmp_path: Path) -> None:
+    """A URL joins as a contender; its page says that it was not launched afresh."""
+    from dragstrip.stage import free_port
+
+    port = free_port()
+    server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
+    try:
+        out = tmp_path / "out.json"
+        url = f"http://127.0.0.1:{port}/"
+        done = dragstrip_run(env, "race", "nginx-return", url, "--rounds", "2", "--json", str(out))
+        told = json.loads(out.read_text())
+        assert len(told["pairs"]) == 1, done.stdout + done.stderr
+        assert server.poll() is None
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["race", "nginx-retrun", "node"], "nginx-return"),
+        (["race", "nginx-return"], "at least two"),
+        (["race", "nginx-return", "nginx-return"], "twice"),
+        (["race", "nginx-return", "nginx-static", "--workload", "multiply"], "multiply"),
+        (["race", "nginx-return:wrokers=2", "node"], "workers"),
+        (["race", "--serve", "mine=./server", "node"], "{port}"),
+        (["race", "nginx-return", "http://192.0.2.1/"], "127.0.0"),
+        (["race", "nginx-return", "node", "--budget", "soon"], "duration"),
+        (["show", "feedfeed"], "feedfeed"),
+    ],
+)
+def test_wrong_words_are_refused_with_what_would_do_and_exit_2(env: dict[str, str], words: list[str], told: str) -> None:
+    """Names the word, says what would do; nothing is started."""
+    done = dragstrip_run(env, *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
