@@ -5,7 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= never
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml
-TEST_PACKAGES := nginx-light libnginx-mod-http-lua luajit2 lua5.4 lua-socket wrk apache2-utils
 
 .PHONY: race build test test-deps lint fmt bench fuzz pictures clean
 
@@ -31,7 +30,6 @@ $(BIN)/python:
 
 test-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --line-up default --yes
-	$(BIN)/dragstrip install --packages $(TEST_PACKAGES) --yes
 
 lint: .stamps/test-deps
 	cargo fmt --all --check

@@ -36,38 +36,33 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {
         **os.environ,
         "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"),
-        "TMPDIR": str(tmp_path_for_servers(tmp_path)),
         "COLUMNS": "140",
     }
 
 
-def tmp_path_for_servers(tmp_path: Path) -> Path:
-    """A temporary directory that the unprivileged server user can reach, as pytest's own is not."""
-    made = Path(f"/tmp/dragstrip-test-{os.getpid()}-{tmp_path.name}")
-    made.mkdir(mode=0o711, exist_ok=True)
-    return made
-
-
 @pytest.fixture(autouse=True)
-def nothing_left(tmp_path: Path) -> Iterator[None]:
-    """After each test: no process of ours with its scratch directory, and no scratch directory."""
+def nothing_left() -> Iterator[None]:
+    """After each test: no scratch directory of a race begun in it, and no process with a foot in one."""
+    before = set(scratches())
     yield
-    place = tmp_path_for_servers(tmp_path)
-    until(lambda: not list(place.iterdir()), 20, f"{place} still holds {list(place.iterdir())}")
-    place.rmdir()
-    assert not servers_under(place)
+    until(lambda: set(scratches()) <= before, 20, f"left: {set(scratches()) - before}")
+    assert not [line for line in servers() if not any(str(place) in line for place in before)]
 
 
-def servers_under(place: Path) -> list[str]:
-    """Processes whose command line or working directory lies in ``place``."""
+def scratches() -> list[Path]:
+    return [place for place in Path("/tmp").glob("dragstrip-*") if place.is_dir()]
+
+
+def servers() -> list[str]:
+    """Processes whose command line or working directory lies in a race's scratch directory."""
     found = []
     for process in psutil.process_iter():
         try:
             words, cwd = " ".join(process.cmdline()), process.cwd()
         except psutil.Error:
             continue
-        if str(place) in words or cwd.startswith(str(place)):
-            found.append(f"{process.pid} {words}")
+        if "/tmp/dragstrip-" in words or cwd.startswith("/tmp/dragstrip-"):
+            found.append(f"{process.pid} {cwd} {words}")
     return found
 
 
@@ -185,7 +180,7 @@ def test_kill_9_leaves_no_server_and_a_store_that_shows_every_finished_round(env
     race = _racing(env)
     race.kill()
     race.wait()
-    until(lambda: not servers_under(Path(env["TMPDIR"])), 20, "servers outlive the race")
+    until(lambda: not servers(), 20, "servers outlive the race")
     finished = _rounds(env)
     shown = dragstrip_run(env, "show", "last", "--json")
     assert shown.returncode == 0, shown.stderr

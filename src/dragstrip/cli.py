@@ -199,17 +199,30 @@ def contenders(as_json: bool, folders: tuple[Path, ...]) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--all", "everything", is_flag=True)
 @click.option("--line-up", default=None)
-@click.option("--packages", is_flag=True, help="NAMES are system packages (for tests and benchmarks).")
 @click.option("--yes", is_flag=True, help="Don't ask.")
-def install_command(names: tuple[str, ...], everything: bool, line_up: str | None, packages: bool, yes: bool) -> None:
+def install_command(names: tuple[str, ...], everything: bool, line_up: str | None, yes: bool) -> None:
     """Install what contenders need, by the system's own package managers; says what it will run, then asks."""
     wanted = contender.line_up(line_up).names if line_up else tuple(contender.names(())) if everything else names
     if not wanted:
         raise BadUsage("nothing to install: name contenders, or --all, or --line-up default")
-    plan = install.plan_packages(names) if packages else install.plan(wanted)
+    plan = install.plan(wanted)
     click.echo(plan.text())
     if not plan.steps:
         return
     if not yes and not click.confirm("Run these?"):
         raise BadUsage("nothing was installed")
     install.carry_out(plan, say=click.echo)
+
+
+def main() -> None:
+    """Runs the command line and turns every refusal into one line on stderr and its exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except DragstripError as error:
+        click.echo(f"dragstrip: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(EXIT_INTERRUPTED)

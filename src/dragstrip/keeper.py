@@ -65,8 +65,7 @@ class BoundedLog:
     MARK = "\n[dragstrip: {:>15} bytes left out here]\n"
 
     def __init__(self, path: str, limit_bytes: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        self._fd = os.open(path, flags, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
         self._limit = max(limit_bytes, 1024)
         self._size = self._left_out = 0
         self._broken = False
@@ -279,7 +278,6 @@ class Launch:
             moved += len(piece)
 
     def close(self) -> None:
-        self.drain()
         self.log.close()
         os.close(self.output)
 
@@ -398,9 +396,8 @@ class Keeper:
     def _finish(self, word: str, signal_name: str, grace_s: float) -> None:
         """Ends the tree, reports, forgets the launch; of an abandoned one, removes the traces too."""
         launch = self._launch
-        assert launch is not None
-        alive = [pid for pid, (_, state) in family(os.getpid()).items() if state not in "ZX"]
-        peak = peak_memory_bytes(alive) if word == "ended" else None
+        assert launch
+        peak = peak_memory_bytes(list(family(os.getpid()))) if word == "ended" else None  # a zombie has no VmHWM
         how = self._end_tree(launch, signal.Signals[f"SIG{signal_name}"], grace_s)
         launch.drain()
         cgroup_us = _number_in(f"{launch.cgroup}/cpu.stat", rb"^usage_usec (\d+)") if launch.cgroup else None
@@ -493,6 +490,7 @@ def main() -> None:
         keeper.run()
     except Exception as error:
         keeper._say({"is": "broken", "why": f"{type(error).__name__}: {error}"})
+        keeper._abandoned = True  # hears no more orders: one of them may have been the fault
         if keeper._launch:
             keeper._kill_tree(keeper._launch)
         raise

@@ -19,7 +19,7 @@ from dragstrip.machine import Lanes, steal_ns
 from dragstrip.record import Block, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder
 from dragstrip.scrutiny import is_right
-from dragstrip.stage import Ended, Keeper, free_port
+from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, settled
 from dragstrip.workload import Exchange, Workload
 
@@ -44,7 +44,7 @@ class Running(Protocol):
     def alive(self) -> bool: ...
     def counts(self) -> tuple[int, int]: ...
     def log_tail(self, lines: int = 20) -> str: ...
-    def stop(self) -> Ended: ...
+    def stop(self, *, grace_s: float = GRACE_S) -> Ended: ...
 
 
 @dataclass
@@ -77,7 +77,7 @@ class AtAddress:
         """Its output is not ours."""
         return ""
 
-    def stop(self) -> Ended:
+    def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Leaves it running."""
         return Ended(exit_status=None, died=False, cpu_ns=None, peak_memory_bytes=None, how="left running", log_tail="")
 
@@ -201,6 +201,7 @@ def run_round(
     out: dict[str, str] = {}
     blocks: tuple[Block, ...] = ()
     counts: dict[str, tuple[int, int]] = {}
+    grace_s = INTERRUPTED_GRACE_S
     try:
         for name in order.launches:
             try:
@@ -212,11 +213,14 @@ def run_round(
             counts[name] = up[name].counts()
         blocks = _load(track, plan, order, index, warm)
         out |= _fallen(blocks, up)
+        grace_s = GRACE_S
     finally:
         for made in warm.values():
             track.engine.close(made.session)
         launches = tuple(
-            _launch_record(index, track, running, warm.get(name), counts.get(name, (0, 0)), name)
+            _launch_record(
+                index, track, name, running, running.stop(grace_s=grace_s), warm.get(name), counts.get(name, (0, 0))
+            )
             for name, running in up.items()
         )
     ended_ns = time.monotonic_ns()
@@ -233,10 +237,12 @@ def run_round(
 
 
 def launch_twice(track: Track, entry: Entry) -> Running:
-    """Launches; tries once more, because the kernel's free port may be taken before the server binds it."""
+    """Launches; once more where somebody took the kernel's free port before the server could bind it."""
     try:
         return track.launch(entry)
-    except StageError:
+    except StageError as error:
+        if "in use" not in str(error):
+            raise
         return track.launch(entry)
 
 
@@ -312,9 +318,8 @@ def _fallen(blocks: Sequence[Block], up: Mapping[str, Running]) -> dict[str, str
 
 
 def _launch_record(
-    index: int, track: Track, running: Running, made: Warm | None, counts: tuple[int, int], name: str
+    index: int, track: Track, name: str, running: Running, ended: Ended, made: Warm | None, counts: tuple[int, int]
 ) -> Launch:
-    ended = running.stop()
     return Launch(
         contender=name,
         round=index,

@@ -120,7 +120,9 @@ fn serve(fd: libc::c_int, burner: &mut Burner) -> u64 {
     }
     let bytes = &buffer[..got as usize];
     let count = bytes.windows(4).filter(|w| w == b"\r\n\r\n").count() as u64;
-    let closing = bytes.windows(17).any(|w| w.eq_ignore_ascii_case(b"connection: close"));
+    let closing = bytes
+        .windows(17)
+        .any(|w| w.eq_ignore_ascii_case(b"connection: close"));
     for _ in 0..count {
         burner.request();
         let answer = if closing { CLOSING } else { ANSWER };
@@ -173,9 +175,7 @@ fn run(port: u16, fault: &Fault) {
     let (mut served, mut last_pause) = (0u64, Instant::now());
     loop {
         // SAFETY: the kernel writes at most `events.len()` entries.
-        let ready = unsafe {
-            libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, -1)
-        };
+        let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, -1) };
         for event in events.iter().take(ready.max(0) as usize) {
             let fd = event.u64 as libc::c_int;
             if fd == listener {
@@ -197,7 +197,8 @@ fn run(port: u16, fault: &Fault) {
 
 fn main() {
     let port = std::env::args().nth(1).and_then(|text| text.parse().ok());
-    let port = port.expect("usage: planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
+    let port =
+        port.expect("usage: planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
     let millis = |name| Duration::from_secs_f64(argument(name).unwrap_or(0.0) / 1000.0);
     let fault = Fault {
         burn_share: argument("--burn").unwrap_or(0.0),

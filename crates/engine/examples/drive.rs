@@ -1,0 +1,114 @@
+//! The engine without Python: `drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS]`.
+//!
+//! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
+//! requests/s, the whole process's CPU time per request, and what went wrong. `make bench` sets it beside wrk.
+
+use dragstrip_engine::{Block, Engine, Exchange, SessionPlan, io, resolve, tally};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS]";
+
+struct Words {
+    host: String,
+    port: u16,
+    path: String,
+    connections: usize,
+    seconds: f64,
+    core: usize,
+    max_requests: u64,
+}
+
+fn words() -> Option<Words> {
+    let mut words = std::env::args().skip(1);
+    Some(Words {
+        host: words.next()?,
+        port: words.next()?.parse().ok()?,
+        path: words.next()?,
+        connections: words.next()?.parse().ok()?,
+        seconds: words.next()?.parse().ok()?,
+        core: words.next()?.parse().ok()?,
+        max_requests: words.next().map_or(Some(0), |text| text.parse().ok())?,
+    })
+}
+
+/// Status and body of one answer with a length of its own, or to the connection's end.
+fn fetch(address: SocketAddr, request: &str) -> std::io::Result<(u16, Vec<u8>)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(request.as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let malformed = || std::io::Error::new(std::io::ErrorKind::InvalidData, "the first answer is not HTTP");
+    let end = bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .ok_or_else(malformed)?;
+    let status = bytes
+        .get(9..12)
+        .and_then(|code| std::str::from_utf8(code).ok()?.parse().ok())
+        .ok_or_else(malformed)?;
+    Ok((status, bytes.split_off(end + 4)))
+}
+
+/// User and system time of the whole process, µs.
+fn cpu_us() -> f64 {
+    // SAFETY: an all-zero rusage is valid and outlives the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let us = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words = words().ok_or(USAGE)?;
+    let address = resolve(&words.host, words.port)?;
+    let request = |extra: &str| format!("GET {} HTTP/1.1\r\nHost: {address}\r\n{extra}\r\n", words.path);
+    let (status, body) = fetch(address, &request("Connection: close\r\n"))?;
+    let mut engine = Engine::new(&[words.core])?;
+    let session = engine.open(SessionPlan {
+        address,
+        exchanges: vec![Exchange {
+            request: request("").into_bytes(),
+            status,
+            body,
+        }],
+        connections: words.connections,
+        keepalive: true,
+        timeout_ns: 5_000_000_000,
+    })?;
+    let counted_ns = (words.seconds * 1e9) as u64;
+    let before_us = cpu_us();
+    let block = Block {
+        session,
+        lead_ns: 0,
+        counted_ns,
+        max_requests: words.max_requests,
+    };
+    let done = engine.run(&[block], &[])?.pop().ok_or("nothing was measured")?;
+    let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
+    let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;
+    let [p50, p90, p99, p999, most] = done.quantiles_ns.map(|ns| ns as f64 / 1000.0);
+    println!(
+        "back end {}, status {status}, {} bytes a body",
+        io::BACK_END,
+        done.bytes_in / done.answered.max(1)
+    );
+    println!(
+        "requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}",
+        done.answered
+    );
+    println!("latency us: p50 {p50:.0} p90 {p90:.0} p99 {p99:.0} p99.9 {p999:.0} max {most:.0}");
+    let errors: Vec<_> = tally::NAMES
+        .iter()
+        .zip(done.errors)
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    println!(
+        "sent {} failed {} connects {} errors {errors:?} {}",
+        done.sent, done.failed, done.connects, done.sample
+    );
+    Ok(())
+}

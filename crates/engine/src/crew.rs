@@ -1,0 +1,259 @@
+//! The worker threads: pinned, asleep when idle, each with its own shares of the sessions.
+
+use crate::error::EngineError;
+use crate::evidence::{Meter, ServerFiles, ServerUse, Steal};
+use crate::gate::Gate;
+use crate::lap::{Lap, Window};
+use crate::plan::{Block, SessionPlan};
+use crate::sys;
+use crate::tally::Counts;
+use crate::worker::Share;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// What arrives is read into this; one for all connections of a worker.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// What a worker is told.
+pub enum Command {
+    /// Opens its share of a session.
+    Open {
+        id: u32,
+        plan: Arc<SessionPlan>,
+        count: usize,
+        reply: Sender<Result<(), EngineError>>,
+    },
+    /// Closes it.
+    Close { id: u32, reply: Sender<()> },
+    /// Reads these around each block of the session (the first worker only).
+    Watch { id: u32, files: ServerFiles },
+    /// Runs its part of a list of blocks.
+    Run { job: Arc<Job>, reply: Sender<Outcome> },
+}
+
+/// A list of blocks, shared by all workers.
+pub struct Job {
+    /// In order; every session is open.
+    pub blocks: Vec<Block>,
+    /// By block: requests that may still be sent.
+    pub tickets: Vec<AtomicU64>,
+    /// Where the workers meet between blocks.
+    pub gate: Gate,
+    /// Ends the run.
+    pub stop: Arc<AtomicBool>,
+    /// Whose steal time is read.
+    pub steal_cores: Vec<usize>,
+}
+
+/// What only one worker reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    /// Begin of the lead-in.
+    pub started_ns: u64,
+    /// The server's, whole block.
+    pub server: ServerUse,
+    /// Whole block.
+    pub steal_ns: u64,
+}
+
+/// One worker's part of a run: one entry per block begun.
+pub struct Outcome {
+    /// What it counted.
+    pub counts: Vec<Counts>,
+    /// The first worker's evidence, as long as `counts`; empty for the others.
+    pub marks: Vec<Mark>,
+}
+
+/// A worker thread; it ends when this is dropped.
+pub struct Worker {
+    commands: Option<Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts a thread and waits until it is pinned.
+    ///
+    /// # Errors
+    /// [`EngineError::Core`] where the kernel won't have it there.
+    pub fn start(index: usize, core: usize) -> Result<Self, EngineError> {
+        let (commands, inbox) = channel();
+        let (ready, started) = channel();
+        let main = move || {
+            let pinned = sys::pin(core);
+            let failed = pinned.is_err();
+            let _ = ready.send(pinned);
+            if !failed {
+                sys::sharp_timers();
+                Hand::new(index).work(&inbox);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("dragstrip-{index}"))
+            .spawn(main);
+        let thread = thread.map_err(|source| EngineError::System {
+            what: "worker thread",
+            source,
+        })?;
+        started
+            .recv()
+            .map_err(|_| EngineError::WorkerDied)?
+            .map_err(|source| EngineError::Core { core, source })?;
+        Ok(Self {
+            commands: Some(commands),
+            thread: Some(thread),
+        })
+    }
+
+    /// Tells it what to do next.
+    ///
+    /// # Errors
+    /// [`EngineError::WorkerDied`].
+    pub fn tell(&self, command: Command) -> Result<(), EngineError> {
+        let commands = self.commands.as_ref().ok_or(EngineError::WorkerDied)?;
+        commands.send(command).map_err(|_| EngineError::WorkerDied)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What lives in the thread.
+struct Hand {
+    index: usize,
+    shares: HashMap<u32, Share>,
+    watched: HashMap<u32, ServerFiles>,
+    meter: Meter,
+    buffer: Vec<u8>,
+}
+
+impl Hand {
+    fn new(index: usize) -> Self {
+        Self {
+            index,
+            shares: HashMap::new(),
+            watched: HashMap::new(),
+            meter: Meter::open(),
+            buffer: vec![0; BUFFER_BYTES],
+        }
+    }
+
+    /// Does as told until nobody can tell any more.
+    fn work(&mut self, inbox: &Receiver<Command>) {
+        while let Ok(command) = inbox.recv() {
+            match command {
+                Command::Open {
+                    id,
+                    plan,
+                    count,
+                    reply,
+                } => {
+                    let opened = Share::open(plan, count).map(|share| {
+                        self.shares.insert(id, share);
+                    });
+                    let _ = reply.send(opened);
+                }
+                Command::Close { id, reply } => {
+                    self.shares.remove(&id);
+                    self.watched.remove(&id);
+                    let _ = reply.send(());
+                }
+                Command::Watch { id, files } => {
+                    self.watched.insert(id, files);
+                }
+                Command::Run { job, reply } => match catch_unwind(AssertUnwindSafe(|| self.run(&job))) {
+                    Ok(outcome) => {
+                        let _ = reply.send(outcome);
+                    }
+                    Err(_) => {
+                        // The others must not wait for us; our silence tells the engine.
+                        job.gate.shut();
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn run(&mut self, job: &Job) -> Outcome {
+        let first = self.index == 0;
+        let mut counts: Vec<Counts> = job.blocks.iter().map(|_| Counts::new()).collect();
+        let mut marks = Vec::with_capacity(if first { job.blocks.len() } else { 0 });
+        let mut steal = if first {
+            Steal::open(&job.steal_cores)
+        } else {
+            None
+        };
+        let mut begun = 0;
+        for (index, counts) in counts.iter_mut().enumerate() {
+            let (go_on, mark) = self.block(job, index, counts, &mut steal);
+            if let Some(mark) = mark {
+                begun += 1;
+                if first {
+                    marks.push(mark);
+                }
+            }
+            if !go_on {
+                break;
+            }
+        }
+        counts.truncate(begun);
+        Outcome { counts, marks }
+    }
+
+    /// Runs one block; whether to go on, and its evidence if it began. Allocates nothing.
+    fn block(
+        &mut self,
+        job: &Job,
+        index: usize,
+        counts: &mut Counts,
+        steal: &mut Option<Steal>,
+    ) -> (bool, Option<Mark>) {
+        let block = &job.blocks[index];
+        let Some(share) = self.shares.get_mut(&block.session) else {
+            return (false, None);
+        };
+        let watched = self.watched.get(&block.session);
+        let read_server = || watched.map_or(ServerUse::default(), ServerFiles::read);
+        let mut read_steal = || steal.as_mut().map_or(0, Steal::read_ns);
+        let window = Window {
+            started_ns: 0,
+            counted_from_ns: 0,
+            end_ns: 0,
+            tickets: (block.max_requests > 0).then(|| &job.tickets[index]),
+            stop: &job.stop,
+        };
+        share.look_round(&mut Lap::new(window, counts), &mut self.buffer);
+        let (server_before, stolen_before, own_before) = (read_server(), read_steal(), self.meter.read());
+        let Some(started_ns) = job.gate.wait(&job.stop) else {
+            return (false, None);
+        };
+        let counted_from_ns = started_ns + block.lead_ns;
+        let window = Window {
+            started_ns,
+            counted_from_ns,
+            end_ns: counted_from_ns + block.counted_ns,
+            ..window
+        };
+        share.run(&mut Lap::new(window, counts), &mut self.buffer);
+        let own = self.meter.read();
+        counts.wait_ns = own.wait_ns.saturating_sub(own_before.wait_ns);
+        counts.switches = own.switches.saturating_sub(own_before.switches);
+        let go_on = job.gate.wait(&job.stop).is_some();
+        let mark = Mark {
+            started_ns,
+            server: read_server().since(server_before),
+            steal_ns: read_steal().saturating_sub(stolen_before),
+        };
+        (go_on, Some(mark))
+    }
+}

@@ -1,0 +1,105 @@
+//! What the engine refuses, in words for the person who must act.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why the engine can't do what was asked; each message says what was given and what would do.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// No core to run on.
+    #[error("cores: none given; name at least one core for the engine's worker threads")]
+    NoCores,
+    /// A worker can't be pinned.
+    #[error(
+        "cores: core {core} can't be used ({source}); choose among those that this process may run on (nproc, taskset -p)"
+    )]
+    Core {
+        /// The core that was asked for.
+        core: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The system refused a thread or an epoll instance.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A name or an address can't be resolved.
+    #[error(
+        "address: {host}:{port} can't be resolved ({source}); give an IP address or a name this machine knows"
+    )]
+    Address {
+        /// As given.
+        host: String,
+        /// As given.
+        port: u16,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// A field of a plan is out of bounds.
+    #[error("{field}: {problem}; {remedy}")]
+    Plan {
+        /// Which field.
+        field: &'static str,
+        /// What was given and why it is refused.
+        problem: String,
+        /// What would do.
+        remedy: &'static str,
+    },
+    /// The limit on open files is too low for the connections asked for.
+    #[error(
+        "connections: {connections} need {needed} descriptors besides the {open} that are open, and the hard limit is \
+         {limit}; use fewer connections or raise it (ulimit -Hn)"
+    )]
+    Descriptors {
+        /// Connections asked for.
+        connections: usize,
+        /// Descriptors they need.
+        needed: u64,
+        /// Already open in this process.
+        open: u64,
+        /// RLIMIT_NOFILE, hard.
+        limit: u64,
+    },
+    /// A connection of a new session could not be opened.
+    #[error(
+        "{address}: connection {number} of a worker's {of} could not be opened ({source}); is the server listening?"
+    )]
+    Connect {
+        /// Where to.
+        address: SocketAddr,
+        /// 1-based, within the worker.
+        number: usize,
+        /// How many that worker opens.
+        of: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No session has this number.
+    #[error("session: {0} is not open; use what open() returned and close() has not ended")]
+    NoSession(u32),
+    /// A file of the server's CPU accounting can't be opened.
+    #[error("watch: {path} can't be opened ({source})")]
+    Watch {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A histogram can't be read, or two of them can't be added.
+    #[error("histogram {index}: {problem}; give HdrHistogram V2 compressed bytes as a tally holds them")]
+    Histogram {
+        /// 0-based place among those given.
+        index: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A worker thread is gone: a defect of the engine.
+    #[error(
+        "engine: a worker thread has died; this is a defect of the engine, please report it with what was run"
+    )]
+    WorkerDied,
+}

@@ -1,0 +1,231 @@
+//! What a block cost: the server's CPU time, the engine's own, the hypervisor's share. Files stay open.
+
+use crate::error::EngineError;
+use crate::sys;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The server's CPU accounting, read while it is idle before and after a block. No allocation in reading.
+#[derive(Debug)]
+pub struct ServerFiles {
+    cgroup_cpu_stat: Option<File>,
+    /// One per thread of the server; None: it had vanished when we came to open it.
+    schedstats: Vec<Option<File>>,
+}
+
+/// CPU time and run-queue wait so far, ns; None where it can't be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerUse {
+    /// User and system.
+    pub cpu_ns: Option<u64>,
+    /// Runnable, but not running.
+    pub wait_ns: Option<u64>,
+}
+
+impl ServerUse {
+    /// From `earlier` to now; None where either is.
+    pub fn since(self, earlier: Self) -> Self {
+        let minus = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        Self {
+            cpu_ns: minus(self.cpu_ns, earlier.cpu_ns),
+            wait_ns: minus(self.wait_ns, earlier.wait_ns),
+        }
+    }
+}
+
+impl ServerFiles {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// [`EngineError::Watch`] where the cgroup's can't be opened: that is a wrong path, while a thread may
+    /// have ended since its path was listed.
+    pub fn open(cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<Self, EngineError> {
+        let open = |path: &str| {
+            File::open(path).map_err(|source| EngineError::Watch {
+                path: path.into(),
+                source,
+            })
+        };
+        Ok(Self {
+            cgroup_cpu_stat: cgroup_cpu_stat.map(open).transpose()?,
+            schedstats: schedstats.iter().map(|path| File::open(path).ok()).collect(),
+        })
+    }
+
+    /// The use so far. The cgroup counts the CPU time where there is one: threads that end stay in it.
+    pub fn read(&self) -> ServerUse {
+        let mut threads = (!self.schedstats.is_empty()).then_some((0, 0));
+        for file in &self.schedstats {
+            let read = file.as_ref().and_then(schedstat_ns);
+            threads = threads
+                .zip(read)
+                .map(|((cpu, wait), (more_cpu, more_wait))| (cpu + more_cpu, wait + more_wait));
+        }
+        let cpu_ns = match &self.cgroup_cpu_stat {
+            Some(file) => cgroup_usage_ns(file),
+            None => threads.map(|(cpu, _)| cpu),
+        };
+        ServerUse {
+            cpu_ns,
+            wait_ns: threads.map(|(_, wait)| wait),
+        }
+    }
+}
+
+/// (CPU time, run-queue wait) of one thread.
+fn schedstat_ns(file: &File) -> Option<(u64, u64)> {
+    let mut buffer = [0; 128];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    let mut fields = std::str::from_utf8(&buffer[..length])
+        .ok()?
+        .split_ascii_whitespace();
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn cgroup_usage_ns(file: &File) -> Option<u64> {
+    let mut buffer = [0; 1024];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    let text = std::str::from_utf8(&buffer[..length]).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(line.trim().parse::<u64>().ok()? * 1000)
+}
+
+/// Steal time on some cores, from `/proc/stat` (steps of 10 ms on most kernels).
+#[derive(Debug)]
+pub struct Steal {
+    cores: Vec<usize>,
+    file: File,
+    buffer: Vec<u8>,
+    tick_ns: u64,
+}
+
+impl Steal {
+    /// None for no cores: reading `/proc/stat` costs tens of µs.
+    pub fn open(cores: &[usize]) -> Option<Self> {
+        if cores.is_empty() {
+            return None;
+        }
+        let file = File::open("/proc/stat").ok()?;
+        // One line a core, at most 11 numbers; the rest of the file is not needed.
+        let most = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .max(cores.iter().max()? + 1);
+        Some(Self {
+            cores: cores.to_vec(),
+            file,
+            buffer: vec![0; (most + 2) * 256],
+            tick_ns: sys::tick_ns(),
+        })
+    }
+
+    /// Steal so far, summed over the cores, ns.
+    pub fn read_ns(&mut self) -> u64 {
+        let length = self.file.read_at(&mut self.buffer, 0).unwrap_or(0);
+        self.buffer[..length]
+            .split(|&byte| byte == b'\n')
+            .map(|line| self.steal_ticks(line))
+            .sum::<u64>()
+            * self.tick_ns
+    }
+
+    fn steal_ticks(&self, line: &[u8]) -> u64 {
+        let read = || {
+            let line = std::str::from_utf8(line).ok()?.strip_prefix("cpu")?;
+            let mut fields = line.split(' ');
+            let core: usize = fields.next()?.parse().ok()?;
+            if !self.cores.contains(&core) {
+                return None;
+            }
+            fields.nth(7)?.parse().ok() // user nice system idle iowait irq softirq steal
+        };
+        read().unwrap_or(0)
+    }
+}
+
+/// The calling worker thread's own use.
+#[derive(Debug)]
+pub struct Meter {
+    schedstat: Option<File>,
+}
+
+/// A worker's use at one moment, or over a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnUse {
+    /// Runnable, but not running, ns.
+    pub wait_ns: u64,
+    /// Involuntary context switches.
+    pub switches: u64,
+}
+
+impl Meter {
+    /// To be called, as `read`, in the thread that is measured.
+    pub fn open() -> Self {
+        Self {
+            schedstat: File::open("/proc/thread-self/schedstat").ok(),
+        }
+    }
+
+    /// The use so far; a kernel without schedstat gives no wait.
+    pub fn read(&self) -> OwnUse {
+        let wait_ns = self
+            .schedstat
+            .as_ref()
+            .and_then(schedstat_ns)
+            .map_or(0, |(_, wait)| wait);
+        OwnUse {
+            wait_ns,
+            switches: sys::thread_switches(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> String {
+        let path = std::env::temp_dir().join(format!("dragstrip-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().into()
+    }
+
+    #[test]
+    fn the_cgroup_tells_cpu_time_and_the_threads_tell_the_wait() {
+        let stat = file("cpu.stat", "usage_usec 12\nuser_usec 7\nsystem_usec 5\n");
+        let threads = [file("a", "100 7 3\n"), file("b", "200 8 1\n")];
+        let paths: Vec<&str> = threads.iter().map(String::as_str).collect();
+        let both = ServerFiles::open(Some(&stat), &paths).unwrap().read();
+        assert_eq!(
+            both,
+            ServerUse {
+                cpu_ns: Some(12_000),
+                wait_ns: Some(15)
+            }
+        );
+        let threads_alone = ServerFiles::open(None, &paths).unwrap().read();
+        assert_eq!(
+            threads_alone,
+            ServerUse {
+                cpu_ns: Some(300),
+                wait_ns: Some(15)
+            }
+        );
+        assert_eq!(ServerFiles::open(None, &[]).unwrap().read(), ServerUse::default());
+        let gone = ServerFiles::open(None, &[paths[0], "/proc/0/none"])
+            .unwrap()
+            .read();
+        assert_eq!(gone, ServerUse::default());
+        for path in threads.iter().chain([&stat]) {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn steal_of_the_cores_asked_for_is_the_eighth_number() {
+        let steal = Steal::open(&[1]).unwrap();
+        assert_eq!(steal.steal_ticks(b"cpu1 1 2 3 4 5 6 7 80 9 10"), 80);
+        assert_eq!(steal.steal_ticks(b"cpu2 1 2 3 4 5 6 7 80 9 10"), 0);
+        assert_eq!(steal.steal_ticks(b"cpu  1 2 3 4 5 6 7 80 9 10"), 0);
+        assert_eq!(steal.steal_ticks(b"intr 1 2 3"), 0);
+    }
+}

@@ -1,0 +1,311 @@
+//! Generates HTTP load in short blocks and counts what comes back.
+//!
+//! An [`Engine`] has one pinned worker thread per core. A *session* is a set of connections to one server,
+//! kept open; several live side by side. A *block* is a short stretch of load on one of them: a lead-in that
+//! is not counted, a counted part, a drain. One call runs a whole list of blocks, and each leaves a [`Tally`].
+//! The crate knows nothing of Python, of contenders or of statistics.
+
+mod conn;
+mod crew;
+mod error;
+mod evidence;
+mod gate;
+pub mod io;
+mod lap;
+pub mod plan;
+pub mod response;
+mod sys;
+pub mod tally;
+mod worker;
+
+use crew::{Command, Job, Outcome, Worker};
+pub use error::EngineError;
+use evidence::ServerFiles;
+use gate::Gate;
+pub use plan::{Block, Exchange, SessionPlan};
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use tally::Counts;
+pub use tally::{Tally, merge};
+
+/// Descriptors kept free besides connections: epoll instances, evidence files, the caller's own.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// The worker threads and what they keep open.
+pub struct Engine {
+    workers: Vec<Worker>,
+    sessions: HashMap<u32, Arc<SessionPlan>>,
+    next_session: u32,
+    stop: Arc<AtomicBool>,
+}
+
+/// A run under way.
+pub struct Pending {
+    job: Arc<Job>,
+    outcomes: Receiver<Outcome>,
+    done: Vec<Outcome>,
+    workers: usize,
+}
+
+/// The first address a name stands for.
+///
+/// # Errors
+/// [`EngineError::Address`].
+pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, EngineError> {
+    let refused = |source| EngineError::Address {
+        host: host.into(),
+        port,
+        source,
+    };
+    let mut found = (host, port).to_socket_addrs().map_err(refused)?;
+    found
+        .next()
+        .ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::NotFound)))
+}
+
+impl Engine {
+    /// Starts one worker per core, pinned to it; a core named twice gets two.
+    ///
+    /// # Errors
+    /// No core given, or one that can't be used.
+    pub fn new(cores: &[usize]) -> Result<Self, EngineError> {
+        if cores.is_empty() {
+            return Err(EngineError::NoCores);
+        }
+        let workers = cores
+            .iter()
+            .enumerate()
+            .map(|(index, core)| Worker::start(index, *core));
+        Ok(Self {
+            workers: workers.collect::<Result<_, _>>()?,
+            sessions: HashMap::new(),
+            next_session: 1,
+            stop: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    /// What ends a run from elsewhere when it is set; a run clears it when it begins.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Opens a session's connections (none yet without keep-alive) and returns its number.
+    ///
+    /// # Errors
+    /// A plan that makes no sense, too few descriptors, a server that can't be reached.
+    pub fn open(&mut self, plan: SessionPlan) -> Result<u32, EngineError> {
+        plan.check()?;
+        let connections = plan.connections;
+        let lingering = connections.min(worker::MOST_LINGERING * self.workers.len());
+        let needed = (connections + lingering) as u64 + SPARE_DESCRIPTORS;
+        sys::make_room(needed).map_err(|(open, limit)| EngineError::Descriptors {
+            connections,
+            needed,
+            open,
+            limit,
+        })?;
+        let (id, plan) = (self.next_session, Arc::new(plan));
+        self.next_session += 1;
+        let (reply, replies) = channel();
+        for (index, worker) in self.workers.iter().enumerate() {
+            let count = plan.share(index, self.workers.len());
+            worker.tell(Command::Open {
+                id,
+                plan: Arc::clone(&plan),
+                count,
+                reply: reply.clone(),
+            })?;
+        }
+        drop(reply);
+        let mut opened = Ok(());
+        for _ in &self.workers {
+            let one = replies.recv().map_err(|_| EngineError::WorkerDied)?;
+            opened = opened.and(one);
+        }
+        self.sessions.insert(id, plan);
+        if let Err(error) = opened {
+            self.close(id)?; // what the other workers did open
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Has the server's CPU time and run-queue wait read around each of the session's blocks.
+    ///
+    /// # Errors
+    /// No such session, or the cgroup's file can't be opened.
+    pub fn watch(
+        &self,
+        session: u32,
+        cgroup_cpu_stat: Option<&str>,
+        schedstats: &[&str],
+    ) -> Result<(), EngineError> {
+        self.known(session)?;
+        let files = ServerFiles::open(cgroup_cpu_stat, schedstats)?;
+        self.workers[0].tell(Command::Watch { id: session, files })
+    }
+
+    /// Runs blocks in order and waits for their end.
+    ///
+    /// # Errors
+    /// As [`Engine::start`] and [`Pending::finish`].
+    pub fn run(&mut self, blocks: &[Block], steal_cores: &[usize]) -> Result<Vec<Tally>, EngineError> {
+        self.start(blocks, steal_cores)?.finish()
+    }
+
+    /// Begins to run blocks in order. Sets the stop flag back.
+    ///
+    /// # Errors
+    /// A block that makes no sense, or on a session that is not open.
+    pub fn start(&mut self, blocks: &[Block], steal_cores: &[usize]) -> Result<Pending, EngineError> {
+        for block in blocks {
+            block.check()?;
+            self.known(block.session)?;
+        }
+        self.stop.store(false, Ordering::Relaxed);
+        let job = Arc::new(Job {
+            blocks: blocks.to_vec(),
+            tickets: blocks
+                .iter()
+                .map(|block| AtomicU64::new(block.max_requests))
+                .collect(),
+            gate: Gate::new(self.workers.len()),
+            stop: Arc::clone(&self.stop),
+            steal_cores: steal_cores.to_vec(),
+        });
+        let (reply, outcomes) = channel();
+        for worker in &self.workers {
+            worker.tell(Command::Run {
+                job: Arc::clone(&job),
+                reply: reply.clone(),
+            })?;
+        }
+        Ok(Pending {
+            job,
+            outcomes,
+            done: Vec::with_capacity(self.workers.len()),
+            workers: self.workers.len(),
+        })
+    }
+
+    /// Closes a session's connections; closing one twice does nothing.
+    ///
+    /// # Errors
+    /// [`EngineError::WorkerDied`].
+    pub fn close(&mut self, session: u32) -> Result<(), EngineError> {
+        if self.sessions.remove(&session).is_none() {
+            return Ok(());
+        }
+        let (reply, replies) = channel();
+        for worker in &self.workers {
+            worker.tell(Command::Close {
+                id: session,
+                reply: reply.clone(),
+            })?;
+        }
+        drop(reply);
+        for _ in &self.workers {
+            replies.recv().map_err(|_| EngineError::WorkerDied)?;
+        }
+        Ok(())
+    }
+
+    fn known(&self, session: u32) -> Result<(), EngineError> {
+        self.sessions
+            .contains_key(&session)
+            .then_some(())
+            .ok_or(EngineError::NoSession(session))
+    }
+}
+
+impl Pending {
+    /// Waits up to `limit` for the end; whether it has come.
+    ///
+    /// # Errors
+    /// [`EngineError::WorkerDied`].
+    pub fn wait(&mut self, limit: Duration) -> Result<bool, EngineError> {
+        while self.done.len() < self.workers {
+            match self.outcomes.recv_timeout(limit) {
+                Ok(outcome) => self.done.push(outcome),
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return Err(EngineError::WorkerDied),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for the end and merges what the workers counted; of a stopped run, the finished blocks.
+    ///
+    /// # Errors
+    /// [`EngineError::WorkerDied`].
+    pub fn finish(mut self) -> Result<Vec<Tally>, EngineError> {
+        while !self.wait(Duration::from_secs(1))? {}
+        let begun = self
+            .done
+            .iter()
+            .map(|outcome| outcome.counts.len())
+            .min()
+            .unwrap_or(0);
+        let marks = self.done.iter_mut().find(|outcome| !outcome.marks.is_empty());
+        let marks = marks
+            .map(|outcome| std::mem::take(&mut outcome.marks))
+            .unwrap_or_default();
+        let mut parts: Vec<_> = self
+            .done
+            .into_iter()
+            .map(|outcome| outcome.counts.into_iter())
+            .collect();
+        let mut tallies = Vec::with_capacity(begun);
+        for (block, mark) in self.job.blocks.iter().zip(&marks).take(begun) {
+            let mut sum: Option<Counts> = None;
+            for counts in parts.iter_mut().filter_map(Iterator::next) {
+                match &mut sum {
+                    Some(sum) => sum.add(&counts),
+                    None => sum = Some(counts),
+                }
+            }
+            match sum {
+                Some(sum) if !sum.stopped => tallies.push(tally(block, mark, &sum, self.workers)),
+                _ => break,
+            }
+        }
+        Ok(tallies)
+    }
+}
+
+fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tally {
+    let counted_start_ns = mark.started_ns + block.lead_ns;
+    Tally {
+        session: block.session,
+        started_ns: mark.started_ns,
+        counted_start_ns,
+        lead_ns: block.lead_ns,
+        counted_ns: sum.counted_end_ns.saturating_sub(counted_start_ns),
+        duration_ns: sum.finished_ns.saturating_sub(mark.started_ns),
+        requests: sum.requests,
+        sent: sum.sent,
+        answered: sum.answered,
+        failed: sum.failed,
+        in_flight: sum.in_flight,
+        errors: sum.errors,
+        bytes_in: sum.bytes_in,
+        bytes_out: sum.bytes_out,
+        connects: sum.connects,
+        latency_hdr: tally::compress(&sum.latency),
+        latency_sum_ns: sum.latency_sum_ns,
+        quantiles_ns: tally::quantiles_ns(&sum.latency),
+        server_cpu_ns: mark.server.cpu_ns,
+        server_wait_ns: mark.server.wait_ns,
+        engine_cpu_ns: sum.cpu_ns,
+        engine_wait_ns: sum.wait_ns,
+        engine_switches: sum.switches,
+        engine_threads: workers,
+        steal_ns: mark.steal_ns,
+        gave_up: sum.gave_up,
+        sample: sum.sample.clone(),
+    }
+}

@@ -1,0 +1,517 @@
+//! Bytes in; "complete", "wrong" or "need more" out. No I/O, no clock, bounded memory.
+//!
+//! HTTP/1.x as RFC 9112 has it, strict where leniency would let a broken server pass. Bodies are
+//! compared as they come and never stored; only an incomplete head is (up to [`HEAD_LIMIT`]).
+
+use memchr::memchr;
+
+/// Longest head (interim answers before it included), and longest trailer section.
+pub const HEAD_LIMIT: usize = 64 * 1024;
+/// How much of a wrong answer is kept for the explanation.
+pub const SAMPLE_BYTES: usize = 300;
+/// Longest extension behind a chunk's size.
+const EXTENSION_LIMIT: u32 = 4096;
+/// Most header fields in one head.
+const MOST_FIELDS: usize = 128;
+
+/// What the answer should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Expect<'a> {
+    /// Final status.
+    pub status: u16,
+    /// Body, transfer coding removed.
+    pub body: &'a [u8],
+    /// The answer to a HEAD request: no body, whatever its head says.
+    pub bodiless: bool,
+}
+
+/// What is wrong with an answer; the first of these that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Not HTTP, or its framing can't be trusted.
+    Response,
+    /// Another status.
+    Status,
+    /// The right status with a body of another length.
+    Length,
+    /// The right length with other bytes.
+    Body,
+}
+
+/// The end of one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// None: right in all that is checked.
+    pub wrong: Option<Wrong>,
+    /// The connection may carry another request.
+    pub keep: bool,
+}
+
+/// What one call of [`Reader::feed`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes taken; less than given only where the answer ended before (or is given up as wrong).
+    pub used: usize,
+    /// The answer's end, or None: need more.
+    pub verdict: Option<Verdict>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Nothing,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    framing: Framing,
+    keep: bool,
+}
+
+/// The previous answer's exact head and what it meant; servers repeat themselves.
+#[derive(Debug, Default)]
+pub struct Known {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl Known {
+    #[inline]
+    fn recall(&self, input: &[u8]) -> Option<(Head, usize)> {
+        let head = self.head?;
+        (input.len() >= self.bytes.len() && input[..self.bytes.len()] == self.bytes[..])
+            .then_some((head, self.bytes.len()))
+    }
+
+    fn learn(&mut self, bytes: &[u8], head: Head) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.head = Some(head);
+    }
+}
+
+/// The start of the first wrong answer of a block.
+#[derive(Debug, Default)]
+pub struct Sample(Vec<u8>);
+
+impl Sample {
+    /// Keeps these bytes if it has none yet.
+    pub fn note(&mut self, bytes: &[u8]) {
+        if self.0.is_empty() {
+            self.0.extend_from_slice(&bytes[..bytes.len().min(SAMPLE_BYTES)]);
+        }
+    }
+
+    /// Whether something was noted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives the text out and starts anew; bytes that are no UTF-8 are shown as such.
+    pub fn take(&mut self) -> String {
+        let text = String::from_utf8_lossy(&self.0).into_owned();
+        self.0.clear();
+        text
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chunk {
+    Size { value: u64, digits: u8 },
+    Extension { length: u32 },
+    SizeEnd { value: u64 },
+    Data { left: u64 },
+    DataReturn,
+    DataEnd,
+    LineStart,
+    Line,
+    LineEnd,
+    LastEnd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Length { left: u64 },
+    Chunked(Chunk),
+    UntilClose,
+}
+
+/// Reads one answer after the other on one connection.
+#[derive(Debug)]
+pub struct Reader {
+    state: State,
+    keep: bool,
+    wrong: Option<Wrong>,
+    /// Bytes of this answer's head so far (interim ones too), then of its trailers.
+    overhead: u32,
+    /// Size of the chunk whose extension is being skipped.
+    pending: u64,
+    got: u64,
+    stash: Vec<u8>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            state: State::Head,
+            keep: true,
+            wrong: None,
+            overhead: 0,
+            pending: 0,
+            got: 0,
+            stash: Vec::new(),
+        }
+    }
+}
+
+const UNSOUND: Verdict = Verdict {
+    wrong: Some(Wrong::Response),
+    keep: false,
+};
+
+/// Taken so many bytes, and the verdict if that ended the answer.
+type Taken = (usize, Option<Verdict>);
+
+impl Reader {
+    /// Takes bytes that arrived; call again with the rest of them for the next answer.
+    ///
+    /// Hot path: a whole answer whose head equals the previous one's costs two comparisons. Memory: an
+    /// incomplete head only. `sample` gets the start of the first wrong answer, as far as it is in `input`.
+    #[inline]
+    pub fn feed(&mut self, input: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Fed {
+        let mut used = 0;
+        while used < input.len() {
+            let rest = &input[used..];
+            let (taken, verdict) = match self.state {
+                State::Head => self.head(rest, expect, known, sample),
+                State::Length { left } => self.length(rest, left, expect),
+                State::Chunked(chunk) => self.chunked(rest, chunk, expect),
+                State::UntilClose => (rest.len(), self.body(rest, expect)),
+            };
+            used += taken;
+            if let Some(verdict) = verdict {
+                if verdict.wrong.is_some() {
+                    sample.note(input);
+                }
+                self.reset();
+                return Fed {
+                    used,
+                    verdict: Some(verdict),
+                };
+            }
+        }
+        Fed { used, verdict: None }
+    }
+
+    /// The server closed: the verdict of a body that ends so, or None for an answer cut off.
+    pub fn end(&mut self, expect: &Expect) -> Option<Verdict> {
+        let verdict = (self.state == State::UntilClose).then(|| self.finish(expect));
+        self.reset();
+        verdict
+    }
+
+    /// Forgets the answer under way, for a new connection.
+    pub fn reset(&mut self) {
+        self.stash.clear();
+        if self.stash.capacity() > 4096 {
+            self.stash = Vec::new(); // a large head split once must not hold memory on 10,000 connections
+        }
+        (self.state, self.keep, self.wrong) = (State::Head, true, None);
+        (self.overhead, self.got) = (0, 0);
+    }
+
+    #[inline]
+    fn head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Taken {
+        if self.stash.is_empty() {
+            if let Some((head, length)) = known.recall(rest) {
+                if head.status != expect.status {
+                    sample.note(rest);
+                }
+                return (length, self.begin(head, expect));
+            }
+        }
+        self.unknown_head(rest, expect, known, sample)
+    }
+
+    #[cold]
+    fn unknown_head(
+        &mut self,
+        rest: &[u8],
+        expect: &Expect,
+        known: &mut Known,
+        sample: &mut Sample,
+    ) -> Taken {
+        let before = self.stash.len();
+        let parsed = if before == 0 {
+            parse(rest, expect.bodiless)
+        } else {
+            self.stash.extend_from_slice(rest);
+            // A head ends with a line end: no need to parse again before one has come.
+            match memchr(b'\n', rest) {
+                Some(_) => parse(&self.stash, expect.bodiless),
+                None => Parsed::More,
+            }
+        };
+        let bytes = if before == 0 { rest } else { &self.stash };
+        let length = match parsed {
+            Parsed::More if bytes.len() + self.overhead as usize <= HEAD_LIMIT => {
+                if before == 0 {
+                    self.stash.extend_from_slice(rest);
+                }
+                return (rest.len(), None);
+            }
+            Parsed::More | Parsed::Unsound => {
+                sample.note(bytes);
+                return (rest.len(), Some(UNSOUND));
+            }
+            Parsed::Interim(length) | Parsed::Final(_, length) => length,
+        };
+        if self.overhead as usize + length > HEAD_LIMIT {
+            sample.note(bytes);
+            return (rest.len(), Some(UNSOUND));
+        }
+        self.overhead += length as u32;
+        let mut verdict = None;
+        if let Parsed::Final(head, _) = parsed {
+            known.learn(&bytes[..length], head);
+            if head.status != expect.status {
+                sample.note(bytes);
+            }
+            verdict = self.begin(head, expect);
+            if verdict.is_some_and(|verdict| verdict.wrong.is_some()) {
+                let bytes = if before == 0 { rest } else { &self.stash };
+                sample.note(bytes);
+            }
+        }
+        self.stash.clear();
+        (length - before, verdict)
+    }
+
+    /// The head is complete: what follows, or the verdict if nothing does.
+    #[inline]
+    fn begin(&mut self, head: Head, expect: &Expect) -> Option<Verdict> {
+        self.keep = head.keep;
+        self.overhead = 0;
+        if head.status != expect.status {
+            self.wrong = Some(Wrong::Status);
+        }
+        match head.framing {
+            Framing::Nothing | Framing::Length(0) => return Some(self.finish(expect)),
+            Framing::Length(length) => {
+                if self.wrong.is_none() && length != expect.body.len() as u64 {
+                    return Some(Verdict {
+                        wrong: Some(Wrong::Length),
+                        keep: false,
+                    });
+                }
+                self.state = State::Length { left: length };
+            }
+            Framing::Chunked => self.state = State::Chunked(Chunk::Size { value: 0, digits: 0 }),
+            Framing::UntilClose => self.state = State::UntilClose,
+        }
+        None
+    }
+
+    #[inline]
+    fn length(&mut self, rest: &[u8], left: u64, expect: &Expect) -> Taken {
+        let take = left.min(rest.len() as u64) as usize;
+        let mut verdict = self.body(&rest[..take], expect);
+        let left = left - take as u64;
+        self.state = State::Length { left };
+        if verdict.is_none() && left == 0 {
+            verdict = Some(self.finish(expect));
+        }
+        (take, verdict)
+    }
+
+    /// Compares a piece of the body with what it should be; a body that grows too long ends the answer.
+    #[inline]
+    fn body(&mut self, piece: &[u8], expect: &Expect) -> Option<Verdict> {
+        let from = self.got;
+        self.got += piece.len() as u64;
+        if self.wrong == Some(Wrong::Status) {
+            return None;
+        }
+        if self.got > expect.body.len() as u64 {
+            return Some(Verdict {
+                wrong: Some(Wrong::Length),
+                keep: false,
+            });
+        }
+        if self.wrong.is_none() && piece != &expect.body[from as usize..self.got as usize] {
+            self.wrong = Some(Wrong::Body);
+        }
+        None
+    }
+
+    #[inline]
+    fn finish(&mut self, expect: &Expect) -> Verdict {
+        let short = self.got != expect.body.len() as u64 && !expect.bodiless;
+        match self.wrong {
+            Some(Wrong::Status) => Verdict {
+                wrong: self.wrong,
+                keep: self.keep,
+            },
+            _ if short => Verdict {
+                wrong: Some(Wrong::Length),
+                keep: false,
+            },
+            wrong => Verdict {
+                wrong,
+                keep: self.keep,
+            },
+        }
+    }
+
+    /// One step through a chunked body: a run of data, or one byte of its framing.
+    fn chunked(&mut self, rest: &[u8], chunk: Chunk, expect: &Expect) -> Taken {
+        if let Chunk::Data { left } = chunk {
+            let take = left.min(rest.len() as u64) as usize;
+            let verdict = self.body(&rest[..take], expect);
+            let left = left - take as u64;
+            let next = if left == 0 {
+                Chunk::DataReturn
+            } else {
+                Chunk::Data { left }
+            };
+            self.state = State::Chunked(next);
+            return (take, verdict);
+        }
+        if matches!(chunk, Chunk::LastEnd) && rest[0] == b'\n' {
+            return (1, Some(self.finish(expect)));
+        }
+        match self.chunk_byte(chunk, rest[0]) {
+            Some(next) => {
+                self.state = State::Chunked(next);
+                (1, None)
+            }
+            None => (rest.len(), Some(UNSOUND)),
+        }
+    }
+
+    /// The next state of a chunked body's framing (RFC 9112, 7.1), or None where it is unsound.
+    fn chunk_byte(&mut self, chunk: Chunk, byte: u8) -> Option<Chunk> {
+        match (chunk, byte) {
+            (Chunk::Size { value, digits }, _) if byte.is_ascii_hexdigit() => {
+                let digit = (byte as char).to_digit(16)?;
+                // 15 digits are more than any body and can't overflow.
+                (digits < 15).then_some(Chunk::Size {
+                    value: value << 4 | u64::from(digit),
+                    digits: digits + 1,
+                })
+            }
+            (Chunk::Size { digits: 0, .. }, _) => None,
+            (Chunk::Size { value, .. }, b'\r') => Some(Chunk::SizeEnd { value }),
+            (Chunk::Size { value, .. }, b';' | b' ' | b'\t') => {
+                self.pending = value;
+                Some(Chunk::Extension { length: 0 })
+            }
+            (Chunk::Extension { .. }, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
+            (Chunk::Extension { length }, _) if byte != b'\n' && length < EXTENSION_LIMIT => {
+                Some(Chunk::Extension { length: length + 1 })
+            }
+            (Chunk::SizeEnd { value: 0 }, b'\n') => Some(Chunk::LineStart),
+            (Chunk::SizeEnd { value }, b'\n') => Some(Chunk::Data { left: value }),
+            (Chunk::DataReturn, b'\r') => Some(Chunk::DataEnd),
+            (Chunk::DataEnd, b'\n') => Some(Chunk::Size { value: 0, digits: 0 }),
+            (Chunk::LineStart, b'\r') => Some(Chunk::LastEnd),
+            (Chunk::Line, b'\r') => Some(Chunk::LineEnd),
+            (Chunk::LineStart | Chunk::Line, _) if byte != b'\n' => {
+                self.overhead += 1;
+                (self.overhead as usize <= HEAD_LIMIT).then_some(Chunk::Line)
+            }
+            (Chunk::LineEnd, b'\n') => Some(Chunk::LineStart),
+            _ => None,
+        }
+    }
+}
+
+enum Parsed {
+    More,
+    Unsound,
+    Interim(usize),
+    Final(Head, usize),
+}
+
+/// Reads a head from its first byte.
+fn parse(bytes: &[u8], bodiless: bool) -> Parsed {
+    const START: &[u8] = b"HTTP/1.";
+    let shared = bytes.len().min(START.len());
+    if bytes[..shared] != START[..shared] {
+        return Parsed::Unsound; // garbage is known by its first byte, not after a timeout
+    }
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut answer = httparse::Response::new(&mut fields);
+    let length = match answer.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Parsed::More,
+        Err(_) => return Parsed::Unsound,
+    };
+    match (answer.code, answer.version) {
+        // 101 switches to a protocol that nobody asked for.
+        (Some(101), _) => Parsed::Unsound,
+        (Some(100..=199), _) => Parsed::Interim(length),
+        (Some(status @ 200..=999), Some(version)) => match meaning(status, version, answer.headers, bodiless)
+        {
+            Some(head) => Parsed::Final(head, length),
+            None => Parsed::Unsound,
+        },
+        _ => Parsed::Unsound,
+    }
+}
+
+/// Framing and persistence (RFC 9112, 6.3 and 9.3), or None where the lengths contradict each other.
+fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool) -> Option<Head> {
+    let (mut length, mut chunked) = (None, false);
+    let (mut close, mut keep_alive) = (false, false);
+    for field in fields {
+        if field.name.eq_ignore_ascii_case("content-length") {
+            for part in field.value.split(|&byte| byte == b',') {
+                let given = decimal(part.trim_ascii())?;
+                if length.is_some_and(|length| length != given) {
+                    return None;
+                }
+                length = Some(given);
+            }
+        } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
+            // A coding we can't undo, or chunked twice: the body can't be checked.
+            if chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                return None;
+            }
+            chunked = true;
+        } else if field.name.eq_ignore_ascii_case("connection") {
+            for part in field.value.split(|&byte| byte == b',') {
+                close |= part.trim_ascii().eq_ignore_ascii_case(b"close");
+                keep_alive |= part.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+    }
+    let framing = match (chunked, length) {
+        (true, Some(_)) => return None,
+        (true, None) if version == 0 => return None,
+        _ if bodiless || status == 204 || status == 304 => Framing::Nothing,
+        (true, None) => Framing::Chunked,
+        (false, Some(length)) => Framing::Length(length),
+        (false, None) => Framing::UntilClose,
+    };
+    let keep = !close && (version == 1 || keep_alive) && framing != Framing::UntilClose;
+    Some(Head {
+        status,
+        framing,
+        keep,
+    })
+}
+
+/// A length in digits alone: no sign, no space, no overflow.
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, digit| {
+        value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    })
+}

@@ -1,0 +1,262 @@
+//! Counts and histograms: one per thread and block, merged when all blocks are done.
+
+use crate::error::EngineError;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+
+/// Lowest latency told apart from zero, and the histogram's step for small ones (a power of two near 1 µs).
+const LATENCY_STEP_NS: u64 = 512;
+/// Longest latency told; longer ones count as this.
+const LATENCY_MOST_NS: u64 = 60_000_000_000;
+/// Significant decimal digits.
+const DIGITS: u8 = 3;
+
+/// Why a request, or an attempt to connect, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Failure {
+    /// A connection could not be opened in time, or for another reason than a refusal. Sends nothing.
+    Connect,
+    /// Nobody listens. Sends nothing.
+    Refused,
+    /// The connection was reset under a request.
+    Reset,
+    /// The server closed before its answer was complete.
+    ClosedEarly,
+    /// No complete answer in time.
+    Timeout,
+    /// Not HTTP, framing that can't be trusted, or bytes nobody asked for.
+    BadResponse,
+    /// Another status.
+    WrongStatus,
+    /// A body of another length.
+    WrongLength,
+    /// A body of the right length with other bytes.
+    WrongBody,
+    /// The request could not be sent.
+    Send,
+}
+
+/// How many kinds of failure there are.
+pub const KINDS: usize = 10;
+
+/// Their names in records, in the order of [`Failure`].
+pub const NAMES: [&str; KINDS] = [
+    "connect",
+    "refused",
+    "reset",
+    "closed_early",
+    "timeout",
+    "bad_response",
+    "wrong_status",
+    "wrong_length",
+    "wrong_body",
+    "send",
+];
+
+/// What one worker counted in one block. Memory: 75 kB, allocated before the first block.
+#[derive(Debug)]
+pub struct Counts {
+    /// Right answers within the counted part.
+    pub requests: u64,
+    /// Requests whose first byte was handed to the kernel.
+    pub sent: u64,
+    /// Right answers, whole block.
+    pub answered: u64,
+    /// Requests without a right answer, whole block.
+    pub failed: u64,
+    /// Unanswered when the block was stopped.
+    pub in_flight: u64,
+    /// By [`Failure`].
+    pub errors: [u64; KINDS],
+    /// Whole block.
+    pub bytes_in: u64,
+    /// Whole block.
+    pub bytes_out: u64,
+    /// Connections opened.
+    pub connects: u64,
+    /// Of `requests`, ns.
+    pub latency: Histogram<u32>,
+    /// Of `requests`, exact, ns.
+    pub latency_sum_ns: u64,
+    /// The worker's CPU time over the counted part.
+    pub cpu_ns: u64,
+    /// The worker's run-queue wait, whole block.
+    pub wait_ns: u64,
+    /// The worker's involuntary context switches, whole block.
+    pub switches: u64,
+    /// The first thing that went wrong.
+    pub sample: String,
+    /// All of this worker's connections were lost for good.
+    pub gave_up: bool,
+    /// It was told to stop.
+    pub stopped: bool,
+    /// End of the counted part.
+    pub counted_end_ns: u64,
+    /// End of the drain.
+    pub finished_ns: u64,
+}
+
+impl Counts {
+    /// All zero.
+    pub fn new() -> Self {
+        let latency = Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, DIGITS);
+        Self {
+            requests: 0,
+            sent: 0,
+            answered: 0,
+            failed: 0,
+            in_flight: 0,
+            errors: [0; KINDS],
+            bytes_in: 0,
+            bytes_out: 0,
+            connects: 0,
+            latency: latency.expect("constant bounds that the histogram takes"),
+            latency_sum_ns: 0,
+            cpu_ns: 0,
+            wait_ns: 0,
+            switches: 0,
+            sample: String::new(),
+            gave_up: false,
+            stopped: false,
+            counted_end_ns: 0,
+            finished_ns: 0,
+        }
+    }
+
+    /// One right answer within the counted part.
+    #[inline]
+    pub fn record(&mut self, latency_ns: u64) {
+        self.requests += 1;
+        self.latency_sum_ns += latency_ns;
+        self.latency.saturating_record(latency_ns);
+    }
+
+    /// Adds another worker's counts of the same block.
+    pub fn add(&mut self, other: &Counts) {
+        self.requests += other.requests;
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.in_flight += other.in_flight;
+        for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
+            *mine += theirs;
+        }
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.connects += other.connects;
+        self.latency.add(&other.latency).expect("histograms of one shape");
+        self.latency_sum_ns += other.latency_sum_ns;
+        self.cpu_ns += other.cpu_ns;
+        self.wait_ns += other.wait_ns;
+        self.switches += other.switches;
+        if self.sample.is_empty() {
+            self.sample.clone_from(&other.sample);
+        }
+        self.gave_up &= other.gave_up;
+        self.stopped |= other.stopped;
+        self.counted_end_ns = self.counted_end_ns.max(other.counted_end_ns);
+        self.finished_ns = self.finished_ns.max(other.finished_ns);
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What one block left behind, over all workers. The identity `sent = answered + failed + in_flight` holds.
+///
+/// Besides the failed requests, `errors` counts failed attempts to connect and bytes nobody asked for.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// The session it ran on.
+    pub session: u32,
+    /// Begin of the lead-in, CLOCK_MONOTONIC.
+    pub started_ns: u64,
+    /// Begin of the counted part.
+    pub counted_start_ns: u64,
+    /// As planned.
+    pub lead_ns: u64,
+    /// As measured: shorter than planned where the block ended early.
+    pub counted_ns: u64,
+    /// Begin of the lead-in to the end of the drain.
+    pub duration_ns: u64,
+    /// Right answers within the counted part.
+    pub requests: u64,
+    /// Whole block.
+    pub sent: u64,
+    /// Right answers, whole block.
+    pub answered: u64,
+    /// Requests without a right answer, whole block.
+    pub failed: u64,
+    /// Zero in every finished block.
+    pub in_flight: u64,
+    /// By [`Failure`]; names in [`NAMES`].
+    pub errors: [u64; KINDS],
+    /// Whole block.
+    pub bytes_in: u64,
+    /// Whole block.
+    pub bytes_out: u64,
+    /// Connections opened during the block.
+    pub connects: u64,
+    /// Of `requests`: HdrHistogram V2 compressed, ns.
+    pub latency_hdr: Vec<u8>,
+    /// Of `requests`, exact.
+    pub latency_sum_ns: u64,
+    /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
+    pub quantiles_ns: [u64; 5],
+    /// The server's CPU time, whole block, where it is watched.
+    pub server_cpu_ns: Option<u64>,
+    /// The server's run-queue wait, whole block, where it is watched.
+    pub server_wait_ns: Option<u64>,
+    /// The workers' CPU time over the counted part.
+    pub engine_cpu_ns: u64,
+    /// Their run-queue wait, whole block.
+    pub engine_wait_ns: u64,
+    /// Their involuntary context switches, whole block.
+    pub engine_switches: u64,
+    /// How many workers there are.
+    pub engine_threads: usize,
+    /// Steal on the cores asked for, whole block.
+    pub steal_ns: u64,
+    /// Every connection was lost for good.
+    pub gave_up: bool,
+    /// The first thing that went wrong; empty if nothing did.
+    pub sample: String,
+}
+
+/// p50, p90, p99, p99.9, maximum; zero if nothing was recorded.
+pub fn quantiles_ns(latency: &Histogram<u32>) -> [u64; 5] {
+    if latency.is_empty() {
+        return [0; 5];
+    }
+    [0.5, 0.9, 0.99, 0.999, 1.0].map(|quantile| latency.value_at_quantile(quantile))
+}
+
+/// HdrHistogram V2 compressed.
+pub fn compress<C: hdrhistogram::Counter>(latency: &Histogram<C>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1024);
+    V2DeflateSerializer::new()
+        .serialize(latency, &mut bytes)
+        .expect("writing to memory");
+    bytes
+}
+
+/// Adds histograms of any shape (V2 compressed in and out); none gives an empty one.
+///
+/// # Errors
+/// [`EngineError::Histogram`] says which can't be read or added.
+pub fn merge<B: AsRef<[u8]>>(histograms: &[B]) -> Result<Vec<u8>, EngineError> {
+    let mut sum = Histogram::<u64>::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, DIGITS)
+        .expect("constant bounds that the histogram takes");
+    for (index, bytes) in histograms.iter().enumerate() {
+        let refused = |problem: String| EngineError::Histogram { index, problem };
+        let read: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_ref())
+            .map_err(|error| refused(error.to_string()))?;
+        sum.add(&read).map_err(|error| refused(error.to_string()))?;
+    }
+    Ok(compress(&sum))
+}

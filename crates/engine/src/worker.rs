@@ -1,0 +1,606 @@
+//! The loop itself: one worker's share of a session's connections, and the blocks run on it.
+//!
+//! Closed loop: as soon as a connection's answer is complete its next request leaves. One clock
+//! reading an answer is the arrival of this and the departure of the next; it is taken per event and not
+//! per batch, so that the time an answer waits for its turn here is in its latency, and connections =
+//! rate × mean latency holds (a stamp per batch would hide that wait between two latencies).
+
+use crate::conn::{Conn, Linger, State, place};
+use crate::error::EngineError;
+use crate::io::{self, Event, Poller};
+use crate::lap::Lap;
+use crate::plan::SessionPlan;
+use crate::response::{Expect, Known, Sample, Verdict, Wrong};
+use crate::sys;
+use crate::tally::Failure;
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Timeouts, and the flag that stops a run, are looked at so often.
+const SCAN_NS: u64 = 20_000_000;
+/// Between two attempts to connect after a failure.
+const REST_NS: u64 = 1_000_000;
+/// Successive failed attempts to connect after which a connection is given up for the block.
+const MOST_FAILURES: u8 = 3;
+/// How long the server may take to close a connection that it said it would.
+const LINGER_NS: u64 = 10_000_000;
+/// Most connections left to the server's closing at a time; they cost descriptors.
+pub const MOST_LINGERING: usize = 1024;
+/// Connections started between two looks at what has arrived.
+const START_BATCH: usize = 64;
+/// Full buffers read from one connection before the others have their turn.
+const MOST_READS: u32 = 16;
+
+/// One worker's share of a session.
+pub struct Share {
+    plan: Arc<SessionPlan>,
+    poller: Poller,
+    conns: Vec<Conn>,
+    /// By connection; see [`Linger`].
+    lingering: Vec<Option<Linger>>,
+    lingerers: usize,
+    /// By exchange: the previous answer's head.
+    known: Vec<Known>,
+    sample: Sample,
+    next_exchange: usize,
+    /// Connections from here on have not been started in this block.
+    cursor: usize,
+    /// Requests unanswered.
+    outstanding: usize,
+    /// Connections given up in this block.
+    given_up: usize,
+    /// (due, index) of connections at rest, soonest first.
+    resting: VecDeque<(u64, usize)>,
+    /// (token, closing) of connections that filled the buffer too often in one go.
+    unread: VecDeque<(u64, bool)>,
+}
+
+impl Share {
+    /// Opens `count` connections, or none yet where each request has its own.
+    ///
+    /// # Errors
+    /// [`EngineError::Connect`] for the first that can't be opened within the session's timeout.
+    pub fn open(plan: Arc<SessionPlan>, count: usize) -> Result<Self, EngineError> {
+        let poller = Poller::new().map_err(|source| EngineError::System {
+            what: "epoll",
+            source,
+        })?;
+        let mut share = Self {
+            poller,
+            conns: (0..count).map(|_| Conn::new()).collect(),
+            lingering: (0..count).map(|_| None).collect(),
+            lingerers: 0,
+            known: plan.exchanges.iter().map(|_| Known::default()).collect(),
+            sample: Sample::default(),
+            next_exchange: 0,
+            cursor: 0,
+            outstanding: 0,
+            given_up: 0,
+            resting: VecDeque::with_capacity(count),
+            unread: VecDeque::with_capacity(count),
+            plan,
+        };
+        if share.plan.keepalive {
+            let limit = Duration::from_nanos(share.plan.timeout_ns);
+            for index in 0..count {
+                share
+                    .open_one(index, limit)
+                    .map_err(|source| EngineError::Connect {
+                        address: share.plan.address,
+                        number: index + 1,
+                        of: count,
+                        source,
+                    })?;
+            }
+        }
+        Ok(share)
+    }
+
+    fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
+        let socket = io::connect_wait(self.plan.address, limit)?;
+        let conn = &mut self.conns[index];
+        conn.attach(socket, State::Idle);
+        conn.fresh = false;
+        let token = conn.token(index);
+        conn.socket
+            .as_ref()
+            .map_or(Ok(()), |socket| self.poller.add(socket, token, false))
+    }
+
+    /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
+    pub fn look_round(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+        loop {
+            let count = self.poller.wait(0);
+            for index in 0..count {
+                let event = self.poller.event(index);
+                let (index, generation) = place(event.token);
+                let conn = &self.conns[index];
+                if conn.generation == generation && conn.state == State::Idle {
+                    self.idle_event(index, lap, buffer);
+                }
+            }
+            if count == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Runs this worker's part of a block, to the end of its drain.
+    pub fn run(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+        let mut now_ns = lap.window.started_ns;
+        let mut next_scan_ns = now_ns + SCAN_NS;
+        self.cursor = 0;
+        loop {
+            self.start_some(lap);
+            self.wake_rested(now_ns, lap);
+            let count = self.poller.wait(self.wait_ms(now_ns, next_scan_ns, lap));
+            for index in 0..count {
+                let event = self.poller.event(index);
+                self.handle(event, lap, buffer);
+            }
+            self.read_on(lap, buffer);
+            now_ns = sys::now_ns();
+            lap.cross(now_ns);
+            if lap.stopped() {
+                lap.counts.stopped = true;
+                break;
+            }
+            if now_ns >= next_scan_ns {
+                self.scan(now_ns, lap);
+                next_scan_ns = now_ns + SCAN_NS;
+            }
+            if self.done(now_ns, lap) {
+                break;
+            }
+        }
+        let gave_up = self.given_up == self.conns.len();
+        lap.end(now_ns, gave_up);
+        self.tidy(lap, buffer);
+    }
+
+    fn done(&self, now_ns: u64, lap: &Lap) -> bool {
+        let ending = !lap.open(now_ns) || self.given_up == self.conns.len();
+        ending && self.outstanding == 0 && self.lingerers == 0
+    }
+
+    /// How long to wait: until something is due, rounded up to a millisecond.
+    fn wait_ms(&self, now_ns: u64, next_scan_ns: u64, lap: &Lap) -> i32 {
+        if self.cursor < self.conns.len() || !self.unread.is_empty() || self.done(now_ns, lap) {
+            return 0;
+        }
+        let mut due_ns = next_scan_ns.min(lap.crossing_ns());
+        if let Some((rested_ns, _)) = self.resting.front() {
+            due_ns = due_ns.min(*rested_ns);
+        }
+        if self.outstanding == 0 && self.lingerers > 0 {
+            due_ns = due_ns.min(now_ns + LINGER_NS);
+        }
+        due_ns.saturating_sub(now_ns).div_ceil(1_000_000).min(20) as i32
+    }
+
+    /// Starts some connections that have not had their turn: all at once would leave the first answers waiting.
+    fn start_some(&mut self, lap: &mut Lap) {
+        let until = self.conns.len().min(self.cursor + START_BATCH);
+        while self.cursor < until {
+            self.cursor += 1;
+            self.kick(self.cursor - 1, sys::now_ns(), lap);
+        }
+    }
+
+    fn wake_rested(&mut self, now_ns: u64, lap: &mut Lap) {
+        while self.resting.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
+            let Some((_, index)) = self.resting.pop_front() else {
+                return;
+            };
+            if self.conns[index].state == State::Resting {
+                self.conns[index].state = State::Closed;
+                self.kick(index, now_ns, lap);
+            }
+        }
+    }
+
+    /// Sends the connection's next request if the block goes on, connecting first where needed.
+    #[inline]
+    fn kick(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+        if !lap.open(now_ns) {
+            return;
+        }
+        match self.conns[index].state {
+            State::Idle => self.send(index, now_ns, lap),
+            State::Closed => self.connect(index, now_ns, lap),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+        if !lap.take() {
+            return;
+        }
+        let request = &self.plan.exchanges[self.next_exchange].request;
+        let conn = &mut self.conns[index];
+        let Some(socket) = &conn.socket else { return };
+        let sent = match io::send(socket, request) {
+            Ok(sent) => sent,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => return self.unsendable(index, error, now_ns, lap),
+        };
+        conn.state = State::Waiting;
+        conn.since_ns = now_ns;
+        conn.out_at = sent;
+        conn.exchange = self.next_exchange as u32;
+        if sent < request.len() {
+            let _ = self.poller.want_writable(socket, conn.token(index)); // if it fails, the timeout tells
+        }
+        self.next_exchange += 1;
+        if self.next_exchange == self.plan.exchanges.len() {
+            self.next_exchange = 0;
+        }
+        self.outstanding += 1;
+        lap.counts.sent += 1;
+        lap.counts.bytes_out += sent as u64;
+    }
+
+    /// Nothing of the request left. On a connection that had been idle this only says that the server had
+    /// closed it; on a new one it is a failure.
+    #[cold]
+    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
+        let conn = &mut self.conns[index];
+        let fresh = conn.fresh;
+        drop(conn.detach());
+        if fresh {
+            lap.counts.sent += 1;
+            lap.wrong(Failure::Send);
+            self.sample.note(format!("send: {error}").as_bytes());
+            self.rest(index, now_ns);
+        } else {
+            lap.give_back();
+            self.connect(index, now_ns, lap);
+        }
+    }
+
+    fn send_rest(&mut self, index: usize, lap: &mut Lap) {
+        let conn = &mut self.conns[index];
+        let request = &self.plan.exchanges[conn.exchange as usize].request;
+        let Some(socket) = &conn.socket else { return };
+        while conn.out_at < request.len() {
+            match io::send(socket, &request[conn.out_at..]) {
+                Ok(sent) => {
+                    conn.out_at += sent;
+                    lap.counts.bytes_out += sent as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A server that answers early may have closed: what it said is still to be read.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+        let (socket, connected) = match io::connect(self.plan.address, self.plan.keepalive) {
+            Ok(begun) => begun,
+            Err(error) => return self.unconnected(index, error, now_ns, lap),
+        };
+        let conn = &mut self.conns[index];
+        conn.attach(socket, if connected { State::Idle } else { State::Connecting });
+        conn.since_ns = now_ns;
+        let token = conn.token(index);
+        let added = conn
+            .socket
+            .as_ref()
+            .map_or(Ok(()), |socket| self.poller.add(socket, token, !connected));
+        match added {
+            Err(error) => self.unconnected(index, error, now_ns, lap),
+            Ok(()) if connected => self.connected(index, now_ns, lap),
+            Ok(()) => {}
+        }
+    }
+
+    fn connected(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+        lap.counts.connects += 1;
+        self.conns[index].failures = 0;
+        self.conns[index].state = State::Idle;
+        self.kick(index, now_ns, lap);
+    }
+
+    #[cold]
+    fn unconnected(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
+        let refused = error.kind() == ErrorKind::ConnectionRefused;
+        lap.mishap(if refused {
+            Failure::Refused
+        } else {
+            Failure::Connect
+        });
+        self.sample.note(format!("connect: {error}").as_bytes());
+        let conn = &mut self.conns[index];
+        drop(conn.detach());
+        conn.failures += 1;
+        if conn.failures < MOST_FAILURES {
+            return self.rest(index, now_ns);
+        }
+        conn.state = State::GivenUp;
+        self.given_up += 1;
+        if lap.window.tickets.is_some() {
+            self.cursor = 0; // others that found no ticket may send in its place
+        }
+    }
+
+    fn rest(&mut self, index: usize, now_ns: u64) {
+        self.conns[index].state = State::Resting;
+        self.resting.push_back((now_ns + REST_NS, index));
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event, lap: &mut Lap, buffer: &mut [u8]) {
+        let (index, generation) = place(event.token);
+        if self.conns[index].generation != generation {
+            return self.former_event(index, generation, event.closing);
+        }
+        match self.conns[index].state {
+            State::Waiting => {
+                if event.writable {
+                    self.send_rest(index, lap);
+                }
+                if event.readable {
+                    self.read(index, event.closing, lap, buffer);
+                }
+            }
+            State::Connecting => self.handshake_event(index, event, lap, buffer),
+            State::Idle => self.idle_event(index, lap, buffer),
+            // Its socket may linger under the same number until a new one takes its place.
+            State::Closed | State::Resting | State::GivenUp => {
+                self.former_event(index, generation, event.closing)
+            }
+        }
+    }
+
+    /// An event of a connection that was done with: the server closes it, as it should.
+    fn former_event(&mut self, index: usize, generation: u32, closing: bool) {
+        let former = &mut self.lingering[index];
+        if closing
+            && former
+                .as_ref()
+                .is_some_and(|former| former.generation == generation)
+        {
+            *former = None;
+            self.lingerers -= 1;
+        }
+    }
+
+    fn handshake_event(&mut self, index: usize, event: Event, lap: &mut Lap, buffer: &mut [u8]) {
+        let now_ns = sys::now_ns();
+        let error = self.conns[index]
+            .socket
+            .as_ref()
+            .and_then(|socket| socket.take_error().transpose());
+        match error {
+            Some(Ok(error) | Err(error)) => self.unconnected(index, error, now_ns, lap),
+            None => {
+                self.connected(index, now_ns, lap);
+                // The edge that told of the handshake may have told of an end, too, and won't come again.
+                if event.readable && self.conns[index].state == State::Waiting {
+                    self.read(index, event.closing, lap, buffer);
+                }
+            }
+        }
+    }
+
+    /// The server closed an idle connection (no error), or sent what nobody asked for.
+    #[cold]
+    fn idle_event(&mut self, index: usize, lap: &mut Lap, buffer: &mut [u8]) {
+        let conn = &mut self.conns[index];
+        let Some(socket) = &conn.socket else { return };
+        match io::receive(socket, buffer) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
+            Ok(got @ 1..) => {
+                lap.counts.bytes_in += got as u64;
+                lap.mishap(Failure::BadResponse);
+                self.sample.note(&buffer[..got]);
+            }
+            Ok(0) | Err(_) => {}
+        }
+        drop(conn.detach());
+    }
+
+    /// Reads what has arrived for the outstanding request: once, unless there is or must be more.
+    #[inline]
+    fn read(&mut self, index: usize, closing: bool, lap: &mut Lap, buffer: &mut [u8]) {
+        for _ in 0..MOST_READS {
+            let conn = &mut self.conns[index];
+            let Some(socket) = &conn.socket else { return };
+            let received = io::receive(socket, buffer);
+            let now_ns = sys::now_ns();
+            lap.cross(now_ns);
+            let got = match received {
+                Ok(0) => return self.peer_closed(index, now_ns, lap),
+                Ok(got) => got,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted => continue,
+                    _ => return self.lost(index, Failure::Reset, &error.to_string(), now_ns, lap),
+                },
+            };
+            lap.counts.bytes_in += got as u64;
+            let exchange = &self.plan.exchanges[conn.exchange as usize];
+            let expect = Expect {
+                status: exchange.status,
+                body: &exchange.body,
+                bodiless: exchange.bodiless(),
+            };
+            let known = &mut self.known[conn.exchange as usize];
+            let fed = conn.reader.feed(&buffer[..got], &expect, known, &mut self.sample);
+            if let Some(mut verdict) = fed.verdict {
+                if fed.used < got {
+                    self.sample.note(&buffer[..got]);
+                    verdict = surplus(verdict);
+                }
+                return self.answered(index, verdict, closing, now_ns, lap);
+            }
+            if got < buffer.len() && !closing {
+                return;
+            }
+        }
+        self.unread.push_back((self.conns[index].token(index), closing));
+    }
+
+    /// Goes on with connections that would not come to an end.
+    fn read_on(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+        for _ in 0..self.unread.len() {
+            let Some((token, closing)) = self.unread.pop_front() else {
+                return;
+            };
+            let (index, generation) = place(token);
+            let conn = &self.conns[index];
+            if conn.generation == generation && conn.state == State::Waiting {
+                self.read(index, closing, lap, buffer);
+            }
+        }
+    }
+
+    fn peer_closed(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+        let conn = &mut self.conns[index];
+        let exchange = &self.plan.exchanges[conn.exchange as usize];
+        let expect = Expect {
+            status: exchange.status,
+            body: &exchange.body,
+            bodiless: exchange.bodiless(),
+        };
+        match conn.reader.end(&expect) {
+            Some(verdict) => {
+                if verdict.wrong.is_some() {
+                    self.sample
+                        .note(b"the connection's end left a body of another length than expected");
+                }
+                self.answered(index, verdict, true, now_ns, lap);
+            }
+            None => {
+                let why = "the server closed the connection before its answer was complete";
+                self.lost(index, Failure::ClosedEarly, why, now_ns, lap);
+            }
+        }
+    }
+
+    /// The outstanding request is over, right or wrong; the next one leaves.
+    #[inline]
+    fn answered(&mut self, index: usize, verdict: Verdict, peer_closed: bool, now_ns: u64, lap: &mut Lap) {
+        let conn = &mut self.conns[index];
+        self.outstanding -= 1;
+        conn.fresh = false;
+        match verdict.wrong {
+            None => lap.right(now_ns, conn.since_ns),
+            Some(wrong) => lap.wrong(failure_of(wrong)),
+        }
+        let whole = conn.out_at == self.plan.exchanges[conn.exchange as usize].request.len();
+        if verdict.keep && whole && self.plan.keepalive && !peer_closed {
+            conn.state = State::Idle;
+        } else {
+            let sound = !matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
+            let socket = conn.detach();
+            if sound && whole && !peer_closed && self.lingerers < MOST_LINGERING {
+                let generation = conn.generation;
+                let linger = socket.map(|socket| Linger {
+                    _socket: socket,
+                    generation,
+                    since_ns: now_ns,
+                });
+                self.lingerers += usize::from(self.lingering[index].is_none());
+                self.lingering[index] = linger;
+            }
+        }
+        self.kick(index, now_ns, lap);
+    }
+
+    /// The outstanding request failed with its connection.
+    #[cold]
+    fn lost(&mut self, index: usize, failure: Failure, why: &str, now_ns: u64, lap: &mut Lap) {
+        self.outstanding -= 1;
+        lap.wrong(failure);
+        self.sample.note(why.as_bytes());
+        let conn = &mut self.conns[index];
+        let fresh = conn.fresh;
+        drop(conn.detach());
+        if fresh {
+            self.rest(index, now_ns); // a server that takes and drops connections is not to be hammered
+        } else {
+            self.kick(index, now_ns, lap);
+        }
+    }
+
+    /// Fails what has taken too long; closes what the server has not closed.
+    fn scan(&mut self, now_ns: u64, lap: &mut Lap) {
+        for index in 0..self.conns.len() {
+            if self.lingering[index]
+                .as_ref()
+                .is_some_and(|former| now_ns >= former.since_ns + LINGER_NS)
+            {
+                self.lingering[index] = None;
+                self.lingerers -= 1;
+            }
+            let conn = &self.conns[index];
+            if now_ns.saturating_sub(conn.since_ns) < self.plan.timeout_ns {
+                continue;
+            }
+            let limit_ms = self.plan.timeout_ns / 1_000_000;
+            match conn.state {
+                State::Waiting => {
+                    let why = format!("no complete answer within {limit_ms} ms");
+                    self.lost(index, Failure::Timeout, &why, now_ns, lap);
+                }
+                State::Connecting => {
+                    let error =
+                        Error::new(ErrorKind::TimedOut, format!("not connected within {limit_ms} ms"));
+                    self.unconnected(index, error, now_ns, lap);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves the share as the next block should find it: idle connections, nothing pending.
+    fn tidy(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+        self.look_round(lap, buffer);
+        for (conn, former) in self.conns.iter_mut().zip(&mut self.lingering) {
+            *former = None;
+            match conn.state {
+                State::Waiting => {
+                    lap.counts.in_flight += 1;
+                    drop(conn.detach());
+                }
+                State::Idle if self.plan.keepalive => conn.fresh = false,
+                _ => drop(conn.detach()),
+            }
+            conn.failures = 0;
+        }
+        (self.outstanding, self.given_up, self.lingerers) = (0, 0, 0);
+        self.resting.clear();
+        self.unread.clear();
+        if !self.sample.is_empty() {
+            lap.counts.sample = self.sample.take();
+        }
+    }
+}
+
+/// Bytes behind an answer to the only request: the framing can't be trusted, nor what comes next.
+fn surplus(verdict: Verdict) -> Verdict {
+    match verdict.wrong {
+        Some(wrong) if !verdict.keep => Verdict {
+            wrong: Some(wrong),
+            keep: false,
+        },
+        _ => Verdict {
+            wrong: Some(Wrong::Response),
+            keep: false,
+        },
+    }
+}
+
+fn failure_of(wrong: Wrong) -> Failure {
+    match wrong {
+        Wrong::Response => Failure::BadResponse,
+        Wrong::Status => Failure::WrongStatus,
+        Wrong::Length => Failure::WrongLength,
+        Wrong::Body => Failure::WrongBody,
+    }
+}

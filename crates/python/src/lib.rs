@@ -1,0 +1,254 @@
+//! The doorway: plans in, tallies out, errors mapped. What each does is said in `_engine.pyi`.
+
+// PyO3's macros make their own undocumented items, and a Tally's getters repeat its fields.
+#![allow(missing_docs)]
+
+use dragstrip_engine::{self as engine, Block, EngineError as Refusal, Exchange, SessionPlan, tally};
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+create_exception!(dragstrip._engine, EngineError, PyException);
+
+/// Between two looks at Python's signals while a run is under way.
+const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+fn refused(refusal: Refusal) -> PyErr {
+    EngineError::new_err(refusal.to_string())
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+#[derive(Clone)]
+struct Tally(engine::Tally);
+
+macro_rules! getters {
+    ($($name:ident: $kind:ty = $of:expr;)*) => {
+        #[pymethods]
+        impl Tally {
+            $(#[getter] fn $name(&self) -> $kind { let of: fn(&engine::Tally) -> $kind = $of; of(&self.0) })*
+
+            #[getter]
+            fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                let errors = PyDict::new(py);
+                for (name, count) in tally::NAMES.iter().zip(self.0.errors).filter(|(_, count)| *count > 0) {
+                    errors.set_item(name, count)?;
+                }
+                Ok(errors)
+            }
+
+            #[getter]
+            fn latency_hdr<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                PyBytes::new(py, &self.0.latency_hdr)
+            }
+
+            fn __repr__(&self) -> String {
+                let it = &self.0;
+                format!("<Tally session={} requests={} sent={} answered={} failed={}>",
+                    it.session, it.requests, it.sent, it.answered, it.failed)
+            }
+        }
+    };
+}
+
+getters! {
+    session: u32 = |it| it.session;
+    started_ns: u64 = |it| it.started_ns;
+    counted_start_ns: u64 = |it| it.counted_start_ns;
+    lead_ns: u64 = |it| it.lead_ns;
+    counted_ns: u64 = |it| it.counted_ns;
+    duration_ns: u64 = |it| it.duration_ns;
+    requests: u64 = |it| it.requests;
+    sent: u64 = |it| it.sent;
+    answered: u64 = |it| it.answered;
+    failed: u64 = |it| it.failed;
+    in_flight: u64 = |it| it.in_flight;
+    bytes_in: u64 = |it| it.bytes_in;
+    bytes_out: u64 = |it| it.bytes_out;
+    connects: u64 = |it| it.connects;
+    latency_sum_ns: u64 = |it| it.latency_sum_ns;
+    p50_ns: u64 = |it| it.quantiles_ns[0];
+    p90_ns: u64 = |it| it.quantiles_ns[1];
+    p99_ns: u64 = |it| it.quantiles_ns[2];
+    p999_ns: u64 = |it| it.quantiles_ns[3];
+    max_ns: u64 = |it| it.quantiles_ns[4];
+    server_cpu_ns: Option<u64> = |it| it.server_cpu_ns;
+    server_wait_ns: Option<u64> = |it| it.server_wait_ns;
+    engine_cpu_ns: u64 = |it| it.engine_cpu_ns;
+    engine_wait_ns: u64 = |it| it.engine_wait_ns;
+    engine_switches: u64 = |it| it.engine_switches;
+    engine_threads: usize = |it| it.engine_threads;
+    steal_ns: u64 = |it| it.steal_ns;
+    gave_up: bool = |it| it.gave_up;
+    sample: String = |it| it.sample.clone();
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+struct Engine {
+    /// None after shutdown. Never waited for: a run holds it while it needs Python for its signals.
+    inner: Mutex<Option<engine::Engine>>,
+    stop: Arc<AtomicBool>,
+    last: Mutex<Vec<engine::Tally>>,
+}
+
+impl Engine {
+    fn inner(&self) -> PyResult<MutexGuard<'_, Option<engine::Engine>>> {
+        self.inner.try_lock().map_err(|_| {
+            EngineError::new_err("engine: busy with a run in another thread; wait for it, or stop() it first")
+        })
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut engine::Engine) -> Result<T, Refusal> + Send,
+    ) -> PyResult<T> {
+        let mut inner = self.inner()?;
+        let engine = inner
+            .as_mut()
+            .ok_or_else(|| EngineError::new_err("engine: it has been shut down"))?;
+        py.detach(|| work(engine)).map_err(refused)
+    }
+
+    fn keep(&self, tallies: Vec<engine::Tally>) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = tallies;
+    }
+}
+
+/// Waits for a run; a Python signal handler that raises (Ctrl-C) stops it, and what is finished comes back too.
+fn wait(mut run: engine::Pending, stop: &AtomicBool) -> (Result<Vec<engine::Tally>, Refusal>, PyResult<()>) {
+    let mut signalled = Ok(());
+    loop {
+        match run.wait(SIGNALS_EVERY) {
+            Ok(true) => return (run.finish(), signalled),
+            Err(refusal) => return (Err(refusal), signalled),
+            Ok(false) if signalled.is_ok() => {
+                signalled = Python::attach(|py| py.check_signals());
+                if signalled.is_err() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Ok(false) => {}
+        }
+    }
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(py: Python<'_>, cores: Vec<usize>) -> PyResult<Self> {
+        let inner = py.detach(|| engine::Engine::new(&cores)).map_err(refused)?;
+        Ok(Self {
+            stop: inner.stop_flag(),
+            inner: Mutex::new(Some(inner)),
+            last: Mutex::new(Vec::new()),
+        })
+    }
+
+    #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns))]
+    #[allow(clippy::too_many_arguments)] // keywords in Python, one plan from here on
+    fn open(
+        &self,
+        py: Python<'_>,
+        host: &str,
+        port: u16,
+        exchanges: Vec<(Vec<u8>, u16, Vec<u8>)>,
+        connections: usize,
+        keepalive: bool,
+        timeout_ns: u64,
+    ) -> PyResult<u32> {
+        let exchange = |(request, status, body)| Exchange {
+            request,
+            status,
+            body,
+        };
+        let exchanges = exchanges.into_iter().map(exchange).collect();
+        self.with(py, |engine| {
+            let address = engine::resolve(host, port)?;
+            engine.open(SessionPlan {
+                address,
+                exchanges,
+                connections,
+                keepalive,
+                timeout_ns,
+            })
+        })
+    }
+
+    #[pyo3(signature = (session, *, cgroup_cpu_stat, schedstats))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        session: u32,
+        cgroup_cpu_stat: Option<&str>,
+        schedstats: Vec<String>,
+    ) -> PyResult<()> {
+        let schedstats: Vec<&str> = schedstats.iter().map(String::as_str).collect();
+        self.with(py, |engine| engine.watch(session, cgroup_cpu_stat, &schedstats))
+    }
+
+    #[pyo3(signature = (blocks, *, steal_cores = vec![]))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        blocks: Vec<(u32, u64, u64, u64)>,
+        steal_cores: Vec<usize>,
+    ) -> PyResult<Vec<Tally>> {
+        self.keep(Vec::new());
+        let block = |(session, lead_ns, counted_ns, max_requests)| Block {
+            session,
+            lead_ns,
+            counted_ns,
+            max_requests,
+        };
+        let blocks: Vec<Block> = blocks.into_iter().map(block).collect();
+        let (tallies, signalled) = self.with(py, |engine| {
+            let run = engine.start(&blocks, &steal_cores)?;
+            let (tallies, signalled) = wait(run, &self.stop);
+            Ok((tallies?, signalled))
+        })?;
+        self.keep(tallies.clone());
+        signalled?;
+        Ok(tallies.into_iter().map(Tally).collect())
+    }
+
+    fn last_tallies(&self) -> Vec<Tally> {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .map(Tally)
+            .collect()
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn close(&self, py: Python<'_>, session: u32) -> PyResult<()> {
+        self.with(py, |engine| engine.close(session))
+    }
+
+    fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
+        let gone = self.inner()?.take();
+        py.detach(|| drop(gone));
+        Ok(())
+    }
+}
+
+#[pyfunction]
+fn merge(histograms: Vec<Vec<u8>>) -> PyResult<Vec<u8>> {
+    engine::merge(&histograms).map_err(refused)
+}
+
+#[pymodule]
+fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Engine>()?;
+    module.add_class::<Tally>()?;
+    module.add("EngineError", module.py().get_type::<EngineError>())?;
+    module.add_function(wrap_pyfunction!(merge, module)?)
+}

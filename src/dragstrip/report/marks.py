@@ -1,0 +1,83 @@
+"""What a terminal can show: drawing characters, their plain stand-ins, and the bar with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from dragstrip.report import words
+
+#: Named terminal colours follow the reader's own theme; blue, yellow and magenta differ for all kinds of
+#: colour blindness, and none of them says anything that a word or a mark does not say too.
+BAR, INTERVAL, POINT = "blue", "cyan", "bold"
+STATUS_STYLE = {"pass": "blue", "warn": "yellow", "void": "bold magenta"}
+STATUS_MARK = {"pass": "●", "warn": "▲", "void": "■"}
+VERDICT_STYLE = {"faster": "blue", "slower": "yellow", "same": "bold", "undecided": "dim"}
+TIE_MARK = {"top": "┏", "middle": "┃", "bottom": "┗", "gap": "┊", "": " "}
+
+#: One plain character for each of ours, so that columns stay in line.
+_PLAIN = str.maketrans(
+    {"█": "=", "▒": "~", "┃": "|", "┏": "/", "┗": "\\", "┊": ":", "●": "o", "▲": "!", "■": "X", "–": "-", "—": "-"}
+    | {"µ": "u", "×": "x", "…": ".", "·": "-", "─": "-", "━": "-", "│": "|", "’": "'", "“": '"', "”": '"'}
+)
+
+
+def emit(console: Console, *parts: RenderableType) -> None:
+    """Prints, in plain ASCII where the console's encoding has no more."""
+    if not console.options.ascii_only:
+        console.print(Group(*parts))
+        return
+    with console.capture() as held:
+        console.print(Group(*parts))
+    console.file.write(held.get().translate(_PLAIN).encode("ascii", "replace").decode("ascii"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An estimate as a bar from 0, its interval marked; ``scale`` is the value at full width."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+    scale: float
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(8, options.max_width), min(60, options.max_width))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.segments(options.max_width, console)
+
+    def segments(self, width: int, console: Console) -> Iterator[Segment]:
+        """The bar's cells: filled up to the interval, the interval, the estimate's own cell."""
+        at = self._cell(self.estimate, width)
+        low, high = words.finite(self.low), words.finite(self.high)
+        first = at if low is None else min(self._cell(low, width), at)
+        last = at if high is None else max(self._cell(high, width), at)
+        for text, style in (
+            ("█" * first, BAR),
+            ("▒" * (at - first), INTERVAL),
+            ("┃", POINT),
+            ("▒" * (last - at), INTERVAL),
+            (" " * (width - last - 1), ""),
+        ):
+            if text:
+                yield Segment(text, Style.parse(style) if style else None)
+
+    def _cell(self, value: float, width: int) -> int:
+        return min(max(int(value / self.scale * width), 0), width - 1) if self.scale > 0 else 0
+
+
+def ties(cells: tuple[str, ...]) -> Text:
+    """A row's tie columns."""
+    return Text("".join(TIE_MARK[cell] for cell in cells), style="yellow")
+
+
+def word(verdict: str) -> Text:
+    """A verdict word in its colour."""
+    return Text(verdict, style=VERDICT_STYLE.get(verdict, ""))

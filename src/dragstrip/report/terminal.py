@@ -1,0 +1,219 @@
+"""A race in the terminal: the sentence first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.record import Race
+from dragstrip.report import marks, rows, words
+from dragstrip.report.rows import Row
+
+if TYPE_CHECKING:
+    from dragstrip.inquiry import Check
+    from dragstrip.verdict import Pair, Verdict
+
+#: From here on everything fits beside the bars; below, it gets a table of its own.
+WIDE = 120
+
+
+def show_race(
+    console: Console, race: Race, verdict: Verdict, checks: Sequence[Check], *, all_pairs: bool = False
+) -> None:
+    """Prints a race and its verdict; ``all_pairs`` lists every pair instead of the telling ones."""
+    parts: list[RenderableType] = [Text(rows.headline(race, verdict, checks), style="bold"), Text()]
+    found = rows.ranked(race, verdict)
+    if found:
+        wide = console.width >= WIDE
+        parts += [ranking(verdict, found, beside=wide), Text()]
+        if not wide:
+            parts += [_beside(verdict, found), Text()]
+    parts += _out(race)
+    pairs = rows.shown_pairs(verdict, [row.name for row in found], every=all_pairs)
+    if pairs:
+        parts += [_pairs(pairs, len(verdict.pairs)), Text()]
+    parts += [Text(f"▲ {note}", style="yellow") for note in verdict.pauses]
+    parts += [*_validity(checks), Text(), *_footer(race, verdict, found)]
+    marks.emit(console, *parts)
+
+
+def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
+    """Contenders fastest first with bars on one scale; ``beside`` adds the other figures to the same rows."""
+    metric = verdict.metric
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold", padding=(0, 2, 0, 0))
+    tied = rows.ties_wide(found)
+    if tied:
+        table.add_column("", width=tied, no_wrap=True)
+    table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
+    table.add_column("CPU µs/request" if metric == "cpu" else "requests/s", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("less is better" if metric == "cpu" else "", ratio=1, no_wrap=True)
+    if beside:
+        for head in _heads(metric):
+            table.add_column(head, justify="right", no_wrap=True)
+    scale = full_scale(found)
+    for row in found:
+        main = row.main
+        cells: list[RenderableType] = [marks.ties(row.ties)] if tied else []
+        bar = marks.Bar(main.estimate, main.low, main.high, scale)
+        cells += [row.name, words.figure(main.estimate), words.span(main.low, main.high), bar]
+        table.add_row(*cells, *(_figures(row, metric) if beside else ()))
+    return table
+
+
+def full_scale(found: Sequence[Row]) -> float:
+    """The value at a bar's full width."""
+    return max(words.finite(row.main.high) or row.main.estimate for row in found)
+
+
+def _heads(metric: str) -> tuple[str, ...]:
+    other = "req/s" if metric == "cpu" else "CPU µs/req"
+    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "void")
+
+
+def _figures(row: Row, metric: str) -> tuple[str, ...]:
+    estimate = row.estimate
+    beside = estimate.throughput_per_s if metric == "cpu" else estimate.server_cpu_us_per_request
+    shown = words.brief if metric == "cpu" else words.microseconds
+    other = words.NONE if beside is None else shown(beside.estimate)
+    return (
+        other,
+        words.microseconds(row.latency_us.get("p50")),
+        words.microseconds(row.latency_us.get("p99")),
+        words.memory(estimate.peak_memory_bytes),
+        words.count(sum(estimate.errors.values())),
+        words.count(estimate.rounds),
+        f"{estimate.void_blocks}/{estimate.blocks}",
+    )
+
+
+def _beside(verdict: Verdict, found: Sequence[Row]) -> Table:
+    metric = verdict.metric
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=26)
+    for head in _heads(metric):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in found:
+        table.add_row(row.name, *_figures(row, metric))
+    return table
+
+
+def _out(race: Race) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for entrant in race.entrants:
+        if entrant.out:
+            when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
+            told = Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}")
+            parts.append(told)
+    return [*parts, Text()] if parts else []
+
+
+def _pairs(pairs: Sequence[Pair], of: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("" if len(pairs) == of else f"{len(pairs)} of {of} pairs", overflow="fold")
+    table.add_column("against", overflow="fold")
+    table.add_column("CPU thrift ×" if pairs[0].metric == "cpu" else "throughput ×", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    table.add_column("rounds", justify="right", no_wrap=True)
+    for pair in pairs:
+        verdict = marks.word(pair.verdict)
+        if pair.within_margin and pair.verdict in ("faster", "slower"):
+            verdict.append(f", by less than {words.percent(pair.margin)}")
+        if pair.note:
+            verdict.append(f", {pair.note}")
+        elif pair.more_rounds is not None:
+            verdict.append(f", {pair.more_rounds} more rounds might tell")
+        interval = words.ratio_span(pair.low, pair.high)
+        table.add_row(pair.a, pair.b, words.ratio(pair.ratio), interval, verdict, str(pair.rounds))
+    return table
+
+
+def _validity(checks: Sequence[Check]) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for status in ("void", "warn"):
+        for check in checks:
+            if check.status == status:
+                mark = (f"{marks.STATUS_MARK[status]} {status} ", marks.STATUS_STYLE[status])
+                parts.append(Text.assemble(mark, (check.check, "bold"), f": {check.detail}"))
+    passed = [check.check for check in checks if check.status == "pass"]
+    if passed:
+        mark = (f"{marks.STATUS_MARK['pass']} pass ", marks.STATUS_STYLE["pass"])
+        parts.append(Text.assemble(mark, ", ".join(passed)))
+    return parts
+
+
+def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
+    lines = []
+    if found:
+        meaning = words.MEANING.format(
+            margin=words.percent(verdict.margin), confidence=words.percent(1 - verdict.alpha)
+        )
+        lines.append(meaning)
+        if rows.ties_wide(found):
+            lines.append("Contenders joined by a bar on the left are not told apart.")
+        lines.append(
+            f"* latency at saturation ({race.load.connections} connections, closed loop): shown, not tested. "
+            "Intervals beside single contenders describe, ratios decide."
+        )
+    lines.append(summary(race))
+    return [Text(line, style="dim") for line in lines]
+
+
+def summary(race: Race) -> str:
+    """Where, how long and from which seed, on one line."""
+    taken_s = (race.rounds[-1].ended_ns - race.rounds[0].started_ns) / 1e9 if race.rounds else 0.0
+    keep = "keep-alive" if race.load.keepalive else "a connection per request"
+    void = sum(bool(round_.void) for round_ in race.rounds)
+    return (
+        f"{race.workload}, {race.load.connections} connections, {keep} · "
+        f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
+        f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
+        f"seed {race.seed} · ended: {race.finished or 'cut off, or still running'}"
+    )
+
+
+def _cores(cores: Sequence[int]) -> str:
+    return ",".join(map(str, cores))
+
+
+def show_parity(console: Console, race: Race) -> None:
+    """The parity sheet: what each contender was seen to do; rows that differ are marked."""
+    facts = parity_rows(race)
+    if not facts:
+        marks.emit(console, Text("no parity sheet: no contender came through scrutineering"))
+        return
+    names = [entrant.name for entrant in race.entrants if entrant.parity]
+    title = Text("parity sheet: what can't be equal is shown; ▲ marks a difference", style="bold")
+    parts: list[RenderableType] = [title, Text()]
+    # Side by side while it fits, else one contender's facts below the other's.
+    if 26 + 16 * len(names) <= console.width:
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("", width=1)
+        for head in ("fact", *names):
+            table.add_column(Text(head), overflow="fold")
+        for fact, values, differs in facts:
+            table.add_row(Text("▲" if differs else " ", style="yellow"), Text(fact), *map(Text, values))
+        parts.append(table)
+    else:
+        for fact, values, differs in facts:
+            parts.append(Text.assemble(("▲ " if differs else "  ", "yellow"), (fact, "bold")))
+            same = [("all", values[0])] if not differs else list(zip(names, values, strict=True))
+            parts += [Padding(Text(f"{name}: {value}"), (0, 0, 0, 4)) for name, value in same]
+    marks.emit(console, *parts)
+
+
+def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
+    """Each fact with every contender's value, in display order, and whether they differ."""
+    sheets = [entrant.parity for entrant in race.entrants if entrant.parity]
+    facts = dict.fromkeys(fact for sheet in sheets for fact in sheet)
+    found = []
+    for fact in facts:
+        values = [sheet.get(fact, words.NONE) for sheet in sheets]
+        found.append((fact, values, len(set(values)) > 1))
+    return found

@@ -1,0 +1,105 @@
+"""Numbers as people read them; the same in terminal and page."""
+
+from __future__ import annotations
+
+import math
+
+NONE = "–"
+
+#: What the verdict words mean, for under a table; ``margin`` and ``confidence`` are filled in.
+MEANING = (
+    "faster, slower: the interval excludes 1. same: it lies within the margin of {margin}. "
+    "undecided: too close to call so far. All intervals hold at once with {confidence} confidence."
+)
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None where there is none: not measured, or not yet bounded."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def count(value: int | None) -> str:
+    """A count with its thousands marked."""
+    return NONE if value is None else f"{value:,}"
+
+
+def figure(value: float | None) -> str:
+    """About four significant digits, thousands marked, no exponent."""
+    value = finite(value)
+    if value is None:
+        return NONE
+    size = abs(value)
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 4
+    return f"{value:,.{digits}f}"
+
+
+def brief(value: float | None) -> str:
+    """About three significant digits, for narrow columns: 812, 1.24k, 118k."""
+    value = finite(value)
+    if value is None:
+        return NONE
+    for least, unit_size, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{_three(value / unit_size)}{unit}"
+    return f"{value:.0f}" if abs(value) >= 100 else _three(value)
+
+
+def _three(value: float) -> str:
+    size = abs(value)
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """An interval; empty where it has no bounds yet."""
+    if finite(low) is None or finite(high) is None:
+        return ""
+    return f"{figure(low)}–{figure(high)}"
+
+
+def ratio(value: float | None) -> str:
+    """A ratio: three decimals near 1, where they matter."""
+    value = finite(value)
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if 0.8 < value < 1.25 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def ratio_span(low: float | None, high: float | None) -> str:
+    """An interval of a ratio; says so where it is still unbounded."""
+    if finite(low) is None or finite(high) is None:
+        return "no interval yet"
+    return f"{ratio(low)}–{ratio(high)}"
+
+
+def microseconds(value: float | None) -> str:
+    """Microseconds, about three digits."""
+    value = finite(value)
+    return NONE if value is None else f"{value:,.0f}" if value >= 100 else _three(value)
+
+
+def memory(value_bytes: float | None) -> str:
+    """Bytes in binary units."""
+    value = finite(value_bytes)
+    if value is None:
+        return NONE
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def percent(share: float) -> str:
+    """0.01 as 1 %."""
+    return f"{100 * share:.3g} %"
+
+
+def several(names: tuple[str, ...]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def errors(by_kind: dict[str, int]) -> str:
+    """Failures by kind, most frequent first; "none" where there were none."""
+    met = sorted(((n, kind) for kind, n in by_kind.items() if n), reverse=True)
+    return ", ".join(f"{n:,} {kind.replace('_', ' ')}" for n, kind in met) or "none"

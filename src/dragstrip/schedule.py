@@ -1,0 +1,123 @@
+"""The order of launches and blocks, and how long they are: seeded, interleaved, pure.
+
+Method: ``docs/METHOD.md``, "The round". The order is a pure function of seed, round and names: nothing
+drawn before changes it, so a race can be resumed, repeated and checked by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+import numpy as np
+
+from dragstrip.errors import BadUsage
+
+#: Lead-in (loaded, not counted) and counted part, in typical latencies, and their bounds.
+#: A block under 20 latencies means nothing: a server with 40 ms stalls read three times too fast.
+LEAD_LATENCIES, LEAD_LEAST_NS, LEAD_MOST_NS = 5, 10_000_000, 200_000_000
+COUNTED_LATENCIES, COUNTED_LEAST_NS, COUNTED_MOST_NS = 20, 25_000_000, 1_000_000_000
+
+#: Passes per round: at least, at most, and the floor that a short budget may lower them to.
+PASSES, PASSES_MOST, PASSES_FLOOR = 12, 60, 3
+
+#: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
+#: that decide anything (``verdict.FLOOR``), because a round may be void and has to be run again.
+ROUNDS_WANTED = 12
+
+#: The planned last round is never before this one: no earlier round can decide anything.
+ROUNDS_LEAST = 10
+
+#: Share of the budget that the plan leaves unspent. Stopping servers and waiting for a quiet machine are
+#: not in the calibration's estimate; a last round that is never reached would waste its share of alpha.
+RESERVE = 0.1
+
+_WORD = 64
+_MASK = (1 << _WORD) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOrder:
+    """The drawn order of one round: of its launches, and of the contenders' blocks in each pass."""
+
+    launches: tuple[str, ...]
+    passes: tuple[tuple[str, ...], ...]
+
+
+def round_order(seed: int, index: int, names: Sequence[str], passes: int) -> RoundOrder:
+    """Draws the order of round ``index``; the order in which the names are given does not matter.
+
+    The generator is Philox4x64-10 (Salmon et al. 2011), a counter-based one keyed by (seed, index). Only its
+    raw words are used, which numpy keeps stable for ever, not its permutations, which it may change (NEP 19).
+
+    Args:
+        seed: of the race; taken modulo 2^64.
+        index: 0-based round.
+        passes: blocks of each contender, at least 1.
+
+    Raises:
+        BadUsage: no name, a name given twice, or no pass.
+    """
+    ordered = sorted(names)
+    if not ordered or len(set(ordered)) < len(ordered):
+        given = ", ".join(ordered) or "none"
+        raise BadUsage(f"a round's contenders must be at least one and all different; given: {given}")
+    if passes < 1 or index < 0:
+        raise BadUsage(f"a round wants at least one pass and an index from 0; given: {passes} passes, round {index}")
+    words = _words(seed, index, (passes + 1) * (len(ordered) - 1))
+    shuffled = [_shuffled(ordered, words) for _ in range(passes + 1)]
+    return RoundOrder(launches=shuffled[0], passes=tuple(shuffled[1:]))
+
+
+def _words(seed: int, index: int, count: int) -> Iterator[int]:
+    key = np.array([seed & _MASK, index & _MASK], dtype=np.uint64)
+    return iter(np.random.Philox(key=key).random_raw(count).tolist() if count else [])
+
+
+def _shuffled(names: Sequence[str], words: Iterator[int]) -> tuple[str, ...]:
+    """Fisher and Yates' shuffle; a word's high bits choose (Lemire 2019), uneven by less than 2^-57."""
+    drawn = list(names)
+    for last in range(len(drawn) - 1, 0, -1):
+        other = (next(words) * (last + 1)) >> _WORD
+        drawn[last], drawn[other] = drawn[other], drawn[last]
+    return tuple(drawn)
+
+
+def block_lengths(p50_ns: Mapping[str, int]) -> tuple[int, int]:
+    """Lead-in and counted part of every block, in nanoseconds, the same for all contenders.
+
+    Args:
+        p50_ns: each contender's typical latency from calibration; empty gives the shortest block.
+    """
+    slowest_ns = max(p50_ns.values(), default=0)
+    lead_ns = min(max(LEAD_LATENCIES * slowest_ns, LEAD_LEAST_NS), LEAD_MOST_NS)
+    counted_ns = min(max(COUNTED_LATENCIES * slowest_ns, COUNTED_LEAST_NS), COUNTED_MOST_NS)
+    return lead_ns, counted_ns
+
+
+def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
+    """How many passes a round has.
+
+    So many that counting takes as long as launching, 12 to 60; but fewer, down to 3, where the budget could not
+    pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds average more launches.
+
+    Args:
+        launch_s: launching and warming up all contenders once.
+        block_s: one block, lead-in and counted part.
+        contenders: in the round.
+        budget_s: for all rounds.
+    """
+    pass_s = max(block_s * max(contenders, 1), 1e-9)
+    wanted = min(max(ceil(launch_s / pass_s), PASSES), PASSES_MOST)
+    payable = floor((budget_s / ROUNDS_WANTED - launch_s) / pass_s + 1e-9)
+    return max(min(wanted, payable), PASSES_FLOOR)
+
+
+def planned_rounds(budget_s: float, round_s: float) -> int:
+    """The planned last round N, fixed before the race: what nine tenths of the budget pay for, at least 10.
+
+    Ten even where the budget can't be expected to pay for them: nothing is decided before, the clock ends the
+    race anyway, and an estimate that was too cautious then costs nothing.
+    """
+    return max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), ROUNDS_LEAST)

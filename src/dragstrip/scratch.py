@@ -1,0 +1,132 @@
+"""What a race throws away: its scratch root and its cgroups; made here, and swept here if a race was cut off.
+
+Names carry the director's pid, so that what a dead one left behind can be told from what is in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_CGROUP_MOUNTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+_SCRATCH_NAME = re.compile(r"dragstrip-(\d+)-\w+")
+_CGROUP_NAME = re.compile(r"dragstrip-(\d+)-\d+")
+
+
+@contextlib.contextmanager
+def scratch_root() -> Iterator[Path]:
+    """The race's directory for everything that is thrown away, removed at the end (or by the last keeper).
+
+    In /tmp, where every user may pass through, and 0711: a server that runs as ``nobody`` reaches its own
+    part and can't list the others'. A shared lock on it says that somebody still cares for it.
+    """
+    base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()
+    root = Path(tempfile.mkdtemp(prefix=f"dragstrip-{os.getpid()}-", dir=base))
+    lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        root.chmod(0o711)
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep_stale() -> list[Path]:
+    """Removes scratch roots of directors that are gone and whose keepers are gone too; says which.
+
+    Touched is only what has our name and owner, a dead director's number, no lock of anyone's, and no
+    process standing in it. Empty cgroups of dead directors go as well.
+    """
+    swept: list[Path] = []
+    for base in {Path("/tmp"), Path(tempfile.gettempdir())}:
+        for root in base.glob("dragstrip-*"):
+            with contextlib.suppress(OSError):
+                if _is_stale(root):
+                    shutil.rmtree(root, ignore_errors=True)
+                    swept.append(root)
+    for parent in filter(None, {_cgroup_parent(mount) for mount in _CGROUP_MOUNTS}):
+        for cgroup in parent.glob("dragstrip-*"):
+            match = _CGROUP_NAME.fullmatch(cgroup.name)
+            if match and not _is_alive(int(match[1])):
+                with contextlib.suppress(OSError):
+                    cgroup.rmdir()  # the kernel refuses while a process is in it
+    return swept
+
+
+def _is_stale(root: Path) -> bool:
+    match, about = _SCRATCH_NAME.fullmatch(root.name), root.lstat()
+    if not match or root.is_symlink() or not root.is_dir() or about.st_uid != os.geteuid() or _is_alive(int(match[1])):
+        return False
+    lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            where = link.readlink()
+            if where == root or root in where.parents:
+                return False
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _cgroup_parent(mount: Path) -> Path | None:
+    """Where below a cgroup v2 mount a cgroup of ours belongs: our own cgroup; None if the mount isn't v2."""
+    if not (mount / "cgroup.procs").exists():
+        return None
+    try:
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                own = mount / line[3:].lstrip("/")
+                return own if own.is_dir() else mount
+    except OSError:
+        pass
+    return mount
+
+
+def make_cgroup(number: int) -> Path | None:
+    """A new cgroup v2 that counts CPU time, or None where none can be made; the keeper removes it."""
+    for mount in _CGROUP_MOUNTS:
+        parent = _cgroup_parent(mount)
+        if parent is None:
+            continue
+        cgroup = parent / f"dragstrip-{os.getpid()}-{number}"
+        try:
+            cgroup.mkdir()
+        except OSError:
+            continue
+        with contextlib.suppress(OSError):
+            if "usage_usec" in (cgroup / "cpu.stat").read_text() and os.access(cgroup / "cgroup.procs", os.W_OK):
+                return cgroup
+        remove_cgroup(cgroup)
+    return None
+
+
+def remove_cgroup(cgroup: Path | None) -> None:
+    """Best effort within a second: the kernel needs a moment after the last process has gone."""
+    until = time.monotonic() + 1.0
+    while cgroup is not None and cgroup.exists() and time.monotonic() < until:
+        try:
+            cgroup.rmdir()
+        except OSError:
+            time.sleep(0.005)

@@ -1,0 +1,43 @@
+"""What the records of a race support: pairwise ratios, their intervals, words, tie groups. Pure; needs no engine.
+
+Method: ``docs/METHOD.md``. One number per contender and round decides (a launch is the unit of repetition); pairs
+are compared over the rounds in which both ran. Every ratio is *a's speed over b's*: above 1 means that ``a`` is the
+better one, for CPU time too, where the better one spends less.
+"""
+
+from dragstrip.verdict.evidence import (
+    ANYTIME_SHARE,
+    FINAL_SHARE,
+    FLOOR,
+    TAU2,
+    critical,
+    e_value,
+    factor,
+    holm,
+    p_value,
+)
+from dragstrip.verdict.judgement import Estimate, Interval, Pair, Verdict, judge, still_needed
+from dragstrip.verdict.numbers import METRICS, RoundNumbers, round_numbers
+from dragstrip.verdict.words import sentence
+
+__all__ = [
+    "ANYTIME_SHARE",
+    "FINAL_SHARE",
+    "FLOOR",
+    "METRICS",
+    "TAU2",
+    "Estimate",
+    "Interval",
+    "Pair",
+    "RoundNumbers",
+    "Verdict",
+    "critical",
+    "e_value",
+    "factor",
+    "holm",
+    "judge",
+    "p_value",
+    "round_numbers",
+    "sentence",
+    "still_needed",
+]

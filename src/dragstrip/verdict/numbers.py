@@ -1,0 +1,152 @@
+"""What a race left, as arrays: one number per round and contender, void passes and rounds left out.
+
+Method: ``docs/METHOD.md``, "The round's one number". Totals over the round's valid passes decide; the median
+over passes is kept beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragstrip.errors import BadUsage
+from dragstrip.record import Block, Race
+
+#: A round of which a smaller share of the passes is left is too thin to be one number like the others.
+THIN = 1 / 3
+
+METRICS = ("throughput", "cpu")
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNumbers:
+    """One number per round and contender; void passes and rounds are left out, NaN where a contender did not run.
+
+    Args:
+        names: contenders still in the race, in line-up order: the columns.
+        rounds: indices of the rounds that count: the rows.
+        totals: what decides: answers per second of counted time ("throughput"), or CPU microseconds per answer ("cpu").
+        medians: the median over the round's passes of the same: what it does between pauses.
+        passes: the same of every pass: axes round, pass, contender.
+        ran: whether the contender was launched in that round, whatever became of its passes.
+        settled: whether its warm-up had ended.
+    """
+
+    metric: str
+    names: tuple[str, ...]
+    rounds: tuple[int, ...]
+    totals: FloatArray
+    medians: FloatArray
+    passes: FloatArray
+    ran: BoolArray
+    settled: BoolArray
+
+    def log_speeds(self, numbers: FloatArray) -> FloatArray:
+        """Logarithms of ``totals``, ``medians`` or ``passes``, turned so that more is better."""
+        return np.log(numbers) if self.metric == "throughput" else -np.log(numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The blocks of all rounds that are not void: axes round, pass, contender; zero where there is none."""
+
+    names: tuple[str, ...]
+    rounds: tuple[int, ...]
+    seconds: FloatArray
+    cells: FloatArray  # requests, counted_ns, server_cpu_ns (NaN if unreadable), answered on the last axis
+    ran: BoolArray
+    settled: BoolArray
+    used: BoolArray  # round and pass: every contender that ran has a block there, and none is void
+
+
+def read(race: Race) -> Tables:
+    names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
+    column = {name: k for k, name in enumerate(names)}
+    rounds = [r for r in race.rounds if not r.void]
+    passes = max([race.plan.passes, *(block.pass_index + 1 for r in rounds for block in r.blocks)])
+    cells = np.zeros((len(rounds), passes, len(names), 4))
+    good = np.zeros((len(rounds), passes, len(names)), dtype=bool)
+    settled = np.zeros((len(rounds), len(names)), dtype=bool)
+    ran = np.zeros((len(rounds), len(names)), dtype=bool)
+    for row, this in enumerate(rounds):
+        for block in this.blocks:
+            k = column.get(block.contender)
+            if k is None:
+                continue
+            ran[row, k] = True
+            if not block.void and block.requests > 0 and block.counted_ns > 0:
+                cells[row, block.pass_index, k] = _cell(block)
+                good[row, block.pass_index, k] = True
+        for launch in this.launches:
+            if launch.contender in column:
+                settled[row, column[launch.contender]] = launch.settled
+    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1)[:, None]
+    thick: BoolArray = used.sum(axis=1) >= THIN * race.plan.passes
+    used &= thick[:, None]
+    return Tables(
+        names=names,
+        rounds=tuple(r.index for r in rounds),
+        seconds=np.array([(r.ended_ns - r.started_ns) / 1e9 for r in rounds]),
+        cells=np.where(used[:, :, None, None], cells, 0.0),
+        ran=ran,
+        settled=settled,
+        used=used,
+    )
+
+
+def _cell(block: Block) -> tuple[float, float, float, float]:
+    cpu = math.nan if block.server_cpu_ns is None else float(block.server_cpu_ns)
+    return float(block.requests), float(block.counted_ns), cpu, float(block.answered)
+
+
+def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
+    over, under, scale = (0, 1, 1e9) if metric == "throughput" else (2, 3, 1e-3)
+    cells = tables.cells
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = cells.sum(axis=1)
+        totals = sums[..., over] / sums[..., under] * scale
+        each = cells[..., over] / cells[..., under] * scale
+    totals[~(totals > 0)] = np.nan
+    each[~(each > 0)] = np.nan
+    return RoundNumbers(
+        metric=metric,
+        names=tables.names,
+        rounds=tables.rounds,
+        totals=totals,
+        medians=median_over_passes(each),
+        passes=each,
+        ran=tables.ran,
+        settled=tables.settled,
+    )
+
+
+def median_over_passes(each: FloatArray) -> FloatArray:
+    """Median over axis 1, NaN left out (they sort last); NaN where nothing is left."""
+    ordered, count = np.sort(each, axis=1), (~np.isnan(each)).sum(axis=1)
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, each.shape[1] - 1)
+    pick = [np.take_along_axis(ordered, at[:, None, :], axis=1)[:, 0, :] for at in (low, high)]
+    return np.asarray((pick[0] + pick[1]) / 2)
+
+
+def round_numbers(race: Race, metric: str | None = None) -> RoundNumbers:
+    """The numbers that decide, one per round and contender.
+
+    Args:
+        metric: "throughput" or "cpu"; None for the race's own.
+
+    Raises:
+        BadUsage: there is no such metric.
+    """
+    return numbers_of(read(race), known(metric or race.plan.metric))
+
+
+def known(metric: str) -> str:
+    if metric not in METRICS:
+        raise BadUsage(f"metric {metric!r} is none that a race can be judged by; {' or '.join(METRICS)} would do")
+    return metric

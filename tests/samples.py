@@ -1,0 +1,183 @@
+"""Builders of records for tests: whole races with known speeds, made of the real types, no servers needed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+from dragstrip.record import METHOD_VERSION, Block, Entrant, Event, Launch, Load, Plan, Race, Round
+
+MS, S = 1_000_000, 1_000_000_000
+
+#: One monotonic moment that all sample races start at.
+START_NS = 500 * S
+
+MACHINE: Mapping[str, Any] = {
+    "cpu": "Sample CPU @ 2.00GHz",
+    "cores": 2,
+    "memory_bytes": 4 * 2**30,
+    "kernel": "Linux 6.1.0",
+    "governor": None,
+}
+
+
+@cache
+def hdr(*values_ns: int) -> bytes:
+    """Latencies as the engine hands them over: HdrHistogram V2 compressed, nanoseconds, three digits."""
+    histogram = HdrHistogram(1, 60 * S, 3)
+    for value in values_ns:
+        histogram.record_value(value)
+    return base64.b64decode(histogram.encode())
+
+
+def block(contender: str, **changes: Any) -> Block:
+    """A clean 10 + 25 ms block of 1000 requests by 32 connections on one engine thread; ``changes`` override."""
+    requests = changes.get("requests", 1000)
+    answered = changes.get("answered", round(requests * 1.4))
+    p50_ns = changes.get("p50_ns", 800_000)
+    latencies = tuple(p50_ns + step * p50_ns // 10 for step in range(-4, 6))
+    usual: dict[str, Any] = {
+        "round": 0,
+        "pass_index": 0,
+        "position": 0,
+        "started_ns": START_NS,
+        "lead_ns": 10 * MS,
+        "counted_ns": 25 * MS,
+        "duration_ns": 35 * MS + 400_000,
+        "requests": requests,
+        "sent": answered,
+        "answered": answered,
+        "failed": 0,
+        "in_flight": 0,
+        "errors": {},
+        "bytes_in": 150 * answered,
+        "bytes_out": 40 * answered,
+        "connects": 0,
+        "latency_hdr": hdr(*latencies),
+        "latency_sum_ns": requests * p50_ns,
+        "p50_ns": p50_ns,
+        "p90_ns": latencies[-2],
+        "p99_ns": latencies[-1],
+        "p999_ns": latencies[-1],
+        "max_ns": latencies[-1],
+        "server_cpu_ns": 34 * MS,
+        "server_wait_ns": 100_000,
+        "engine_cpu_ns": 12 * MS,
+        "engine_wait_ns": 50_000,
+        "engine_switches": 1,
+        "engine_threads": 1,
+        "steal_ns": 0,
+        "gave_up": False,
+    }
+    return Block(contender=contender, **(usual | changes))
+
+
+def launch(contender: str, round: int = 0, **changes: Any) -> Launch:
+    """A launch that went well; ``changes`` override."""
+    usual: dict[str, Any] = {
+        "cores": (1,),
+        "address": "127.0.0.1:40001",
+        "ready_ns": 45 * MS,
+        "warm_up_ns": 60 * MS,
+        "settled": True,
+        "exit_status": 0,
+        "died": False,
+        "cpu_ns": 480 * MS,
+        "peak_memory_bytes": 6 * 2**20,
+        "cpu_source": "cgroup",
+        "processes": 2,
+        "threads": 2,
+        "log_tail": "",
+    }
+    return Launch(contender=contender, round=round, **(usual | changes))
+
+
+def entrant(name: str, **changes: Any) -> Entrant:
+    """A shipped contender that is in the race; ``changes`` override."""
+    usual: dict[str, Any] = {
+        "title": f"{name} the server",
+        "kind": "definition",
+        "version": "1.2.3",
+        "language": "none",
+        "parameters": {"workers": 1},
+        "definition_hash": f"{abs(sum(name.encode())):064x}",
+        "parity": {"HTTP version": "1.1", "server header": name, "processes, threads": "2, 2"},
+    }
+    return Entrant(name=name, **(usual | changes))
+
+
+def round_of(
+    rates_per_s: Mapping[str, float], index: int, *, passes: int, rng: np.random.Generator, noise: float = 0.01
+) -> Round:
+    """One round in random order; each contender's rate varies by launch and by block with relative sd ``noise``."""
+    names = sorted(rates_per_s)
+    start_ns = START_NS + index * S
+    by_launch = {name: float(np.exp(rng.normal(0, noise / 2))) for name in names}
+    blocks: list[Block] = []
+    for pass_index in range(passes):
+        for name in rng.permutation(names):
+            position = len(blocks)
+            rate = rates_per_s[str(name)] * by_launch[str(name)] * float(np.exp(rng.normal(0, noise)))
+            requests = max(round(rate * 0.025), 1)
+            blocks.append(
+                block(
+                    str(name),
+                    round=index,
+                    pass_index=pass_index,
+                    position=position,
+                    started_ns=start_ns + 100 * MS + position * 36 * MS,
+                    requests=requests,
+                    p50_ns=round(32 * S / rate),
+                    server_cpu_ns=round(34 * MS * float(np.exp(rng.normal(0, noise / 4)))),
+                )
+            )
+    launches = tuple(launch(str(name), index) for name in rng.permutation(names))
+    return Round(
+        index=index, started_ns=start_ns, ended_ns=start_ns + S - MS, launches=launches, blocks=tuple(blocks)
+    )
+
+
+def race(
+    rates_per_s: Mapping[str, float] | None = None,
+    *,
+    rounds: int = 12,
+    passes: int = 6,
+    seed: int = 7,
+    noise: float = 0.01,
+    out: Mapping[str, str] | None = None,
+    events: Sequence[Event] = (),
+    **changes: Any,
+) -> Race:
+    """A finished race of contenders with these true rates (answers per second).
+
+    Args:
+        out: contenders that never came through scrutineering, with the reasons.
+        changes: fields of ``Race`` to override.
+    """
+    rates = rates_per_s if rates_per_s is not None else {"quick": 40_000.0, "steady": 30_000.0}
+    rng = np.random.default_rng(seed)
+    losers = tuple(entrant(name, out=why, parity={}) for name, why in (out or {}).items())
+    usual: dict[str, Any] = {
+        "id": f"{seed:012x}",
+        "seed": seed,
+        "started": "2026-01-02T03:04:05+00:00",
+        "started_ns": START_NS,
+        "workload": "hello",
+        "load": Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * S),
+        "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=rounds),
+        "software": "0.1.0",
+        "method": METHOD_VERSION,
+        "machine": dict(MACHINE),
+        "server_cores": (1,),
+        "engine_cores": (0,),
+        "entrants": (*(entrant(name) for name in rates), *losers),
+        "rounds": tuple(round_of(rates, index, passes=passes, rng=rng, noise=noise) for index in range(rounds)),
+        "events": tuple(events),
+        "finished": "decided",
+    }
+    return Race(**(usual | changes))
