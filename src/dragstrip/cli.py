@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import sys
-import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +210,103 @@ def install_command(names: tuple[str, ...], everything: bool, line_up: str | Non
     if not yes and not click.confirm("Run these?"):
         raise BadUsage("nothing was installed")
     install.carry_out(plan, say=click.echo)
+
+
+@cli.command()
+@click.argument("names", nargs=-1)
+@click.option("--line-up", default=None)
+@click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
+@click.option("--server-cores", default=None)
+@click.option("--engine-cores", default=None)
+def verify(names: tuple[str, ...], line_up: str | None, workload: str | None, **cores: Any) -> None:
+    """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
+    from dragstrip import race as racing
+
+    chosen = contender.line_up(line_up).names if line_up else names or tuple(contender.names(()))
+    failed = False
+    for line in racing.verify([contender.entry(name) for name in chosen], workload, **cores):
+        failed |= line.failed
+        click.echo(line.text)
+    sys.exit(EXIT_FAILURE if failed else 0)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True)
+@_store_option
+def runs(as_json: bool, store_path: Path | None) -> None:
+    """Stored races, newest first."""
+    from dragstrip.report import listing
+
+    with _open(store_path) as store:
+        rows = [asdict(line) for line in store.runs()]
+    click.echo(json.dumps(rows, indent=2)) if as_json else listing.runs(Console(), rows)
+
+
+@cli.command()
+@click.argument("run", default="last")
+@click.option("--pairs", is_flag=True, help="Show every pair.")
+@click.option("--parity", is_flag=True, help="Show the parity sheet.")
+@click.option("--json", "as_json", is_flag=True)
+@_store_option
+def show(run: str, pairs: bool, parity: bool, as_json: bool, store_path: Path | None) -> None:
+    """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
+    from dragstrip.inquiry import inspect
+    from dragstrip.report import export, terminal
+
+    with _open(store_path) as store:
+        recorded = store.load(run)
+    judged, checks = verdict.judge(recorded), inspect(recorded)
+    if as_json:
+        click.echo(json.dumps(export.race_json(recorded, judged, checks), indent=2))
+        return
+    terminal.show_race(Console(), recorded, judged, checks, all_pairs=pairs)
+    if parity:
+        terminal.show_parity(Console(), recorded)
+
+
+@cli.command()
+@click.argument("run", default="last")
+@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
+@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
+@click.option("--svg", "svg_path", type=click.Path(path_type=Path), default=None, help="The terminal's picture.")
+@_store_option
+def report(
+    run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None
+) -> None:
+    """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
+    from dragstrip.inquiry import inspect
+    from dragstrip.report import export, page, picture
+
+    if not (html_path or json_path or svg_path):
+        raise BadUsage("report: nothing to write; --html FILE, --json FILE or --svg FILE would do")
+    with _open(store_path) as store:
+        recorded = store.load(run)
+    judged, checks = verdict.judge(recorded), inspect(recorded)
+    if html_path:
+        page.write(recorded, judged, checks, html_path)
+    if json_path:
+        _write(json_path, json.dumps(export.race_json(recorded, judged, checks), indent=2) + "\n")
+    if svg_path:
+        picture.terminal_svg(recorded, judged, checks, svg_path)
+
+
+@cli.command(name="export")
+@click.argument("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@_store_option
+def export_command(run: str, file: Path, store_path: Path | None) -> None:
+    """Write one race, every record of it, to FILE."""
+    with _open(store_path) as store:
+        click.echo(f"race {store.export_race(run, file)} written to {file}")
+
+
+@cli.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True))
+@_store_option
+def import_command(file: Path, store_path: Path | None) -> None:
+    """Take a race that was exported, here or elsewhere, into the store."""
+    with _open(store_path) as store:
+        click.echo(f"race {store.import_race(file)} is in {store.path}")
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from dragstrip.rounds import Outcome, Track, Warm, run_round, warm_up
 from dragstrip.scrutiny import scrutineer
 from dragstrip.store import Store
 from dragstrip.workload import Workload
+from dragstrip.workload import load as load_workload
 
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
@@ -356,3 +357,42 @@ class _Director:
                 for entrant in self.race.entrants
             ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How one contender fared in scrutineering; ``text`` is a line for a person."""
+
+    text: str
+    failed: bool
+
+
+def verify(
+    entries: Sequence[Entry], workload: str | None, *, server_cores: str | None = None, engine_cores: str | None = None
+) -> Iterator[Proof]:
+    """Scrutineering alone, for each contender and each of its workloads (or the one given)."""
+    lanes = machine.lanes(server_cores, engine_cores)
+    load = Load(connections=32, threads=len(lanes.engine), keepalive=True, timeout_ns=2_000_000_000)
+    for entry in entries:
+        state = check(entry)
+        if isinstance(state, Missing):
+            yield Proof(f"missing  {entry.name}: {state.reason}; {state.remedy}", failed=False)
+            continue
+        for name in [workload] if workload else entry.workloads:
+            with _track(load_workload(name), load, lanes, seed=0) as track:
+                _scrutineer(track, entry, state.version, found := _Field(), _Silent())
+            why = found.entrants[0].out
+            yield Proof(f"{'FAILED ' if why else 'passed '}  {entry.name} at {name}{': ' + why if why else ''}", bool(why))
+
+
+class _Silent:
+    """A progress display that shows nothing."""
+
+    def phase(self, text: str) -> None:
+        """Nothing."""
+
+    def entrant(self, name: str, status: str) -> None:
+        """Nothing."""
+
+    def round_done(self, race: Race, judged: verdict.Verdict) -> None:
+        """Nothing."""

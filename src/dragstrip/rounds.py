@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -228,12 +228,7 @@ def run_round(
     reasons = inquiry.round_reasons(
         record, steal_ns=steal_ns(track.lanes.all) - stolen_before, cores=len(track.lanes.all)
     )
-    return Outcome(
-        Round(
-            index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks, void=reasons
-        ),
-        out,
-    )
+    return Outcome(replace(record, void=reasons), out)
 
 
 def launch_twice(track: Track, entry: Entry) -> Running:

@@ -39,14 +39,9 @@ fn fetch(address: SocketAddr, request: &str) -> std::io::Result<(u16, Vec<u8>)> 
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let malformed = || std::io::Error::new(std::io::ErrorKind::InvalidData, "the first answer is not HTTP");
-    let end = bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .ok_or_else(malformed)?;
-    let status = bytes
-        .get(9..12)
-        .and_then(|code| std::str::from_utf8(code).ok()?.parse().ok())
-        .ok_or_else(malformed)?;
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(malformed)?;
+    let status =
+        bytes.get(9..12).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).ok_or_else(malformed)?;
     Ok((status, bytes.split_off(end + 4)))
 }
 
@@ -70,45 +65,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut engine = Engine::new(&[words.core])?;
     let session = engine.open(SessionPlan {
         address,
-        exchanges: vec![Exchange {
-            request: request("").into_bytes(),
-            status,
-            body,
-        }],
+        exchanges: vec![Exchange { request: request("").into_bytes(), status, body }],
         connections: words.connections,
         keepalive: true,
         timeout_ns: 5_000_000_000,
     })?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();
-    let block = Block {
-        session,
-        lead_ns: 0,
-        counted_ns,
-        max_requests: words.max_requests,
-    };
+    let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests };
     let done = engine.run(&[block], &[])?.pop().ok_or("nothing was measured")?;
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;
     let [p50, p90, p99, p999, most] = done.quantiles_ns.map(|ns| ns as f64 / 1000.0);
-    println!(
-        "back end {}, status {status}, {} bytes a body",
-        io::BACK_END,
-        done.bytes_in / done.answered.max(1)
-    );
-    println!(
-        "requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}",
-        done.answered
-    );
+    println!("back end {}, status {status}, {} bytes a body", io::BACK_END, done.bytes_in / done.answered.max(1));
+    println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
     println!("latency us: p50 {p50:.0} p90 {p90:.0} p99 {p99:.0} p99.9 {p999:.0} max {most:.0}");
-    let errors: Vec<_> = tally::NAMES
-        .iter()
-        .zip(done.errors)
-        .filter(|(_, count)| *count > 0)
-        .collect();
-    println!(
-        "sent {} failed {} connects {} errors {errors:?} {}",
-        done.sent, done.failed, done.connects, done.sample
-    );
+    let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();
+    println!("sent {} failed {} connects {} errors {errors:?} {}", done.sent, done.failed, done.connects, done.sample);
     Ok(())
 }

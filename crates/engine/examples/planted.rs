@@ -10,9 +10,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-const ANSWER: &[u8] =
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nhello world\n";
-const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello world\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nhello world\n";
+const CLOSING: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello world\n";
 /// Requests between two readings of the server's own cost.
 const GAUGE_EVERY: u64 = 512;
 
@@ -32,10 +32,7 @@ struct Burner {
 }
 
 fn thread_cpu() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call and the clock id is a constant the kernel knows.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -43,13 +40,7 @@ fn thread_cpu() -> Duration {
 
 impl Burner {
     fn new(share: f64) -> Self {
-        Self {
-            share,
-            per_request: Duration::ZERO,
-            burnt: Duration::ZERO,
-            seen: 0,
-            cpu_at_last: thread_cpu(),
-        }
+        Self { share, per_request: Duration::ZERO, burnt: Duration::ZERO, seen: 0, cpu_at_last: thread_cpu() }
     }
 
     fn request(&mut self) {
@@ -75,12 +66,7 @@ impl Burner {
 fn argument(name: &str) -> Option<f64> {
     let mut words = std::env::args().skip_while(|word| word != name);
     words.next()?;
-    Some(
-        words
-            .next()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_else(|| panic!("planted: {name} wants a number")),
-    )
+    Some(words.next().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("planted: {name} wants a number")))
 }
 
 fn check(result: libc::c_int) -> libc::c_int {
@@ -100,10 +86,7 @@ fn listen(port: u16) -> libc::c_int {
 }
 
 fn watch(epoll: libc::c_int, fd: libc::c_int) {
-    let mut event = libc::epoll_event {
-        events: libc::EPOLLIN as u32,
-        u64: fd as u64,
-    };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
     // SAFETY: `event` outlives the call; both descriptors are ours.
     check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) });
 }
@@ -120,9 +103,7 @@ fn serve(fd: libc::c_int, burner: &mut Burner) -> u64 {
     }
     let bytes = &buffer[..got as usize];
     let count = bytes.windows(4).filter(|w| w == b"\r\n\r\n").count() as u64;
-    let closing = bytes
-        .windows(17)
-        .any(|w| w.eq_ignore_ascii_case(b"connection: close"));
+    let closing = bytes.windows(17).any(|w| w.eq_ignore_ascii_case(b"connection: close"));
     for _ in 0..count {
         burner.request();
         let answer = if closing { CLOSING } else { ANSWER };
@@ -139,14 +120,7 @@ fn serve(fd: libc::c_int, burner: &mut Burner) -> u64 {
 fn accept_all(listener: libc::c_int, epoll: libc::c_int) {
     loop {
         // SAFETY: no address is asked for; flags are constants.
-        let fd = unsafe {
-            libc::accept4(
-                listener,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                libc::SOCK_NONBLOCK,
-            )
-        };
+        let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_NONBLOCK) };
         if fd < 0 {
             return;
         }
@@ -197,8 +171,7 @@ fn run(port: u16, fault: &Fault) {
 
 fn main() {
     let port = std::env::args().nth(1).and_then(|text| text.parse().ok());
-    let port =
-        port.expect("usage: planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
+    let port = port.expect("usage: planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
     let millis = |name| Duration::from_secs_f64(argument(name).unwrap_or(0.0) / 1000.0);
     let fault = Fault {
         burn_share: argument("--burn").unwrap_or(0.0),

@@ -21,12 +21,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// What a worker is told.
 pub enum Command {
     /// Opens its share of a session.
-    Open {
-        id: u32,
-        plan: Arc<SessionPlan>,
-        count: usize,
-        reply: Sender<Result<(), EngineError>>,
-    },
+    Open { id: u32, plan: Arc<SessionPlan>, count: usize, reply: Sender<Result<(), EngineError>> },
     /// Closes it.
     Close { id: u32, reply: Sender<()> },
     /// Reads these around each block of the session (the first worker only).
@@ -91,21 +86,10 @@ impl Worker {
                 Hand::new(index).work(&inbox);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("dragstrip-{index}"))
-            .spawn(main);
-        let thread = thread.map_err(|source| EngineError::System {
-            what: "worker thread",
-            source,
-        })?;
-        started
-            .recv()
-            .map_err(|_| EngineError::WorkerDied)?
-            .map_err(|source| EngineError::Core { core, source })?;
-        Ok(Self {
-            commands: Some(commands),
-            thread: Some(thread),
-        })
+        let thread = std::thread::Builder::new().name(format!("dragstrip-{index}")).spawn(main);
+        let thread = thread.map_err(|source| EngineError::System { what: "worker thread", source })?;
+        started.recv().map_err(|_| EngineError::WorkerDied)?.map_err(|source| EngineError::Core { core, source })?;
+        Ok(Self { commands: Some(commands), thread: Some(thread) })
     }
 
     /// Tells it what to do next.
@@ -151,12 +135,7 @@ impl Hand {
     fn work(&mut self, inbox: &Receiver<Command>) {
         while let Ok(command) = inbox.recv() {
             match command {
-                Command::Open {
-                    id,
-                    plan,
-                    count,
-                    reply,
-                } => {
+                Command::Open { id, plan, count, reply } => {
                     let opened = Share::open(plan, count).map(|share| {
                         self.shares.insert(id, share);
                     });
@@ -188,11 +167,7 @@ impl Hand {
         let first = self.index == 0;
         let mut counts: Vec<Counts> = job.blocks.iter().map(|_| Counts::new()).collect();
         let mut marks = Vec::with_capacity(if first { job.blocks.len() } else { 0 });
-        let mut steal = if first {
-            Steal::open(&job.steal_cores)
-        } else {
-            None
-        };
+        let mut steal = if first { Steal::open(&job.steal_cores) } else { None };
         let mut begun = 0;
         for (index, counts) in counts.iter_mut().enumerate() {
             let (go_on, mark) = self.block(job, index, counts, &mut steal);
@@ -238,12 +213,7 @@ impl Hand {
             return (false, None);
         };
         let counted_from_ns = started_ns + block.lead_ns;
-        let window = Window {
-            started_ns,
-            counted_from_ns,
-            end_ns: counted_from_ns + block.counted_ns,
-            ..window
-        };
+        let window = Window { started_ns, counted_from_ns, end_ns: counted_from_ns + block.counted_ns, ..window };
         share.run(&mut Lap::new(window, counts), &mut self.buffer);
         let own = self.meter.read();
         counts.wait_ns = own.wait_ns.saturating_sub(own_before.wait_ns);

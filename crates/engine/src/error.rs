@@ -28,9 +28,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// A name or an address can't be resolved.
-    #[error(
-        "address: {host}:{port} can't be resolved ({source}); give an IP address or a name this machine knows"
-    )]
+    #[error("address: {host}:{port} can't be resolved ({source}); give an IP address or a name this machine knows")]
     Address {
         /// As given.
         host: String,
@@ -98,8 +96,6 @@ pub enum EngineError {
         problem: String,
     },
     /// A worker thread is gone: a defect of the engine.
-    #[error(
-        "engine: a worker thread has died; this is a defect of the engine, please report it with what was run"
-    )]
+    #[error("engine: a worker thread has died; this is a defect of the engine, please report it with what was run")]
     WorkerDied,
 }

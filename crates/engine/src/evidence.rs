@@ -26,10 +26,7 @@ impl ServerUse {
     /// From `earlier` to now; None where either is.
     pub fn since(self, earlier: Self) -> Self {
         let minus = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
-        Self {
-            cpu_ns: minus(self.cpu_ns, earlier.cpu_ns),
-            wait_ns: minus(self.wait_ns, earlier.wait_ns),
-        }
+        Self { cpu_ns: minus(self.cpu_ns, earlier.cpu_ns), wait_ns: minus(self.wait_ns, earlier.wait_ns) }
     }
 }
 
@@ -40,12 +37,7 @@ impl ServerFiles {
     /// [`EngineError::Watch`] where the cgroup's can't be opened: that is a wrong path, while a thread may
     /// have ended since its path was listed.
     pub fn open(cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<Self, EngineError> {
-        let open = |path: &str| {
-            File::open(path).map_err(|source| EngineError::Watch {
-                path: path.into(),
-                source,
-            })
-        };
+        let open = |path: &str| File::open(path).map_err(|source| EngineError::Watch { path: path.into(), source });
         Ok(Self {
             cgroup_cpu_stat: cgroup_cpu_stat.map(open).transpose()?,
             schedstats: schedstats.iter().map(|path| File::open(path).ok()).collect(),
@@ -57,18 +49,13 @@ impl ServerFiles {
         let mut threads = (!self.schedstats.is_empty()).then_some((0, 0));
         for file in &self.schedstats {
             let read = file.as_ref().and_then(schedstat_ns);
-            threads = threads
-                .zip(read)
-                .map(|((cpu, wait), (more_cpu, more_wait))| (cpu + more_cpu, wait + more_wait));
+            threads = threads.zip(read).map(|((cpu, wait), (more_cpu, more_wait))| (cpu + more_cpu, wait + more_wait));
         }
         let cpu_ns = match &self.cgroup_cpu_stat {
             Some(file) => cgroup_usage_ns(file),
             None => threads.map(|(cpu, _)| cpu),
         };
-        ServerUse {
-            cpu_ns,
-            wait_ns: threads.map(|(_, wait)| wait),
-        }
+        ServerUse { cpu_ns, wait_ns: threads.map(|(_, wait)| wait) }
     }
 }
 
@@ -76,9 +63,7 @@ impl ServerFiles {
 fn schedstat_ns(file: &File) -> Option<(u64, u64)> {
     let mut buffer = [0; 128];
     let length = file.read_at(&mut buffer, 0).ok()?;
-    let mut fields = std::str::from_utf8(&buffer[..length])
-        .ok()?
-        .split_ascii_whitespace();
+    let mut fields = std::str::from_utf8(&buffer[..length]).ok()?.split_ascii_whitespace();
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
@@ -107,24 +92,14 @@ impl Steal {
         }
         let file = File::open("/proc/stat").ok()?;
         // One line a core, at most 11 numbers; the rest of the file is not needed.
-        let most = std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .max(cores.iter().max()? + 1);
-        Some(Self {
-            cores: cores.to_vec(),
-            file,
-            buffer: vec![0; (most + 2) * 256],
-            tick_ns: sys::tick_ns(),
-        })
+        let most = std::thread::available_parallelism().map_or(1, usize::from).max(cores.iter().max()? + 1);
+        Some(Self { cores: cores.to_vec(), file, buffer: vec![0; (most + 2) * 256], tick_ns: sys::tick_ns() })
     }
 
     /// Steal so far, summed over the cores, ns.
     pub fn read_ns(&mut self) -> u64 {
         let length = self.file.read_at(&mut self.buffer, 0).unwrap_or(0);
-        self.buffer[..length]
-            .split(|&byte| byte == b'\n')
-            .map(|line| self.steal_ticks(line))
-            .sum::<u64>()
+        self.buffer[..length].split(|&byte| byte == b'\n').map(|line| self.steal_ticks(line)).sum::<u64>()
             * self.tick_ns
     }
 
@@ -160,22 +135,13 @@ pub struct OwnUse {
 impl Meter {
     /// To be called, as `read`, in the thread that is measured.
     pub fn open() -> Self {
-        Self {
-            schedstat: File::open("/proc/thread-self/schedstat").ok(),
-        }
+        Self { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
     /// The use so far; a kernel without schedstat gives no wait.
     pub fn read(&self) -> OwnUse {
-        let wait_ns = self
-            .schedstat
-            .as_ref()
-            .and_then(schedstat_ns)
-            .map_or(0, |(_, wait)| wait);
-        OwnUse {
-            wait_ns,
-            switches: sys::thread_switches(),
-        }
+        let wait_ns = self.schedstat.as_ref().and_then(schedstat_ns).map_or(0, |(_, wait)| wait);
+        OwnUse { wait_ns, switches: sys::thread_switches() }
     }
 }
 
@@ -195,25 +161,11 @@ mod tests {
         let threads = [file("a", "100 7 3\n"), file("b", "200 8 1\n")];
         let paths: Vec<&str> = threads.iter().map(String::as_str).collect();
         let both = ServerFiles::open(Some(&stat), &paths).unwrap().read();
-        assert_eq!(
-            both,
-            ServerUse {
-                cpu_ns: Some(12_000),
-                wait_ns: Some(15)
-            }
-        );
+        assert_eq!(both, ServerUse { cpu_ns: Some(12_000), wait_ns: Some(15) });
         let threads_alone = ServerFiles::open(None, &paths).unwrap().read();
-        assert_eq!(
-            threads_alone,
-            ServerUse {
-                cpu_ns: Some(300),
-                wait_ns: Some(15)
-            }
-        );
+        assert_eq!(threads_alone, ServerUse { cpu_ns: Some(300), wait_ns: Some(15) });
         assert_eq!(ServerFiles::open(None, &[]).unwrap().read(), ServerUse::default());
-        let gone = ServerFiles::open(None, &[paths[0], "/proc/0/none"])
-            .unwrap()
-            .read();
+        let gone = ServerFiles::open(None, &[paths[0], "/proc/0/none"]).unwrap().read();
         assert_eq!(gone, ServerUse::default());
         for path in threads.iter().chain([&stat]) {
             std::fs::remove_file(path).unwrap();

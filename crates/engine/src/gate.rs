@@ -63,8 +63,7 @@ impl Gate {
     }
 
     fn rest(&self, generation: u32) {
-        let closed =
-            || self.generation.load(Ordering::Acquire) == generation && !self.shut.load(Ordering::Relaxed);
+        let closed = || self.generation.load(Ordering::Acquire) == generation && !self.shut.load(Ordering::Relaxed);
         for _ in 0..SPINS {
             if !closed() {
                 return;

@@ -33,12 +33,7 @@ pub struct Lap<'a> {
 impl<'a> Lap<'a> {
     /// Begins with the lead-in.
     pub fn new(window: Window<'a>, counts: &'a mut Counts) -> Self {
-        Self {
-            crossing_ns: window.counted_from_ns,
-            window,
-            counts,
-            cpu_from_ns: 0,
-        }
+        Self { crossing_ns: window.counted_from_ns, window, counts, cpu_from_ns: 0 }
     }
 
     /// Reads the worker's CPU time where a bound of the counted part has been passed.
@@ -76,9 +71,7 @@ impl<'a> Lap<'a> {
     /// Whether as many as planned were sent.
     #[inline]
     pub fn spent(&self) -> bool {
-        self.window
-            .tickets
-            .is_some_and(|tickets| tickets.load(Ordering::Relaxed) == 0)
+        self.window.tickets.is_some_and(|tickets| tickets.load(Ordering::Relaxed) == 0)
     }
 
     /// Takes the right to send one request.
@@ -87,9 +80,7 @@ impl<'a> Lap<'a> {
         let Some(tickets) = self.window.tickets else {
             return true;
         };
-        tickets
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-            .is_ok()
+        tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     /// Gives it back: the connection turned out to be closed, and nothing was sent.

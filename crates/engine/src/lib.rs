@@ -56,15 +56,9 @@ pub struct Pending {
 /// # Errors
 /// [`EngineError::Address`].
 pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, EngineError> {
-    let refused = |source| EngineError::Address {
-        host: host.into(),
-        port,
-        source,
-    };
+    let refused = |source| EngineError::Address { host: host.into(), port, source };
     let mut found = (host, port).to_socket_addrs().map_err(refused)?;
-    found
-        .next()
-        .ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::NotFound)))
+    found.next().ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
 impl Engine {
@@ -76,10 +70,7 @@ impl Engine {
         if cores.is_empty() {
             return Err(EngineError::NoCores);
         }
-        let workers = cores
-            .iter()
-            .enumerate()
-            .map(|(index, core)| Worker::start(index, *core));
+        let workers = cores.iter().enumerate().map(|(index, core)| Worker::start(index, *core));
         Ok(Self {
             workers: workers.collect::<Result<_, _>>()?,
             sessions: HashMap::new(),
@@ -113,12 +104,7 @@ impl Engine {
         let (reply, replies) = channel();
         for (index, worker) in self.workers.iter().enumerate() {
             let count = plan.share(index, self.workers.len());
-            worker.tell(Command::Open {
-                id,
-                plan: Arc::clone(&plan),
-                count,
-                reply: reply.clone(),
-            })?;
+            worker.tell(Command::Open { id, plan: Arc::clone(&plan), count, reply: reply.clone() })?;
         }
         drop(reply);
         let mut opened = Ok(());
@@ -138,12 +124,7 @@ impl Engine {
     ///
     /// # Errors
     /// No such session, or the cgroup's file can't be opened.
-    pub fn watch(
-        &self,
-        session: u32,
-        cgroup_cpu_stat: Option<&str>,
-        schedstats: &[&str],
-    ) -> Result<(), EngineError> {
+    pub fn watch(&self, session: u32, cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<(), EngineError> {
         self.known(session)?;
         let files = ServerFiles::open(cgroup_cpu_stat, schedstats)?;
         self.workers[0].tell(Command::Watch { id: session, files })
@@ -169,27 +150,16 @@ impl Engine {
         self.stop.store(false, Ordering::Relaxed);
         let job = Arc::new(Job {
             blocks: blocks.to_vec(),
-            tickets: blocks
-                .iter()
-                .map(|block| AtomicU64::new(block.max_requests))
-                .collect(),
+            tickets: blocks.iter().map(|block| AtomicU64::new(block.max_requests)).collect(),
             gate: Gate::new(self.workers.len()),
             stop: Arc::clone(&self.stop),
             steal_cores: steal_cores.to_vec(),
         });
         let (reply, outcomes) = channel();
         for worker in &self.workers {
-            worker.tell(Command::Run {
-                job: Arc::clone(&job),
-                reply: reply.clone(),
-            })?;
+            worker.tell(Command::Run { job: Arc::clone(&job), reply: reply.clone() })?;
         }
-        Ok(Pending {
-            job,
-            outcomes,
-            done: Vec::with_capacity(self.workers.len()),
-            workers: self.workers.len(),
-        })
+        Ok(Pending { job, outcomes, done: Vec::with_capacity(self.workers.len()), workers: self.workers.len() })
     }
 
     /// Closes a session's connections; closing one twice does nothing.
@@ -202,10 +172,7 @@ impl Engine {
         }
         let (reply, replies) = channel();
         for worker in &self.workers {
-            worker.tell(Command::Close {
-                id: session,
-                reply: reply.clone(),
-            })?;
+            worker.tell(Command::Close { id: session, reply: reply.clone() })?;
         }
         drop(reply);
         for _ in &self.workers {
@@ -215,10 +182,7 @@ impl Engine {
     }
 
     fn known(&self, session: u32) -> Result<(), EngineError> {
-        self.sessions
-            .contains_key(&session)
-            .then_some(())
-            .ok_or(EngineError::NoSession(session))
+        self.sessions.contains_key(&session).then_some(()).ok_or(EngineError::NoSession(session))
     }
 }
 
@@ -244,21 +208,10 @@ impl Pending {
     /// [`EngineError::WorkerDied`].
     pub fn finish(mut self) -> Result<Vec<Tally>, EngineError> {
         while !self.wait(Duration::from_secs(1))? {}
-        let begun = self
-            .done
-            .iter()
-            .map(|outcome| outcome.counts.len())
-            .min()
-            .unwrap_or(0);
+        let begun = self.done.iter().map(|outcome| outcome.counts.len()).min().unwrap_or(0);
         let marks = self.done.iter_mut().find(|outcome| !outcome.marks.is_empty());
-        let marks = marks
-            .map(|outcome| std::mem::take(&mut outcome.marks))
-            .unwrap_or_default();
-        let mut parts: Vec<_> = self
-            .done
-            .into_iter()
-            .map(|outcome| outcome.counts.into_iter())
-            .collect();
+        let marks = marks.map(|outcome| std::mem::take(&mut outcome.marks)).unwrap_or_default();
+        let mut parts: Vec<_> = self.done.into_iter().map(|outcome| outcome.counts.into_iter()).collect();
         let mut tallies = Vec::with_capacity(begun);
         for (block, mark) in self.job.blocks.iter().zip(&marks).take(begun) {
             let mut sum: Option<Counts> = None;

@@ -55,11 +55,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 const MOST_CONNECTIONS: usize = 60_000;
 
 fn refuse(field: &'static str, problem: String, remedy: &'static str) -> EngineError {
-    EngineError::Plan {
-        field,
-        problem,
-        remedy,
-    }
+    EngineError::Plan { field, problem, remedy }
 }
 
 impl SessionPlan {
@@ -69,19 +65,11 @@ impl SessionPlan {
     /// [`EngineError::Plan`] names the field, what was given and what would do.
     pub fn check(&self) -> Result<(), EngineError> {
         if self.exchanges.is_empty() {
-            return Err(refuse(
-                "exchanges",
-                "none given".into(),
-                "give at least one request with its answer",
-            ));
+            return Err(refuse("exchanges", "none given".into(), "give at least one request with its answer"));
         }
         for (index, exchange) in self.exchanges.iter().enumerate() {
             if exchange.request.is_empty() {
-                return Err(refuse(
-                    "exchanges",
-                    format!("request {index} is empty"),
-                    "give the bytes to send",
-                ));
+                return Err(refuse("exchanges", format!("request {index} is empty"), "give the bytes to send"));
             }
             if !(200..=599).contains(&exchange.status) {
                 let problem = format!("request {index} expects status {}", exchange.status);
@@ -89,18 +77,10 @@ impl SessionPlan {
             }
         }
         if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
-            return Err(refuse(
-                "connections",
-                format!("{} given", self.connections),
-                "give 1 to 60000",
-            ));
+            return Err(refuse("connections", format!("{} given", self.connections), "give 1 to 60000"));
         }
         if !(1_000_000..=LONGEST_NS).contains(&self.timeout_ns) {
-            return Err(refuse(
-                "timeout_ns",
-                format!("{} given", self.timeout_ns),
-                "give 1 ms to 1 h, in ns",
-            ));
+            return Err(refuse("timeout_ns", format!("{} given", self.timeout_ns), "give 1 ms to 1 h, in ns"));
         }
         Ok(())
     }
@@ -118,26 +98,14 @@ impl Block {
     /// [`EngineError::Plan`] names the field, what was given and what would do.
     pub fn check(&self) -> Result<(), EngineError> {
         if !(1..=LONGEST_NS).contains(&self.counted_ns) {
-            return Err(refuse(
-                "counted_ns",
-                format!("{} given", self.counted_ns),
-                "give 1 ns to 1 h, in ns",
-            ));
+            return Err(refuse("counted_ns", format!("{} given", self.counted_ns), "give 1 ns to 1 h, in ns"));
         }
         if self.lead_ns > LONGEST_NS {
-            return Err(refuse(
-                "lead_ns",
-                format!("{} given", self.lead_ns),
-                "give 0 ns to 1 h, in ns",
-            ));
+            return Err(refuse("lead_ns", format!("{} given", self.lead_ns), "give 0 ns to 1 h, in ns"));
         }
         if self.max_requests > 0 && self.lead_ns > 0 {
             let problem = format!("{} given with max_requests {}", self.lead_ns, self.max_requests);
-            return Err(refuse(
-                "lead_ns",
-                problem,
-                "give 0: a counted number of requests has no lead-in",
-            ));
+            return Err(refuse("lead_ns", problem, "give 0: a counted number of requests has no lead-in"));
         }
         Ok(())
     }

@@ -156,22 +156,11 @@ pub struct Reader {
 
 impl Default for Reader {
     fn default() -> Self {
-        Self {
-            state: State::Head,
-            keep: true,
-            wrong: None,
-            overhead: 0,
-            pending: 0,
-            got: 0,
-            stash: Vec::new(),
-        }
+        Self { state: State::Head, keep: true, wrong: None, overhead: 0, pending: 0, got: 0, stash: Vec::new() }
     }
 }
 
-const UNSOUND: Verdict = Verdict {
-    wrong: Some(Wrong::Response),
-    keep: false,
-};
+const UNSOUND: Verdict = Verdict { wrong: Some(Wrong::Response), keep: false };
 
 /// Taken so many bytes, and the verdict if that ended the answer.
 type Taken = (usize, Option<Verdict>);
@@ -198,10 +187,7 @@ impl Reader {
                     sample.note(input);
                 }
                 self.reset();
-                return Fed {
-                    used,
-                    verdict: Some(verdict),
-                };
+                return Fed { used, verdict: Some(verdict) };
             }
         }
         Fed { used, verdict: None }
@@ -212,6 +198,11 @@ impl Reader {
         let verdict = (self.state == State::UntilClose).then(|| self.finish(expect));
         self.reset();
         verdict
+    }
+
+    /// Bytes held for an answer whose head is incomplete.
+    pub fn held_bytes(&self) -> usize {
+        self.stash.capacity()
     }
 
     /// Forgets the answer under way, for a new connection.
@@ -226,25 +217,19 @@ impl Reader {
 
     #[inline]
     fn head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Taken {
-        if self.stash.is_empty() {
-            if let Some((head, length)) = known.recall(rest) {
-                if head.status != expect.status {
-                    sample.note(rest);
-                }
-                return (length, self.begin(head, expect));
+        if self.stash.is_empty()
+            && let Some((head, length)) = known.recall(rest)
+        {
+            if head.status != expect.status {
+                sample.note(rest);
             }
+            return (length, self.begin(head, expect));
         }
         self.unknown_head(rest, expect, known, sample)
     }
 
     #[cold]
-    fn unknown_head(
-        &mut self,
-        rest: &[u8],
-        expect: &Expect,
-        known: &mut Known,
-        sample: &mut Sample,
-    ) -> Taken {
+    fn unknown_head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Taken {
         let before = self.stash.len();
         let parsed = if before == 0 {
             parse(rest, expect.bodiless)
@@ -303,10 +288,7 @@ impl Reader {
             Framing::Nothing | Framing::Length(0) => return Some(self.finish(expect)),
             Framing::Length(length) => {
                 if self.wrong.is_none() && length != expect.body.len() as u64 {
-                    return Some(Verdict {
-                        wrong: Some(Wrong::Length),
-                        keep: false,
-                    });
+                    return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
                 }
                 self.state = State::Length { left: length };
             }
@@ -337,10 +319,7 @@ impl Reader {
             return None;
         }
         if self.got > expect.body.len() as u64 {
-            return Some(Verdict {
-                wrong: Some(Wrong::Length),
-                keep: false,
-            });
+            return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
         }
         if self.wrong.is_none() && piece != &expect.body[from as usize..self.got as usize] {
             self.wrong = Some(Wrong::Body);
@@ -352,18 +331,9 @@ impl Reader {
     fn finish(&mut self, expect: &Expect) -> Verdict {
         let short = self.got != expect.body.len() as u64 && !expect.bodiless;
         match self.wrong {
-            Some(Wrong::Status) => Verdict {
-                wrong: self.wrong,
-                keep: self.keep,
-            },
-            _ if short => Verdict {
-                wrong: Some(Wrong::Length),
-                keep: false,
-            },
-            wrong => Verdict {
-                wrong,
-                keep: self.keep,
-            },
+            Some(Wrong::Status) => Verdict { wrong: self.wrong, keep: self.keep },
+            _ if short => Verdict { wrong: Some(Wrong::Length), keep: false },
+            wrong => Verdict { wrong, keep: self.keep },
         }
     }
 
@@ -373,11 +343,7 @@ impl Reader {
             let take = left.min(rest.len() as u64) as usize;
             let verdict = self.body(&rest[..take], expect);
             let left = left - take as u64;
-            let next = if left == 0 {
-                Chunk::DataReturn
-            } else {
-                Chunk::Data { left }
-            };
+            let next = if left == 0 { Chunk::DataReturn } else { Chunk::Data { left } };
             self.state = State::Chunked(next);
             return (take, verdict);
         }
@@ -399,10 +365,7 @@ impl Reader {
             (Chunk::Size { value, digits }, _) if byte.is_ascii_hexdigit() => {
                 let digit = (byte as char).to_digit(16)?;
                 // 15 digits are more than any body and can't overflow.
-                (digits < 15).then_some(Chunk::Size {
-                    value: value << 4 | u64::from(digit),
-                    digits: digits + 1,
-                })
+                (digits < 15).then_some(Chunk::Size { value: value << 4 | u64::from(digit), digits: digits + 1 })
             }
             (Chunk::Size { digits: 0, .. }, _) => None,
             (Chunk::Size { value, .. }, b'\r') => Some(Chunk::SizeEnd { value }),
@@ -455,8 +418,7 @@ fn parse(bytes: &[u8], bodiless: bool) -> Parsed {
         // 101 switches to a protocol that nobody asked for.
         (Some(101), _) => Parsed::Unsound,
         (Some(100..=199), _) => Parsed::Interim(length),
-        (Some(status @ 200..=999), Some(version)) => match meaning(status, version, answer.headers, bodiless)
-        {
+        (Some(status @ 200..=999), Some(version)) => match meaning(status, version, answer.headers, bodiless) {
             Some(head) => Parsed::Final(head, length),
             None => Parsed::Unsound,
         },
@@ -499,11 +461,7 @@ fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool
         (false, None) => Framing::UntilClose,
     };
     let keep = !close && (version == 1 || keep_alive) && framing != Framing::UntilClose;
-    Some(Head {
-        status,
-        framing,
-        keep,
-    })
+    Some(Head { status, framing, keep })
 }
 
 /// A length in digits alone: no sign, no space, no overflow.
@@ -511,7 +469,5 @@ fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    text.iter().try_fold(0u64, |value, digit| {
-        value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-    })
+    text.iter().try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }

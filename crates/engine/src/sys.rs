@@ -17,10 +17,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 #[inline]
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call; both clocks exist on every Linux, so it can't fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -37,11 +34,7 @@ pub fn pin(core: usize) -> io::Result<()> {
         libc::CPU_SET(core, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Timers of the calling thread fire when due, not up to 50 µs later.
@@ -67,10 +60,7 @@ pub fn thread_switches() -> u64 {
 /// `(open, hard limit)` where even the hard limit is too low.
 pub fn make_room(needed: u64) -> Result<(), (u64, u64)> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, |entries| entries.count() as u64);
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` outlives the call.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 || open + needed <= limit.rlim_cur {
         return Ok(());

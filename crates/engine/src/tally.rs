@@ -238,9 +238,7 @@ pub fn quantiles_ns(latency: &Histogram<u32>) -> [u64; 5] {
 /// HdrHistogram V2 compressed.
 pub fn compress<C: hdrhistogram::Counter>(latency: &Histogram<C>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(1024);
-    V2DeflateSerializer::new()
-        .serialize(latency, &mut bytes)
-        .expect("writing to memory");
+    V2DeflateSerializer::new().serialize(latency, &mut bytes).expect("writing to memory");
     bytes
 }
 
@@ -253,9 +251,8 @@ pub fn merge<B: AsRef<[u8]>>(histograms: &[B]) -> Result<Vec<u8>, EngineError> {
         .expect("constant bounds that the histogram takes");
     for (index, bytes) in histograms.iter().enumerate() {
         let refused = |problem: String| EngineError::Histogram { index, problem };
-        let read: Histogram<u64> = Deserializer::new()
-            .deserialize(&mut bytes.as_ref())
-            .map_err(|error| refused(error.to_string()))?;
+        let read: Histogram<u64> =
+            Deserializer::new().deserialize(&mut bytes.as_ref()).map_err(|error| refused(error.to_string()))?;
         sum.add(&read).map_err(|error| refused(error.to_string()))?;
     }
     Ok(compress(&sum))

@@ -3,14 +3,16 @@
 // PyO3's macros make their own undocumented items, and a Tally's getters repeat its fields.
 #![allow(missing_docs)]
 
-use dragstrip_engine::{self as engine, Block, EngineError as Refusal, Exchange, SessionPlan, tally};
+mod tally;
+
+use dragstrip_engine::{self as engine, Block, EngineError as Refusal, Exchange, SessionPlan};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tally::Tally;
 
 create_exception!(dragstrip._engine, EngineError, PyException);
 
@@ -19,71 +21,6 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 fn refused(refusal: Refusal) -> PyErr {
     EngineError::new_err(refusal.to_string())
-}
-
-#[pyclass(frozen, module = "dragstrip._engine")]
-#[derive(Clone)]
-struct Tally(engine::Tally);
-
-macro_rules! getters {
-    ($($name:ident: $kind:ty = $of:expr;)*) => {
-        #[pymethods]
-        impl Tally {
-            $(#[getter] fn $name(&self) -> $kind { let of: fn(&engine::Tally) -> $kind = $of; of(&self.0) })*
-
-            #[getter]
-            fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-                let errors = PyDict::new(py);
-                for (name, count) in tally::NAMES.iter().zip(self.0.errors).filter(|(_, count)| *count > 0) {
-                    errors.set_item(name, count)?;
-                }
-                Ok(errors)
-            }
-
-            #[getter]
-            fn latency_hdr<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-                PyBytes::new(py, &self.0.latency_hdr)
-            }
-
-            fn __repr__(&self) -> String {
-                let it = &self.0;
-                format!("<Tally session={} requests={} sent={} answered={} failed={}>",
-                    it.session, it.requests, it.sent, it.answered, it.failed)
-            }
-        }
-    };
-}
-
-getters! {
-    session: u32 = |it| it.session;
-    started_ns: u64 = |it| it.started_ns;
-    counted_start_ns: u64 = |it| it.counted_start_ns;
-    lead_ns: u64 = |it| it.lead_ns;
-    counted_ns: u64 = |it| it.counted_ns;
-    duration_ns: u64 = |it| it.duration_ns;
-    requests: u64 = |it| it.requests;
-    sent: u64 = |it| it.sent;
-    answered: u64 = |it| it.answered;
-    failed: u64 = |it| it.failed;
-    in_flight: u64 = |it| it.in_flight;
-    bytes_in: u64 = |it| it.bytes_in;
-    bytes_out: u64 = |it| it.bytes_out;
-    connects: u64 = |it| it.connects;
-    latency_sum_ns: u64 = |it| it.latency_sum_ns;
-    p50_ns: u64 = |it| it.quantiles_ns[0];
-    p90_ns: u64 = |it| it.quantiles_ns[1];
-    p99_ns: u64 = |it| it.quantiles_ns[2];
-    p999_ns: u64 = |it| it.quantiles_ns[3];
-    max_ns: u64 = |it| it.quantiles_ns[4];
-    server_cpu_ns: Option<u64> = |it| it.server_cpu_ns;
-    server_wait_ns: Option<u64> = |it| it.server_wait_ns;
-    engine_cpu_ns: u64 = |it| it.engine_cpu_ns;
-    engine_wait_ns: u64 = |it| it.engine_wait_ns;
-    engine_switches: u64 = |it| it.engine_switches;
-    engine_threads: usize = |it| it.engine_threads;
-    steal_ns: u64 = |it| it.steal_ns;
-    gave_up: bool = |it| it.gave_up;
-    sample: String = |it| it.sample.clone();
 }
 
 #[pyclass(frozen, module = "dragstrip._engine")]
@@ -107,9 +44,7 @@ impl Engine {
         work: impl FnOnce(&mut engine::Engine) -> Result<T, Refusal> + Send,
     ) -> PyResult<T> {
         let mut inner = self.inner()?;
-        let engine = inner
-            .as_mut()
-            .ok_or_else(|| EngineError::new_err("engine: it has been shut down"))?;
+        let engine = inner.as_mut().ok_or_else(|| EngineError::new_err("engine: it has been shut down"))?;
         py.detach(|| work(engine)).map_err(refused)
     }
 
@@ -141,11 +76,7 @@ impl Engine {
     #[new]
     fn new(py: Python<'_>, cores: Vec<usize>) -> PyResult<Self> {
         let inner = py.detach(|| engine::Engine::new(&cores)).map_err(refused)?;
-        Ok(Self {
-            stop: inner.stop_flag(),
-            inner: Mutex::new(Some(inner)),
-            last: Mutex::new(Vec::new()),
-        })
+        Ok(Self { stop: inner.stop_flag(), inner: Mutex::new(Some(inner)), last: Mutex::new(Vec::new()) })
     }
 
     #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns))]
@@ -160,21 +91,11 @@ impl Engine {
         keepalive: bool,
         timeout_ns: u64,
     ) -> PyResult<u32> {
-        let exchange = |(request, status, body)| Exchange {
-            request,
-            status,
-            body,
-        };
+        let exchange = |(request, status, body)| Exchange { request, status, body };
         let exchanges = exchanges.into_iter().map(exchange).collect();
         self.with(py, |engine| {
             let address = engine::resolve(host, port)?;
-            engine.open(SessionPlan {
-                address,
-                exchanges,
-                connections,
-                keepalive,
-                timeout_ns,
-            })
+            engine.open(SessionPlan { address, exchanges, connections, keepalive, timeout_ns })
         })
     }
 
@@ -191,19 +112,9 @@ impl Engine {
     }
 
     #[pyo3(signature = (blocks, *, steal_cores = vec![]))]
-    fn run(
-        &self,
-        py: Python<'_>,
-        blocks: Vec<(u32, u64, u64, u64)>,
-        steal_cores: Vec<usize>,
-    ) -> PyResult<Vec<Tally>> {
+    fn run(&self, py: Python<'_>, blocks: Vec<(u32, u64, u64, u64)>, steal_cores: Vec<usize>) -> PyResult<Vec<Tally>> {
         self.keep(Vec::new());
-        let block = |(session, lead_ns, counted_ns, max_requests)| Block {
-            session,
-            lead_ns,
-            counted_ns,
-            max_requests,
-        };
+        let block = |(session, lead_ns, counted_ns, max_requests)| Block { session, lead_ns, counted_ns, max_requests };
         let blocks: Vec<Block> = blocks.into_iter().map(block).collect();
         let (tallies, signalled) = self.with(py, |engine| {
             let run = engine.start(&blocks, &steal_cores)?;
@@ -216,13 +127,7 @@ impl Engine {
     }
 
     fn last_tallies(&self) -> Vec<Tally> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .map(Tally)
-            .collect()
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().map(Tally).collect()
     }
 
     fn stop(&self) {

@@ -151,10 +151,7 @@ def _validity(checks: Sequence[Check]) -> list[RenderableType]:
 def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
     lines = []
     if found:
-        meaning = words.MEANING.format(
-            margin=words.percent(verdict.margin), confidence=words.percent(1 - verdict.alpha)
-        )
-        lines.append(meaning)
+        lines.append(words.meaning(verdict))
         if rows.ties_wide(found):
             lines.append("Contenders joined by a bar on the left are not told apart.")
         lines.append(

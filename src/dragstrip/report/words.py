@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragstrip.verdict import Verdict
 
 NONE = "–"
 
-#: What the verdict words mean, for under a table; ``margin`` and ``confidence`` are filled in.
-MEANING = (
-    "faster, slower: the interval excludes 1. same: it lies within the margin of {margin}. "
-    "undecided: too close to call so far. All intervals hold at once with {confidence} confidence."
-)
+
+def meaning(verdict: Verdict) -> str:
+    """What the verdict words mean, for under a table."""
+    return (
+        "faster, slower: the interval excludes 1. "
+        f"same: it lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
+        f"All pairs' intervals hold at once with {percent(1 - verdict.alpha)} confidence."
+    )
 
 
 def finite(value: float | None) -> float | None:
@@ -99,7 +107,7 @@ def several(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def errors(by_kind: dict[str, int]) -> str:
+def errors(by_kind: Mapping[str, int]) -> str:
     """Failures by kind, most frequent first; "none" where there were none."""
     met = sorted(((n, kind) for kind, n in by_kind.items() if n), reverse=True)
     return ", ".join(f"{n:,} {kind.replace('_', ' ')}" for n, kind in met) or "none"

@@ -41,7 +41,8 @@ def e_value(n: int, t: float) -> float:
     """The same test's evidence against "no difference": ``e_value(n, critical(n, alpha)) == 1 / alpha``.
 
     The likelihood ratio of the t statistic: ``g^-1/2 ((1 + x) / (1 + x / g))^(n/2)`` with ``x = t²/(n-1)`` and
-    ``g = 1 + n TAU2``. Its expectation is at most 1 at any stopping time where there is no difference. ``t`` may be infinite.
+    ``g = 1 + n TAU2``. Its expectation is at most 1 at any stopping time where there is no difference.
+    ``t`` may be infinite.
     """
     if n < 2 or math.isnan(t):
         return 0.0

@@ -86,9 +86,8 @@ def read(race: Race) -> Tables:
         for launch in this.launches:
             if launch.contender in column:
                 settled[row, column[launch.contender]] = launch.settled
-    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1)[:, None]
-    thick: BoolArray = used.sum(axis=1) >= THIN * race.plan.passes
-    used &= thick[:, None]
+    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
+    used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
     return Tables(
         names=names,
         rounds=tuple(r.index for r in rounds),

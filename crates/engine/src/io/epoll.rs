@@ -24,19 +24,13 @@ impl Epoll {
         }
         // SAFETY: the descriptor is new and nobody else's.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self {
-            fd,
-            events: Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]),
-        })
+        Ok(Self { fd, events: Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]) })
     }
 
     fn control(&self, operation: libc::c_int, socket: &Socket, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET | out;
-        let mut event = libc::epoll_event {
-            events: flags as u32,
-            u64: token,
-        };
+        let mut event = libc::epoll_event { events: flags as u32, u64: token };
         // SAFETY: both descriptors are open, `event` outlives the call.
         match unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) } {
             0 => Ok(()),
@@ -58,12 +52,7 @@ impl Epoll {
     pub fn wait(&mut self, timeout_ms: i32) -> usize {
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.
         let count = unsafe {
-            libc::epoll_wait(
-                self.fd.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                BATCH as libc::c_int,
-                timeout_ms,
-            )
+            libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, timeout_ms)
         };
         count.max(0) as usize
     }

@@ -27,11 +27,7 @@ pub struct Event {
 pub const BACK_END: &str = "epoll";
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    Socket::new(
-        Domain::for_address(address),
-        Type::STREAM.nonblocking().cloexec(),
-        Some(Protocol::TCP),
-    )
+    Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
 }
 
 /// Starts connecting; true if it is connected already, as on loopback, where the handshake runs inside the call.

@@ -1,0 +1,322 @@
+//! Bytes in, verdict out: the same however the bytes are cut, and no bytes do harm.
+
+use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, Reader, Sample, Verdict, Wrong};
+use proptest::prelude::*;
+
+const RIGHT: Verdict = Verdict { wrong: None, keep: true };
+const LAST: Verdict = Verdict { wrong: None, keep: false };
+
+fn wrong(wrong: Wrong, keep: bool) -> Verdict {
+    Verdict { wrong: Some(wrong), keep }
+}
+
+fn hello() -> Expect<'static> {
+    Expect { status: 200, body: b"hello world", bodiless: false }
+}
+
+/// All verdicts of these pieces; None at the end for an answer cut off by the connection's end.
+fn verdicts(pieces: &[&[u8]], expect: &Expect, known: &mut Known) -> Vec<Option<Verdict>> {
+    let (mut reader, mut sample, mut found) = (Reader::default(), Sample::default(), vec![]);
+    for piece in pieces {
+        let mut rest = *piece;
+        while !rest.is_empty() {
+            let Fed { used, verdict } = reader.feed(rest, expect, known, &mut sample);
+            assert!(used <= rest.len() && (used > 0 || verdict.is_some()));
+            rest = &rest[used..];
+            if let Some(verdict) = verdict {
+                found.push(Some(verdict));
+                if verdict.wrong.is_some() && !verdict.keep {
+                    return found;
+                }
+            }
+        }
+    }
+    if let Some(verdict) = reader.end(expect) {
+        found.push(Some(verdict));
+    }
+    found
+}
+
+fn whole(bytes: &[u8], expect: &Expect) -> Vec<Option<Verdict>> {
+    verdicts(&[bytes], expect, &mut Known::default())
+}
+
+/// The verdict on one answer, checked to be the same in one piece, cut in two at every byte, and byte by byte.
+fn verdict(answer: &[u8], expect: &Expect) -> Option<Verdict> {
+    let found = whole(answer, expect);
+    for at in 1..answer.len() {
+        let halves = [&answer[..at], &answer[at..]];
+        assert_eq!(verdicts(&halves, expect, &mut Known::default()), found, "cut at {at}");
+    }
+    let bytes: Vec<&[u8]> = answer.chunks(1).collect();
+    assert_eq!(verdicts(&bytes, expect, &mut Known::default()), found, "byte by byte");
+    assert!(found.len() <= 1, "{found:?}");
+    found.into_iter().next().flatten()
+}
+
+fn of(head: &str, body: &str) -> Option<Verdict> {
+    verdict(format!("{head}\r\n\r\n{body}").as_bytes(), &hello())
+}
+
+#[test]
+fn a_right_answer_is_right_however_it_is_framed() {
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11", "hello world"), Some(RIGHT));
+    assert_eq!(of("HTTP/1.1 200\r\ncontent-length:11", "hello world"), Some(RIGHT));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11, 11\r\nContent-Length: 11", "hello world"), Some(RIGHT));
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked";
+    assert_eq!(of(chunked, "b\r\nhello world\r\n0\r\n\r\n"), Some(RIGHT));
+    assert_eq!(of(chunked, "5;a=\"b\"\r\nhello\r\n0006 ;x\r\n world\r\n00\r\nEtag: x\r\nA: b\r\n\r\n"), Some(RIGHT));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nServer: x", "hello world"), Some(LAST));
+    assert_eq!(of("HTTP/1.0 200 OK", "hello world"), Some(LAST));
+}
+
+#[test]
+fn the_connection_goes_on_only_where_both_the_version_and_the_head_allow_it() {
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close", "hello world"), Some(LAST));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: x, Close", "hello world"), Some(LAST));
+    assert_eq!(of("HTTP/1.0 200 OK\r\nContent-Length: 11", "hello world"), Some(LAST));
+    assert_eq!(of("HTTP/1.0 200 OK\r\nContent-Length: 11\r\nConnection: Keep-Alive", "hello world"), Some(RIGHT));
+}
+
+#[test]
+fn interim_answers_are_passed_over() {
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+    assert_eq!(of(&format!("{early}HTTP/1.1 200 OK\r\nContent-Length: 11"), "hello world"), Some(RIGHT));
+    assert_eq!(of("HTTP/1.1 101 Switching Protocols", ""), Some(wrong(Wrong::Response, false)));
+}
+
+#[test]
+fn answers_without_a_body_end_with_their_head() {
+    let nothing = |status, bodiless| Expect { status, body: b"", bodiless };
+    assert_eq!(verdict(b"HTTP/1.1 204 No Content\r\n\r\n", &nothing(204, false)), Some(RIGHT));
+    assert_eq!(verdict(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", &nothing(304, false)), Some(RIGHT));
+    assert_eq!(verdict(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", &nothing(200, true)), Some(RIGHT));
+    assert_eq!(verdict(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", &nothing(200, false)), Some(RIGHT));
+}
+
+#[test]
+fn another_status_is_wrong_and_its_body_is_passed_over() {
+    let status = wrong(Wrong::Status, true);
+    assert_eq!(of("HTTP/1.1 500 Oh\r\nContent-Length: 11", "hello world"), Some(status));
+    assert_eq!(of("HTTP/1.1 500 Oh\r\nContent-Length: 3", "no!"), Some(status));
+    assert_eq!(
+        of("HTTP/1.1 404 No\r\nTransfer-Encoding: chunked", "20\r\n01234567890123456789012345678901\r\n0\r\n\r\n"),
+        Some(status)
+    );
+    assert_eq!(of("HTTP/1.1 503 No", "a long apology"), Some(wrong(Wrong::Status, false)));
+    assert_eq!(of("HTTP/1.1 204 None", ""), Some(status));
+}
+
+#[test]
+fn a_body_of_another_length_is_told_from_one_with_other_bytes() {
+    let (length, body) = (wrong(Wrong::Length, false), wrong(Wrong::Body, true));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 12", ""), Some(length));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 0", ""), Some(length));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11", "hello World"), Some(body));
+    assert_eq!(
+        of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "5\r\nhallo\r\n6\r\n world\r\n0\r\n\r\n"),
+        Some(body)
+    );
+    assert_eq!(of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"), Some(length));
+    assert_eq!(of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "5\r\nhello\r\nc\r\n"), None);
+    assert_eq!(
+        whole(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc\r\nhello world!", &hello()),
+        [Some(length)]
+    );
+    assert_eq!(of("HTTP/1.1 200 OK", "hello"), Some(length));
+    assert_eq!(of("HTTP/1.1 204 OK", ""), Some(wrong(Wrong::Status, true)));
+}
+
+#[test]
+fn framing_that_contradicts_itself_is_refused() {
+    let refused = Some(wrong(Wrong::Response, false));
+    for head in [
+        "Content-Length: 11\r\nContent-Length: 12",
+        "Content-Length: 11, 12",
+        "Content-Length: +11",
+        "Content-Length: 0x0b",
+        "Content-Length:",
+        "Content-Length: 99999999999999999999999",
+        "Content-Length: 11\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: identity",
+        "no colon",
+        "Bad Name: x",
+        "A: b\r\n folded: c",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n");
+        assert_eq!(verdict(answer.as_bytes(), &hello()), refused, "{head}");
+    }
+    assert_eq!(of("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked", ""), refused);
+    for body in [
+        "\r\n",
+        "g\r\n",
+        ";\r\n",
+        "5\nhello",
+        "5\r\nhello!",
+        "5\r\nhelloX",
+        "1000000000000000\r\n",
+        "-1\r\n",
+        "0\r\nx\n",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+        let found = whole(answer.as_bytes(), &hello());
+        assert_eq!(found, [refused], "{body:?}");
+    }
+}
+
+#[test]
+fn garbage_is_known_by_its_first_bytes() {
+    for garbage in
+        ["x", "\r\n", "SSH-2.0-x", "HTTP/2 200\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 099 x\r\n\r\n", "\0\0\0"]
+    {
+        assert_eq!(whole(garbage.as_bytes(), &hello()), [Some(wrong(Wrong::Response, false))], "{garbage:?}");
+    }
+}
+
+#[test]
+fn an_answer_cut_off_has_no_verdict() {
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world";
+    for at in 0..answer.len() {
+        assert_eq!(whole(&answer[..at], &hello()), [], "cut at {at}");
+    }
+}
+
+#[test]
+fn the_head_has_a_limit_in_one_piece_and_in_many() {
+    let line = format!("X: {}\r\n", "y".repeat(1000));
+    let long = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 11\r\n\r\nhello world", line.repeat(70));
+    let near = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 11\r\n\r\nhello world", line.repeat(64));
+    for size in [1, 1000, 50_000, usize::MAX >> 1] {
+        let pieces: Vec<&[u8]> = long.as_bytes().chunks(size).collect();
+        let refused = [Some(wrong(Wrong::Response, false))];
+        assert_eq!(verdicts(&pieces, &hello(), &mut Known::default()), refused);
+        let pieces: Vec<&[u8]> = near.as_bytes().chunks(size).collect();
+        assert_eq!(verdicts(&pieces, &hello(), &mut Known::default()), [Some(RIGHT)]);
+    }
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(HEAD_LIMIT);
+    assert_eq!(whole(interim.as_bytes(), &hello()), [Some(wrong(Wrong::Response, false))]);
+    let trailers =
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n{}", line.repeat(70));
+    assert_eq!(whole(trailers.as_bytes(), &hello()), [Some(wrong(Wrong::Response, false))]);
+}
+
+#[test]
+fn the_sample_is_the_first_wrong_answers_beginning() {
+    let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), Sample::default());
+    let mut feed = |bytes: &[u8]| reader.feed(bytes, &hello(), &mut known, &mut sample);
+    feed(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world");
+    feed(b"HTTP/1.1 500 Oh");
+    feed(b" no\r\nContent-Length: 3\r\n\r\na");
+    feed(b"bc");
+    feed(&[b"HTTP/1.1 404 Later\r\n\r\n", [b'x'; 400].as_slice()].concat());
+    assert_eq!(sample.take(), "HTTP/1.1 500 Oh no\r\nContent-Length: 3\r\n\r\na");
+    assert!(sample.is_empty());
+    sample.note(&[b'x'; 400]);
+    assert_eq!(sample.take().len(), 300);
+}
+
+prop_compose! {
+    fn answer()(
+        interim in 0usize..2,
+        status in prop_oneof![3 => Just(200u16), 1 => 201u16..600],
+        version in 0..2,
+        body in prop_oneof![3 => Just(b"hello world".to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..40)],
+        framing in 0..3,
+        chunk in 1usize..20,
+        connection in prop_oneof![Just(""), Just("Connection: close\r\n"), Just("Connection: keep-alive\r\n")],
+        extra in "[A-Z][a-z]{0,9}: [ -~]{0,30}\r\n",
+    ) -> Vec<u8> {
+        let mut bytes = "HTTP/1.1 102 Processing\r\n\r\n".repeat(interim).into_bytes();
+        bytes.extend(format!("HTTP/1.{version} {status} x\r\n{connection}{extra}").bytes());
+        match framing {
+            0 => bytes.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes()),
+            1 => bytes.extend(b"\r\n"),
+            _ => bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n"),
+        }
+        if framing < 2 {
+            bytes.extend(body);
+            return bytes;
+        }
+        for piece in body.chunks(chunk) {
+            bytes.extend(format!("{:x}\r\n", piece.len()).bytes());
+            bytes.extend(piece);
+            bytes.extend(b"\r\n");
+        }
+        bytes.extend(b"0\r\n\r\n");
+        bytes
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_answer_cut_anywhere_is_judged_as_the_whole(answer in answer()) {
+        verdict(&answer, &hello());
+    }
+
+    #[test]
+    fn answers_glued_and_cut_anywhere_are_judged_one_by_one(
+        answers in prop::collection::vec(answer(), 1..5),
+        sizes in prop::collection::vec(1usize..50, 1..50),
+    ) {
+        let glued = answers.concat();
+        let (mut rest, mut pieces) = (glued.as_slice(), vec![]);
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() { break }
+            let (piece, more) = rest.split_at(rest.len().min(*size));
+            pieces.push(piece);
+            rest = more;
+        }
+        // The second time with the heads of the first known.
+        let mut known = Known::default();
+        let first = verdicts(&pieces, &hello(), &mut known);
+        prop_assert_eq!(&first, &whole(&glued, &hello()));
+        prop_assert_eq!(&first, &verdicts(&pieces, &hello(), &mut known));
+    }
+
+    #[test]
+    fn a_damaged_answer_never_panics_nor_depends_on_how_it_is_cut(
+        mut answer in answer(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        for (at, byte) in damage {
+            let at = at.index(answer.len());
+            answer[at] = byte;
+        }
+        // Damage in a head line that never ends may show at once or only as an answer cut off; nothing
+        // else depends on the cut.
+        let first = |pieces: &[&[u8]]| {
+            let found = verdicts(pieces, &hello(), &mut Known::default());
+            found.into_iter().next().flatten().unwrap_or(wrong(Wrong::Response, false))
+        };
+        prop_assert_eq!(first(&[&answer]), first(&answer.chunks(1).collect::<Vec<_>>()));
+    }
+
+    #[test]
+    fn garbage_never_panics_and_never_holds_more_than_two_heads(
+        start in prop_oneof![Just(""), Just("HTTP/1."), Just("HTTP/1.1 200 OK\r\n"), Just("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")],
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 1..60),
+    ) {
+        let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), Sample::default());
+        reader.feed(start.as_bytes(), &hello(), &mut known, &mut sample);
+        for piece in &pieces {
+            reader.feed(piece, &hello(), &mut known, &mut sample);
+            prop_assert!(reader.held_bytes() <= 4 * HEAD_LIMIT);
+        }
+    }
+
+    #[test]
+    fn a_head_is_accepted_only_where_httparse_reads_the_same_status(mut answer in answer(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let at = at.index(answer.len());
+        answer[at] = byte;
+        let mut fields = [httparse::EMPTY_HEADER; 128];
+        let mut oracle = httparse::Response::new(&mut fields);
+        let read = oracle.parse(&answer);
+        let found = whole(&answer, &hello()).into_iter().flatten().next();
+        if let Some(Verdict { wrong: None, .. }) = found {
+            prop_assert!(matches!(read, Ok(httparse::Status::Complete(_))));
+            prop_assert!(oracle.code.is_some_and(|code| code == 200 || code < 200));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+"""Reasons that void one block or one round, in words; the words before the colon are the reason's kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from dragstrip.record import Block, Round
+
+#: Run-queue wait above this share of a block: others were on that core.
+MOST_WAIT = 0.15
+
+#: Failed requests above this share; a wrong answer voids at once.
+MOST_FAILED = 0.001
+WRONG_KINDS = ("wrong_status", "wrong_length", "wrong_body")
+
+#: The generator is the limit where it is busier than the first and the server less busy than the second.
+ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
+
+#: A round as a whole, judged by what the machine did; it is run again.
+ROUND_STEAL, ROUND_ENGINE_WAIT, ROUND_PASSES_LEFT = 0.02, 0.10, 1 / 3
+
+
+def engine_share(block: Block) -> float:
+    """How busy the engine's threads were, as a share of the counted part."""
+    return block.engine_cpu_ns / max(block.counted_ns * block.engine_threads, 1)
+
+
+def server_busy(block: Block, cores: int) -> float | None:
+    """How busy the server kept ``cores`` cores, as a share of the block; None if its CPU time is unreadable."""
+    return None if block.server_cpu_ns is None else block.server_cpu_ns / max(block.duration_ns * cores, 1)
+
+
+def engine_wait(block: Block) -> float:
+    """The engine threads' run-queue wait as a share of the block."""
+    return block.engine_wait_ns / max(block.duration_ns * block.engine_threads, 1)
+
+
+def server_wait(block: Block) -> float | None:
+    """The server threads' run-queue wait, summed, as a share of the block; None if unreadable."""
+    return None if block.server_wait_ns is None else block.server_wait_ns / max(block.duration_ns, 1)
+
+
+def failures(block: Block) -> int:
+    """Failed requests and failed connects, which are no requests yet."""
+    return max(block.failed, sum(block.errors.values()))
+
+
+def percent(share: float) -> str:
+    """A share in words: two digits, with a space as the page writes it."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
+def block_reasons(
+    block: Block, *, connections: int, server_cores: int, single_threaded: bool, typical_wait: float | None
+) -> tuple[str, ...]:
+    """Why this block must never be used; empty if it counts.
+
+    Steal is not judged here: it is read in steps of 10 ms, too coarse for a block (``round_reasons``).
+
+    Args:
+        connections: of the load, the most that can be in flight.
+        server_cores: how many cores the server may use.
+        single_threaded: the server's tree has one thread, so that it can only ever wait for others.
+        typical_wait: a server of several threads waits for itself; only what exceeds this, its own median share in
+            this round, is evidence of others. None: unknown, the server's wait says nothing.
+    """
+    return (
+        *_accounting(block, connections),
+        *_answers(block),
+        *_waits(block, single_threaded=single_threaded, typical_wait=typical_wait),
+        *_generator(block, 1 if single_threaded else server_cores),
+    )
+
+
+def accounting_faults(block: Block, connections: int) -> tuple[str, ...]:
+    """What does not add up in a block: an engine fault, whoever was loaded."""
+    return tuple(_accounting(block, connections))
+
+
+def _accounting(block: Block, connections: int) -> Iterable[str]:
+    if block.sent != block.answered + block.failed + block.in_flight:
+        yield (
+            f"accounting: {block.sent} sent, but {block.answered} answered, {block.failed} failed "
+            f"and {block.in_flight} in flight"
+        )
+    if not 0 <= block.in_flight <= connections:
+        yield f"accounting: {block.in_flight} in flight on {connections} connections"
+    if block.requests > block.answered:
+        yield f"accounting: {block.requests} answers counted of {block.answered} answered"
+    if block.failed > sum(block.errors.values()):
+        yield f"accounting: {block.failed} failed, but {sum(block.errors.values())} errors by kind"
+    if block.counted_ns <= 0 or block.counted_ns > block.duration_ns:
+        yield f"accounting: {block.counted_ns} ns counted of a block of {block.duration_ns} ns"
+    quantiles = (block.p50_ns, block.p90_ns, block.p99_ns, block.p999_ns, block.max_ns)
+    if list(quantiles) != sorted(quantiles):
+        yield f"accounting: latency quantiles p50, p90, p99, p99.9, max out of order: {quantiles} ns"
+
+
+def _answers(block: Block) -> Iterable[str]:
+    wrong = {kind: block.errors[kind] for kind in WRONG_KINDS if block.errors.get(kind)}
+    if wrong:
+        yield f"wrong answers: {_kinds(wrong)}"
+    elif failures(block) > MOST_FAILED * block.sent:
+        yield f"errors: {failures(block)} to {block.sent} requests ({_kinds(block.errors)})"
+    if block.gave_up:
+        yield "gave up: every connection was lost for good before the block's end"
+    elif block.requests == 0:
+        yield "no answer: not one right answer within the counted part"
+
+
+def _kinds(errors: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items(), key=lambda item: -item[1]) if count)
+
+
+def _waits(block: Block, *, single_threaded: bool, typical_wait: float | None) -> Iterable[str]:
+    if engine_wait(block) > MOST_WAIT:
+        yield f"engine waited: {percent(engine_wait(block))} of the block for its core, taken by others"
+    waited = server_wait(block)
+    if waited is None or (typical_wait is None and not single_threaded):
+        return
+    own = 0.0 if single_threaded else typical_wait or 0.0
+    if waited - own > MOST_WAIT:
+        usual = "" if single_threaded else f" (usual for it in this round: {percent(own)})"
+        yield f"server waited: {percent(waited)} of the block for its core, taken by others{usual}"
+
+
+def _generator(block: Block, cores: int) -> Iterable[str]:
+    busy = server_busy(block, cores)
+    if busy is not None and engine_share(block) >= ENGINE_FULL and busy < SERVER_IDLE:
+        yield (
+            f"generator the limit: the engine used {percent(engine_share(block))} of its cores, "
+            f"the server {percent(busy)} of its own"
+        )
+
+
+def with_reasons(
+    blocks: Sequence[Block], *, connections: int, server_cores: int, single_threaded: Mapping[str, bool]
+) -> tuple[Block, ...]:
+    """A round's blocks with the reasons that void them filled in, in the same order.
+
+    Args:
+        blocks: of one round.
+        single_threaded: by contender; one that is missing counts as having several threads.
+    """
+    waits: dict[str, list[float]] = {}
+    for block in blocks:
+        waits.setdefault(block.contender, []).extend(w for w in [server_wait(block)] if w is not None)
+    typical = {name: median(shares) for name, shares in waits.items() if shares}
+    return tuple(
+        replace(
+            block,
+            void=block_reasons(
+                block,
+                connections=connections,
+                server_cores=server_cores,
+                single_threaded=single_threaded.get(block.contender, False),
+                typical_wait=typical.get(block.contender),
+            ),
+        )
+        for block in blocks
+    )
+
+
+def wrong_under_load(blocks: Sequence[Block]) -> str:
+    """Why a contender is out of the race by what it answered under load, in words; "" if it is not.
+
+    One wrong answer is enough: what it serves is not the work that the others do. Failed requests are if they exceed
+    0.1 % in all and come in more than half of its blocks (else those blocks are void and it goes on).
+
+    Args:
+        blocks: of one contender in one round.
+    """
+    errors: Counter[str] = Counter()
+    for block in blocks:
+        errors.update(block.errors)
+    sent, failed = sum(block.sent for block in blocks), sum(failures(block) for block in blocks)
+    sample = next((f"; the first: {block.sample}" for block in blocks if block.sample), "")
+    wrong = {kind: errors[kind] for kind in WRONG_KINDS if errors[kind]}
+    if wrong:
+        return f"gave wrong answers under load ({_kinds(wrong)}, of {sent} requests){sample}"
+    often = sum(failures(block) > 0 for block in blocks) > len(blocks) / 2
+    if often and failed > MOST_FAILED * sent:
+        return f"failed under load: {failed} errors to {sent} requests ({_kinds(errors)}){sample}"
+    if blocks and all(block.requests == 0 for block in blocks):
+        return f"gave no right answer under load within any block's counted part{sample}"
+    return ""
+
+
+def round_reasons(record: Round, *, steal_ns: int, cores: int) -> tuple[str, ...]:
+    """Why a round as a whole is void and has to be run again, by what the machine did; empty if it counts.
+
+    Args:
+        steal_ns: hypervisor steal on the race's cores over the whole round, summed; cores: how many those are.
+    """
+    return tuple(_round_reasons(record, steal_ns / max((record.ended_ns - record.started_ns) * cores, 1)))
+
+
+def _round_reasons(record: Round, stolen: float) -> Iterable[str]:
+    if stolen > ROUND_STEAL:
+        yield f"steal: the hypervisor took {percent(stolen)} of the race's cores"
+    if not record.blocks:
+        return
+    waited = median(engine_wait(block) for block in record.blocks)
+    if waited > ROUND_ENGINE_WAIT:
+        yield f"engine waited: {percent(waited)} of the time for its core (median over blocks), taken by others"
+    # A contender that died or answered wrong leaves the race; that does not make the others' round void.
+    fallen = _fallen(record)
+    left: dict[int, bool] = {}
+    for block in record.blocks:
+        if block.contender not in fallen:
+            left[block.pass_index] = left.get(block.pass_index, True) and not block.void
+    if left and sum(left.values()) < ROUND_PASSES_LEFT * len(left):
+        kinds = Counter(why.split(":")[0] for b in record.blocks if b.contender not in fallen for why in b.void)
+        yield f"too few passes: {sum(left.values())} of {len(left)} are valid ({kinds.most_common(1)[0][0]})"
+
+
+def _fallen(record: Round) -> set[str]:
+    mine: dict[str, list[Block]] = {}
+    for block in record.blocks:
+        mine.setdefault(block.contender, []).append(block)
+    died = {launch.contender for launch in record.launches if launch.died}
+    return died | {
+        name for name, blocks in mine.items() if all(block.gave_up for block in blocks) or wrong_under_load(blocks)
+    }

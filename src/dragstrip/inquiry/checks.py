@@ -1,0 +1,335 @@
+"""The checks on a whole race: each says in a sentence what was seen and, where it matters, what to do."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragstrip.inquiry.blocks import (
+    ENGINE_FULL,
+    MOST_FAILED,
+    SERVER_IDLE,
+    WRONG_KINDS,
+    accounting_faults,
+    engine_share,
+    engine_wait,
+    failures,
+    percent,
+    server_busy,
+    server_wait,
+)
+from dragstrip.inquiry.launches import launch_findings
+from dragstrip.record import Block, Launch, Race
+
+PASS, WARN, VOID = "pass", "warn", "void"
+_RANK = {PASS: 0, WARN: 1, VOID: 2}
+
+#: (warn above, void above), as shares.
+WAIT = (0.05, 0.15)
+STEAL = (0.01, 0.05)
+LITTLE = (0.02, 0.10)
+TREND = (0.01, 0.05)
+VOID_PASSES = (0.10, 1 / 3)
+
+#: The generator's own load at which a warning is due, while the server is less busy than the second.
+ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
+
+#: Fewest rounds that decide anything (``verdict.FLOOR``).
+LEAST_ROUNDS = 10
+
+#: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
+TREND_ERRORS = 4.0
+
+QUIET = "end other programs, or give the race cores of its own (--server-cores, --engine-cores)"
+REMEDIES = {
+    "engine waited": QUIET,
+    "server waited": QUIET,
+    "steal": "race on a machine whose cores are not shared, or at another time",
+    "generator the limit": "give the engine more cores (--engine-cores, --threads) or the servers fewer",
+    "accounting": "this is a fault of the engine: please report it with `dragstrip export`",
+    "errors": "see the contender's log; fewer connections (-c) may do",
+    "wrong answers": "see the excerpt of the first wrong answer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check on a race: ``status`` is "pass", "warn" or "void"; ``detail`` says in a sentence what was seen."""
+
+    check: str
+    status: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What one contender that is still in the race left, void rounds apart."""
+
+    name: str
+    kind: str
+    cores: int
+    blocks: tuple[Block, ...]
+    launches: tuple[Launch, ...]
+
+    @property
+    def single(self) -> bool:
+        """Its tree has one thread in every launch: it can only wait for others."""
+        return bool(self.launches) and all(launch.threads == 1 for launch in self.launches)
+
+    @property
+    def used(self) -> tuple[Block, ...]:
+        """Its blocks that are not void themselves."""
+        return tuple(block for block in self.blocks if not block.void)
+
+    def middle(self, of: Callable[[Block], float | None]) -> float | None:
+        """Median over its blocks; None if nothing is readable."""
+        values = [value for value in map(of, self.blocks) if value is not None]
+        return median(values) if values else None
+
+
+def is_void(checks: Sequence[Check]) -> bool:
+    """Whether the race can't be stood behind (exit code 3)."""
+    return any(check.status == VOID for check in checks)
+
+
+def inspect(race: Race) -> tuple[Check, ...]:
+    """All checks on a race, in the order of the page. Contenders that are out are not looked at, they have no number.
+
+    A race whose rounds are all void is looked at as it is, so that the cause is told.
+    """
+    rounds = [this for this in race.rounds if not this.void] or list(race.rounds)
+    sides = []
+    for entrant in race.entrants:
+        if not entrant.out:
+            launches = tuple(one for this in rounds for one in this.launches if one.contender == entrant.name)
+            blocks = tuple(block for this in rounds for block in this.blocks if block.contender == entrant.name)
+            threads = max((launch.threads for launch in launches), default=0) or len(race.server_cores)
+            cores = max(min(len(race.server_cores), threads), 1)
+            sides.append(_Side(entrant.name, entrant.kind, cores, blocks, launches))
+    measured = [side for side in sides if side.blocks]
+    return (
+        _rounds(race),
+        _lanes(race),
+        _generator(measured),
+        _engine_wait(measured),
+        _server_wait(measured),
+        _steal(race, measured),
+        _accounting(race, measured),
+        _errors(measured),
+        _little(race, measured),
+        _saturation(measured),
+        _launches(measured),
+        _trend(measured),
+        _void_passes(race),
+    )
+
+
+def _made(check: str, findings: Iterable[tuple[str, str]], otherwise: str) -> Check:
+    """The worst status of the findings with all the sentences of it and above "pass"; or ``otherwise``."""
+    told = [(status, detail) for status, detail in findings if status != PASS]
+    if not told:
+        return Check(check=check, status=PASS, detail=otherwise)
+    told.sort(key=lambda finding: -_RANK[finding[0]])
+    return Check(check=check, status=told[0][0], detail="; ".join(detail for _, detail in told))
+
+
+def _level(value: float, limits: tuple[float, float]) -> str:
+    return VOID if value > limits[1] else WARN if value > limits[0] else PASS
+
+
+def _rounds(race: Race) -> Check:
+    valid = sum(not this.void for this in race.rounds)
+    void = len(race.rounds) - valid
+    again = f"; {void} more were void and run again" if void else ""
+    if valid >= LEAST_ROUNDS:
+        return Check(check="rounds", status=PASS, detail=f"{valid} rounds of fresh launches{again}")
+    why = "rare slow launches make fewer misleading; give it a larger --budget"
+    return Check(check="rounds", status=WARN, detail=f"{valid} valid rounds, {LEAST_ROUNDS} are the least{again}: {why}")
+
+
+def _lanes(race: Race) -> Check:
+    shared = sorted(set(race.server_cores) & set(race.engine_cores))
+    if not shared:
+        detail = f"servers on cores {_list(race.server_cores)}, engine on cores {_list(race.engine_cores)}"
+        return Check(check="lanes", status=PASS, detail=detail)
+    detail = (
+        f"servers and engine share core {_list(shared)}: what the engine spends is missing from the servers; "
+        "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)"
+    )
+    return Check(check="lanes", status=WARN, detail=detail)
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _generator(sides: Sequence[_Side]) -> Check:
+    def findings() -> Iterable[tuple[str, str]]:
+        for side in sides:
+            share = median(engine_share(block) for block in side.blocks)
+            cores = side.cores
+            busy = side.middle(lambda block, cores=cores: server_busy(block, cores))  # type: ignore[misc]
+            server = "unreadable" if busy is None else percent(busy)
+            seen = f"against {side.name} the engine used {percent(share)} of its cores, the server {server} of its own"
+            if share >= ENGINE_FULL and busy is not None and busy < SERVER_IDLE:
+                yield VOID, f"the generator is the limit: {seen}; {REMEDIES['generator the limit']}"
+            elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
+                yield WARN, f"the generator is near its limit: {seen}; {REMEDIES['generator the limit']}"
+
+    most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
+    return _made("generator", findings(), f"the engine used at most {percent(most)} of its cores, or the server was full")
+
+
+def _engine_wait(sides: Sequence[_Side]) -> Check:
+    share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
+    seen = f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
+    return _made("engine wait", [(_level(share, WAIT), f"{seen}, taken by others: {QUIET}")], seen)
+
+
+def _server_wait(sides: Sequence[_Side]) -> Check:
+    waits = {side.name: side.middle(server_wait) for side in sides}
+    own = [side.name for side in sides if not side.single and _level(waits[side.name] or 0.0, WAIT) != PASS]
+    findings = [
+        (_level(share, WAIT), f"{side.name} waited {percent(share)} of the time for its core, taken by others: {QUIET}")
+        for side in sides
+        if side.single and (share := waits[side.name]) is not None
+    ]
+    readable = [share for name, share in waits.items() if share is not None and name not in own]
+    seen = f"servers waited at most {percent(max(readable))} of the time for their cores" if readable else "not readable"
+    several = f"; {', '.join(own)}: of several threads, which also wait for each other, so it says nothing" if own else ""
+    return _made("server wait", findings, seen + several)
+
+
+def _steal(race: Race, sides: Sequence[_Side]) -> Check:
+    cores = len(set(race.server_cores) | set(race.engine_cores)) or 1
+    stolen = sum(block.steal_ns for side in sides for block in side.blocks)
+    lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
+    share = stolen / lasted if lasted else 0.0
+    seen = f"the hypervisor took {percent(share)} of the race's cores"
+    return _made("steal", [(_level(share, STEAL), f"{seen}: {REMEDIES['steal']}")], seen)
+
+
+def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
+    faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
+    findings = [(VOID, f"{len(faults)} blocks don't add up, the first: {faults[0]}; {REMEDIES['accounting']}")] if faults else []
+    return _made("accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order")
+
+
+def _errors(sides: Sequence[_Side]) -> Check:
+    def findings() -> Iterable[tuple[str, str]]:
+        for side in sides:
+            failed, sent = sum(map(failures, side.blocks)), sum(block.sent for block in side.blocks)
+            if not failed:
+                continue
+            kinds: Counter[str] = Counter()
+            for block in side.blocks:
+                kinds.update(block.errors)
+            wrong = any(kinds[kind] for kind in WRONG_KINDS)
+            by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if count)
+            status = VOID if wrong or failed > MOST_FAILED * sent else WARN
+            yield status, f"{side.name}: {failed} errors to {sent} requests ({by_kind}); {REMEDIES['errors']}"
+
+    answered = sum(block.answered for side in sides for block in side.blocks)
+    return _made("errors", findings(), f"none: all {answered} answers were right")
+
+
+def _little(race: Race, sides: Sequence[_Side]) -> Check:
+    name, seen = "Little's law", "connections = rate × mean latency, within"
+    if not race.load.keepalive:
+        detail = "not applied: with a new connection per request, connecting is no part of the latency"
+        return Check(check=name, status=PASS, detail=detail)
+    findings, most = [], 0.0
+    for side in sides:
+        counted_ns = sum(block.counted_ns for block in side.used)
+        answered, connects = sum(block.answered for block in side.used), sum(block.connects for block in side.used)
+        if not counted_ns:
+            continue
+        busy = sum(block.latency_sum_ns for block in side.used) / counted_ns
+        off = abs(busy / race.load.connections - 1)
+        most = max(most, off)
+        level = _level(off, LITTLE)
+        # A server that closes connections makes us connect again, and that time is in no latency.
+        reconnects = connects > 0.001 * answered and busy < race.load.connections
+        told = f"{side.name}: {busy:.1f} of {race.load.connections} connections were waiting for an answer on average"
+        if reconnects:
+            findings.append((min(level, WARN, key=_RANK.__getitem__), f"{told}, as it closes connections"))
+        else:
+            findings.append((level, f"{told}, off by {percent(off)}: rate and latency don't belong together"))
+    return _made(name, findings, f"{seen} {percent(most)}")
+
+
+def _saturation(sides: Sequence[_Side]) -> Check:
+    findings = []
+    for side in sides:
+        cores = side.cores
+        busy = side.middle(lambda block, cores=cores: server_busy(block, cores))  # type: ignore[misc]
+        if busy is not None and busy < SERVER_IDLE:
+            told = f"{side.name} kept {percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
+            findings.append((WARN, f"{told}: bound by waiting, its throughput is no capacity; try more connections (-c)"))
+    unread = [side.name for side in sides if side.middle(lambda block: server_busy(block, 1)) is None]
+    unknown = f", except {', '.join(unread)}, whose CPU time can't be read" if unread else ""
+    return _made("saturation", findings, f"the servers kept their cores at least {percent(SERVER_IDLE)} busy{unknown}")
+
+
+def _launches(sides: Sequence[_Side]) -> Check:
+    findings = [(WARN, detail) for side in sides for detail in launch_findings(side.name, side.launches, side.used)]
+    findings += [
+        (WARN, f"{side.name} was already running: how its launches differ is not in the interval")
+        for side in sides
+        if side.kind == "url"
+    ]
+    return _made("launches", findings, "all came up, warmed up, and were of one kind")
+
+
+def _trend(sides: Sequence[_Side]) -> Check:
+    findings, most = [], 0.0
+    for side in sides:
+        rises = _rises(side.used)
+        if len(rises) < LEAST_ROUNDS:
+            continue
+        mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
+        most = max(most, abs(mean))
+        if abs(mean) > TREND_ERRORS * error:
+            way = "rose" if mean > 0 else "fell"
+            told = f"{side.name}'s throughput {way} by {percent(abs(mean))} from a round's first block to its last"
+            findings.append((_level(abs(mean), TREND), f"{told}: give it a longer warm-up in its definition"))
+    return _made("trend", findings, f"no trend within the rounds beyond its noise (largest mean {percent(most)})")
+
+
+def _rises(blocks: Sequence[Block]) -> NDArray[np.float64]:
+    """Per round: the least-squares rise of the log rate from the first pass to the last."""
+    by_round: dict[int, list[tuple[int, float]]] = {}
+    for block in blocks:
+        if block.requests > 0:
+            by_round.setdefault(block.round, []).append((block.pass_index, math.log(block.requests / block.counted_ns)))
+    rises = []
+    for points in by_round.values():
+        at, value = np.array(points).T
+        off = at - at.mean()
+        if len(points) >= 3:
+            rises.append(float(off @ value / (off @ off)) * (at.max() - at.min()))
+    return np.array(rises, dtype=np.float64)
+
+
+def _void_passes(race: Race) -> Check:
+    racing = {entrant.name for entrant in race.entrants if not entrant.out}
+    void: dict[tuple[int, int], bool] = {}
+    why: Counter[str] = Counter()
+    for this in race.rounds:
+        why.update(reason.split(":")[0] for reason in this.void)
+        for block in this.blocks:
+            if block.contender in racing:
+                key = (this.index, block.pass_index)
+                void[key] = void.get(key, False) or bool(block.void) or bool(this.void)
+                why.update(reason.split(":")[0] for reason in block.void)
+    lost, of = sum(void.values()), max(len(void), 1)
+    seen = f"{lost} of {len(void)} passes void"
+    cause = why.most_common(1)[0][0] if why else ""
+    told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET)}"
+    return _made("void passes", [(_level(lost / of, VOID_PASSES), told)], f"{seen}{f' ({cause})' if cause else ''}")

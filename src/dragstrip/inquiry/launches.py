@@ -1,0 +1,87 @@
+"""What one contender's launches were like: died, never settled, rarely slow, of two kinds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragstrip.record import Block, Launch
+
+#: Fewest launches among which kinds can be told.
+LEAST_LAUNCHES = 10
+
+#: Ashman's D above which two groups of launches are two kinds; the best split of one normal kind reaches 2.7.
+TWO_KINDS = 5.0
+
+#: The smaller kind's share, from which on it is a kind and not a few rare ones.
+KIND_SHARE = 0.15
+
+#: A rare slow launch lies so far below the median: both in robust standard deviations and as a share.
+RARE_DEVIATIONS, RARE_SHARE = 6.0, 0.05
+
+
+def launch_findings(name: str, launches: Sequence[Launch], blocks: Sequence[Block]) -> list[str]:
+    """What is worth a warning, in words; empty if all launches went well and were alike.
+
+    Args:
+        blocks: the contender's valid blocks.
+    """
+    found = []
+    died = [launch.round for launch in launches if launch.died]
+    if died:
+        found.append(f"{name} died before it was told to in round {', '.join(map(str, died))}; see its log")
+    unsettled = sum(not launch.settled for launch in launches)
+    if unsettled:
+        found.append(
+            f"{name}'s warm-up had not ended in {unsettled} of {len(launches)} launches; "
+            "give it longer in its definition (warm_up)"
+        )
+    shapes = {(launch.processes, launch.threads) for launch in launches}
+    if len(shapes) > 1:
+        listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
+        found.append(f"{name} came up with different numbers of processes and threads: {listed}")
+    return found + _speeds(name, blocks)
+
+
+def _speeds(name: str, blocks: Sequence[Block]) -> list[str]:
+    """Rare slow launches are listed and two kinds named, not silently averaged."""
+    requests: dict[int, int] = {}
+    counted_ns: dict[int, int] = {}
+    for block in blocks:
+        requests[block.round] = requests.get(block.round, 0) + block.requests
+        counted_ns[block.round] = counted_ns.get(block.round, 0) + block.counted_ns
+    rounds = [index for index, count in requests.items() if count > 0]
+    if len(rounds) < LEAST_LAUNCHES:
+        return []
+    logs = np.array([math.log(requests[index] / counted_ns[index]) for index in rounds])
+    slow = _rare(logs)
+    if slow.any():
+        listed = ", ".join(f"round {rounds[i]} ({np.exp(logs[i] - np.median(logs)):.0%})" for i in np.flatnonzero(slow))
+        return [f"{slow.sum()} of {name}'s {len(rounds)} launches were far slower than its median: {listed}"]
+    share, ratio = _kinds(logs)
+    if share >= KIND_SHARE:
+        return [f"{name}'s launches are of two kinds: {share:.0%} of them {ratio:.1%} slower; take 20 rounds or more"]
+    return []
+
+
+def _rare(logs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    below = np.median(logs) - logs
+    scatter = 1.4826 * float(np.median(np.abs(below)))
+    slow: NDArray[np.bool_] = (below > RARE_DEVIATIONS * scatter) & (below > RARE_SHARE)
+    return slow if slow.mean() < KIND_SHARE else np.zeros_like(slow)
+
+
+def _kinds(logs: NDArray[np.float64]) -> tuple[float, float]:
+    """Share of the slower kind and by how much it is slower; (0, 0) if there is one kind (Ashman et al. 1994)."""
+    ordered = np.sort(logs)
+    n = len(ordered)
+    cut = min(range(1, n), key=lambda k: ordered[:k].var() * k + ordered[k:].var() * (n - k))
+    slow, fast = ordered[:cut], ordered[cut:]
+    apart = float(fast.mean() - slow.mean())
+    within = math.sqrt(float(slow.var() + fast.var()))
+    if min(cut, n - cut) < max(KIND_SHARE * n, 3) or apart < 0.01 or math.sqrt(2) * apart <= TWO_KINDS * within:
+        return 0.0, 0.0
+    return cut / n, 1 - math.exp(-apart)

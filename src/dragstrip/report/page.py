@@ -1,0 +1,188 @@
+"""A race as one HTML file that needs nothing else: no network, no script, light and dark, screen and paper."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from dragstrip.errors import BadUsage
+from dragstrip.record import Entrant, Race
+from dragstrip.report import export, plot, rows, terminal, words
+from dragstrip.report.latency import QUANTILES
+from dragstrip.report.rows import Row
+
+if TYPE_CHECKING:
+    from dragstrip.inquiry import Check
+    from dragstrip.verdict import Pair, Verdict
+
+#: Mark beside each word, so that nothing is told by colour alone.
+_MARKS = {"faster": "▲", "slower": "▼", "same": "＝", "undecided": "?", "pass": "●", "warn": "▲", "void": "■"}
+
+#: Machine facts that are not read as they stand.
+_BYTES = "_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One field of the pairs matrix: the row's contender against the column's; ``pair`` is None on the diagonal."""
+
+    pair: Pair | None
+    against: str
+
+
+def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """The whole page as text."""
+    found = rows.ranked(race, verdict)
+    names = [row.name for row in found]
+    told = export.race_json(race, verdict, checks)
+    data = json.dumps(told, indent=1, ensure_ascii=True)
+    return _template().render(
+        race=race,
+        verdict=verdict,
+        headline=told["headline"],
+        void=told["void"],
+        title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
+        summary=terminal.summary(race),
+        rows=found,
+        bars=plot.bars(found),
+        tie_count=rows.ties_wide(found),
+        axis=plot.axis(found),
+        strips=plot.strips(race, verdict, found),
+        matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
+        pairs=rows.shown_pairs(verdict, names, every=False),
+        out=[entrant for entrant in race.entrants if entrant.out],
+        checks=sorted(checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
+        parity=terminal.parity_rows(race),
+        parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
+        facts=facts(race.machine),
+        meaning=words.meaning(verdict),
+        launches=launches(race, found),
+        command=command(race),
+        quantiles=list(QUANTILES),
+        data=_inside_script(data),
+        download=base64.b64encode(data.encode()).decode(),
+        marks=_MARKS,
+    )
+
+
+def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> None:
+    """Writes the page, whole or not at all.
+
+    Raises:
+        BadUsage: the path can't be written.
+    """
+    path = Path(path)
+    text = render(race, verdict, checks)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".page-", encoding="utf-8", delete=False) as part:
+            part.write(text)
+        # NamedTemporaryFile makes it private; a page is to be shown.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(part.name).chmod(0o666 & ~mask)
+        Path(part.name).replace(path)
+    except OSError as error:
+        raise BadUsage(f"page {path} can't be written ({error.strerror}); give --html another path") from error
+
+
+@cache
+def _template() -> Template:
+    place = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(place),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "figure": words.figure,
+        "span": lambda interval: words.span(interval.low, interval.high),
+        "ratio": words.ratio,
+        "micro": words.microseconds,
+        "memory": words.memory,
+        "count": words.count,
+        "percent": words.percent,
+        "failures": words.errors,
+    }
+    environment.globals["style"] = Markup((place / "page.css").read_text(encoding="utf-8"))
+    environment.globals["ratio_span"] = words.ratio_span
+    environment.globals["sentence"] = rows.sentence
+    return environment.get_template("page.html.j2")
+
+
+def _inside_script(text: str) -> Markup:
+    """JSON that no parser can take for the end of its script element; still the same JSON."""
+    # Every character replaced here can only stand inside a JSON string, where \uXXXX means the same.
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def launches(race: Race, found: Sequence[Row]) -> list[tuple[str, dict[str, str]]]:
+    """How each contender's launches went: medians, and how many died or never settled."""
+    told = []
+    for row in found:
+        mine = [launch for r in race.rounds for launch in r.launches if launch.contender == row.name]
+        if mine:
+            middle = len(mine) // 2
+            seen = {
+                "launches": str(len(mine)),
+                "ready in, ms": f"{sorted(launch.ready_ns for launch in mine)[middle] / 1e6:.1f}",
+                "warmed up, ms": f"{sorted(launch.warm_up_ns for launch in mine)[middle] / 1e6:.0f}",
+                "not settled": str(sum(not launch.settled for launch in mine)),
+                "died": str(sum(launch.died for launch in mine)),
+                "processes, threads": f"{mine[-1].processes}, {mine[-1].threads}",
+                "CPU read from": mine[-1].cpu_source,
+            }
+            told.append((row.name, seen))
+    return told
+
+
+def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
+    """Machine facts as words, nested ones flattened; unknown ones are left out."""
+    found: list[tuple[str, str]] = []
+    for key, value in machine.items():
+        name = f"{of}{key.removesuffix(_BYTES).replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            found += facts(value, f"{name}, ")
+        elif value is not None and value != "":
+            shown = words.memory(value) if key.endswith(_BYTES) else value
+            found.append((name, ", ".join(map(str, shown)) if isinstance(shown, (list, tuple)) else str(shown)))
+    return found
+
+
+def command(race: Race) -> str:
+    """What to type to run the same plan again."""
+    load, plan = race.load, race.plan
+    parts = ["dragstrip", "race"]
+    for entrant in race.entrants:
+        parts += _entry_words(entrant)
+    parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
+    parts += [] if load.keepalive else ["--no-keepalive"]
+    parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
+    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", plan.metric, "--seed", str(race.seed)]
+    parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
+    for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
+        parts += [option, ",".join(map(str, cores))] if cores else []
+    return " ".join(shlex.quote(part) for part in parts)
+
+
+def _entry_words(entrant: Entrant) -> list[str]:
+    if entrant.kind != "serve":
+        return [entrant.name]
+    started_by = entrant.parameters.get("command", "…")
+    text = started_by if isinstance(started_by, str) else shlex.join(map(str, started_by))
+    return ["--serve", f"{entrant.name}={text}"]
