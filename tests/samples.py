@@ -116,7 +116,8 @@ def round_of(
 ) -> Round:
     """One round in random order; each contender's rate varies by launch and by block with relative sd ``noise``."""
     names = sorted(rates_per_s)
-    start_ns = START_NS + index * S
+    whole_ns = 150 * MS + passes * len(names) * 36 * MS
+    start_ns = START_NS + index * whole_ns
     by_launch = {name: float(np.exp(rng.normal(0, noise / 2))) for name in names}
     blocks: list[Block] = []
     for pass_index in range(passes):
@@ -138,7 +139,7 @@ def round_of(
             )
     launches = tuple(launch(str(name), index) for name in rng.permutation(names))
     return Round(
-        index=index, started_ns=start_ns, ended_ns=start_ns + S - MS, launches=launches, blocks=tuple(blocks)
+        index=index, started_ns=start_ns, ended_ns=start_ns + whole_ns - MS, launches=launches, blocks=tuple(blocks)
     )
 
 
@@ -169,7 +170,7 @@ def race(
         "started_ns": START_NS,
         "workload": "hello",
         "load": Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * S),
-        "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=rounds),
+        "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=max(rounds, 1)),
         "software": "0.1.0",
         "method": METHOD_VERSION,
         "machine": dict(MACHINE),

@@ -189,7 +189,7 @@ def contenders(as_json: bool, folders: tuple[Path, ...]) -> None:
     """Every definition: ready, or missing and what would make it ready."""
     from dragstrip.report import listing
 
-    rows = [contender.status(name) for name in contender.names(folders)]
+    rows = [contender.status(entry) for entry in contender.definitions(folders)]
     click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)
 
 
@@ -203,13 +203,17 @@ def install_command(names: tuple[str, ...], everything: bool, line_up: str | Non
     wanted = contender.line_up(line_up).names if line_up else tuple(contender.names(())) if everything else names
     if not wanted:
         raise BadUsage("nothing to install: name contenders, or --all, or --line-up default")
-    plan = install.plan(wanted)
+    entries = [contender.entry(name) for name in wanted]
+    missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
+    plan = install.plan(missing)
     click.echo(plan.text())
-    if not plan.steps:
-        return
-    if not yes and not click.confirm("Run these?"):
-        raise BadUsage("nothing was installed")
-    install.carry_out(plan, say=click.echo)
+    if plan.steps:
+        if not yes and not click.confirm("Run these?"):
+            raise BadUsage("nothing was installed")
+        install.carry_out(plan, say=click.echo)
+    for entry in entries:
+        if isinstance(contender.check(entry), contender.Ready):
+            contender.build(entry)
 
 
 @cli.command()

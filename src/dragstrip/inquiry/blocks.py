@@ -92,7 +92,8 @@ def _accounting(block: Block, connections: int) -> Iterable[str]:
         yield f"accounting: {block.requests} answers counted of {block.answered} answered"
     if block.failed > sum(block.errors.values()):
         yield f"accounting: {block.failed} failed, but {sum(block.errors.values())} errors by kind"
-    if block.counted_ns <= 0 or block.counted_ns > block.duration_ns:
+    # A block whose connections are all lost ends early, before anything is counted.
+    if (block.counted_ns <= 0 and not block.gave_up) or block.counted_ns > block.duration_ns:
         yield f"accounting: {block.counted_ns} ns counted of a block of {block.duration_ns} ns"
     quantiles = (block.p50_ns, block.p90_ns, block.p99_ns, block.p999_ns, block.max_ns)
     if list(quantiles) != sorted(quantiles):

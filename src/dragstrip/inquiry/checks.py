@@ -92,6 +92,10 @@ class _Side:
         values = [value for value in map(of, self.blocks) if value is not None]
         return median(values) if values else None
 
+    def busy(self) -> float | None:
+        """Median share of its cores that it kept busy; None if its CPU time is unreadable."""
+        return self.middle(lambda block: server_busy(block, self.cores))
+
 
 def is_void(checks: Sequence[Check]) -> bool:
     """Whether the race can't be stood behind (exit code 3)."""
@@ -149,8 +153,9 @@ def _rounds(race: Race) -> Check:
     again = f"; {void} more were void and run again" if void else ""
     if valid >= LEAST_ROUNDS:
         return Check(check="rounds", status=PASS, detail=f"{valid} rounds of fresh launches{again}")
-    why = "rare slow launches make fewer misleading; give it a larger --budget"
-    return Check(check="rounds", status=WARN, detail=f"{valid} valid rounds, {LEAST_ROUNDS} are the least{again}: {why}")
+    why = "with fewer, rare slow launches mislead; give it a larger --budget"
+    detail = f"{valid} valid rounds, {LEAST_ROUNDS} are the least{again}: {why}"
+    return Check(check="rounds", status=WARN, detail=detail)
 
 
 def _lanes(race: Race) -> Check:
@@ -173,8 +178,7 @@ def _generator(sides: Sequence[_Side]) -> Check:
     def findings() -> Iterable[tuple[str, str]]:
         for side in sides:
             share = median(engine_share(block) for block in side.blocks)
-            cores = side.cores
-            busy = side.middle(lambda block, cores=cores: server_busy(block, cores))  # type: ignore[misc]
+            busy = side.busy()
             server = "unreadable" if busy is None else percent(busy)
             seen = f"against {side.name} the engine used {percent(share)} of its cores, the server {server} of its own"
             if share >= ENGINE_FULL and busy is not None and busy < SERVER_IDLE:
@@ -183,7 +187,7 @@ def _generator(sides: Sequence[_Side]) -> Check:
                 yield WARN, f"the generator is near its limit: {seen}; {REMEDIES['generator the limit']}"
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
-    return _made("generator", findings(), f"the engine used at most {percent(most)} of its cores, or the server was full")
+    return _made("generator", findings(), f"the engine used at most {percent(most)} of its cores")
 
 
 def _engine_wait(sides: Sequence[_Side]) -> Check:
@@ -201,9 +205,12 @@ def _server_wait(sides: Sequence[_Side]) -> Check:
         if side.single and (share := waits[side.name]) is not None
     ]
     readable = [share for name, share in waits.items() if share is not None and name not in own]
-    seen = f"servers waited at most {percent(max(readable))} of the time for their cores" if readable else "not readable"
-    several = f"; {', '.join(own)}: of several threads, which also wait for each other, so it says nothing" if own else ""
-    return _made("server wait", findings, seen + several)
+    seen = "not readable"
+    if readable:
+        seen = f"servers waited at most {percent(max(readable))} of the time for their cores"
+    if own:
+        seen += f"; {', '.join(own)}: of several threads, which also wait for each other, so it says nothing"
+    return _made("server wait", findings, seen)
 
 
 def _steal(race: Race, sides: Sequence[_Side]) -> Check:
@@ -217,7 +224,8 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
-    findings = [(VOID, f"{len(faults)} blocks don't add up, the first: {faults[0]}; {REMEDIES['accounting']}")] if faults else []
+    told = f"{len(faults)} faults, the first: {''.join(faults[:1])}; {REMEDIES['accounting']}"
+    findings = [(VOID if faults else PASS, told)]
     return _made("accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order")
 
 
@@ -267,12 +275,12 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
 def _saturation(sides: Sequence[_Side]) -> Check:
     findings = []
     for side in sides:
-        cores = side.cores
-        busy = side.middle(lambda block, cores=cores: server_busy(block, cores))  # type: ignore[misc]
+        busy, cores = side.busy(), side.cores
         if busy is not None and busy < SERVER_IDLE:
             told = f"{side.name} kept {percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
-            findings.append((WARN, f"{told}: bound by waiting, its throughput is no capacity; try more connections (-c)"))
-    unread = [side.name for side in sides if side.middle(lambda block: server_busy(block, 1)) is None]
+            remedy = "its throughput is no capacity; try more connections (-c)"
+            findings.append((WARN, f"{told}: bound by waiting, {remedy}"))
+    unread = [side.name for side in sides if side.busy() is None]
     unknown = f", except {', '.join(unread)}, whose CPU time can't be read" if unread else ""
     return _made("saturation", findings, f"the servers kept their cores at least {percent(SERVER_IDLE)} busy{unknown}")
 

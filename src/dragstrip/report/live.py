@@ -68,7 +68,7 @@ class Progress:
         self._phase = (
             f"round {done} of at most {race.plan.planned_rounds}, {spent_s:.0f} s, {decided} of {pairs} pairs decided"
         )
-        found = rows.ranked(race, verdict) if self._live else []
+        found = rows.ranked(race, verdict, with_latency=False) if self._live else []
         self._standings = terminal.ranking(verdict, found, beside=False) if found else None
         # Plain lines: often at first, then now and then, and whenever something was decided.
         telling = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -167,7 +168,10 @@ def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
 def command(race: Race) -> str:
     """What to type to run the same plan again."""
     load, plan = race.load, race.plan
-    parts = ["dragstrip", "race"]
+    places = {str(e.parameters["cwd"]) for e in race.entrants if e.kind == "serve" and "cwd" in e.parameters}
+    # Commands of one's own start in the directory in which the race was; several can't be told in one line.
+    parts = ["cd", *places, "&&"] if len(places) == 1 else []
+    parts += ["dragstrip", "race"]
     for entrant in race.entrants:
         parts += _entry_words(entrant)
     parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
@@ -177,12 +181,17 @@ def command(race: Race) -> str:
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
     for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
         parts += [option, ",".join(map(str, cores))] if cores else []
-    return " ".join(shlex.quote(part) for part in parts)
+    return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
+
+
+def _quoted(part: str) -> str:
+    """For a shell, but {port} as it is: that is how people write it."""
+    return part if re.fullmatch(r"[\w@%+=:,./{}-]+", part) else shlex.quote(part)
 
 
 def _entry_words(entrant: Entrant) -> list[str]:
     if entrant.kind != "serve":
         return [entrant.name]
     started_by = entrant.parameters.get("command", "…")
-    text = started_by if isinstance(started_by, str) else shlex.join(map(str, started_by))
+    text = started_by if isinstance(started_by, str) else " ".join(_quoted(str(part)) for part in started_by)
     return ["--serve", f"{entrant.name}={text}"]

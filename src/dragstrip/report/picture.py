@@ -32,7 +32,7 @@ def terminal_svg(
     checks: Sequence[Check],
     path: Path,
     *,
-    columns: int = 120,
+    columns: int = 110,
     title: str = "dragstrip race",
 ) -> None:
     """Writes what ``show_race`` prints, in colour, as a picture that loads nothing."""

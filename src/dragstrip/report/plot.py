@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,7 +73,12 @@ def axis(found: Sequence[Row]) -> list[tuple[float, str]]:
     most = full(found)
     step = 10 ** math.floor(math.log10(most / 3))
     step *= max(times for times in (1, 2, 5) if times * step <= most / 3)
-    return [(round(100 * k * step / most, 3), words.brief(k * step) if k else "0") for k in range(int(most / step) + 1)]
+    return [(round(100 * k * step / most, 3), _short(k * step)) for k in range(int(most / step) + 1)]
+
+
+def _short(value: float) -> str:
+    """20k, not 20.0k: these are round numbers."""
+    return re.sub(r"\.0+(?=\D*$)|(?<=\.\d)0(?=\D*$)", "", words.brief(value))
 
 
 def strips(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[Strip]:

@@ -44,8 +44,12 @@ def main_of(estimate: Estimate, metric: str) -> Interval | None:
     return estimate.server_cpu_us_per_request if metric == "cpu" else estimate.throughput_per_s
 
 
-def ranked(race: Race, verdict: Verdict) -> list[Row]:
-    """Contenders with numbers, fastest (or thriftiest) first by estimate; those that went out are not among them."""
+def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[Row]:
+    """Contenders with numbers, fastest (or thriftiest) first by estimate; those that went out are not among them.
+
+    Args:
+        with_latency: merging every block's histogram takes a while; False leaves ``latency_us`` empty.
+    """
     sign = 1 if verdict.metric == "cpu" else -1
     scored: list[tuple[float, Interval, Entrant]] = []
     for entrant in race.entrants:
@@ -55,7 +59,7 @@ def ranked(race: Race, verdict: Verdict) -> list[Row]:
             scored.append((sign * main.estimate, main, entrant))
     scored.sort(key=lambda item: item[0])
     names = [entrant.name for _, _, entrant in scored]
-    ties, latencies = tie_cells(names, verdict.groups), latency.merged(race)
+    ties, latencies = tie_cells(names, verdict.groups), latency.merged(race) if with_latency else {}
     return [
         Row(
             entrant=entrant,
@@ -138,7 +142,7 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return f"This race is void, its numbers are no verdict: {causes[0].detail}"
     if race.finished == "void":
         return "This race is void: the machine disturbed too many rounds in a row; run it again when it is quiet."
-    rows = ranked(race, verdict)
+    rows = ranked(race, verdict, with_latency=False)
     if len(rows) < 2 or not verdict.pairs:
         return _without_verdict(race, rows)
     first, second = rows[0].name, rows[1].name
@@ -149,9 +153,14 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     top = next((group for group in verdict.groups if first in group), (first,))
     best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
     tied = words.several(tuple(row.name for row in rows if row.name in top))
-    lead = f"{first} {best} of {len(rows)}." if len(top) == 1 else f"{tied} are not told apart at the top."
+    if len(top) > 1:
+        lead = f"{tied} are not told apart at the top. {told}"
+    else:
+        # One subject suffices where the sentence goes on about the same contender.
+        going_on = told.removeprefix(f"{first} ")
+        lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != told else f". {told}")
     rest = f" {undecided} of {len(verdict.pairs)} pairs are still too close to call." if undecided else ""
-    return f"{lead} {told}{rest}"
+    return f"{lead}{rest}"
 
 
 def _without_verdict(race: Race, rows: Sequence[Row]) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dragstrip.inquiry import Check
     from dragstrip.verdict import Pair, Verdict
 
-#: From here on everything fits beside the bars; below, it gets a table of its own.
-WIDE = 120
+#: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
+WIDE = 130
 
 
 def show_race(
@@ -36,7 +36,7 @@ def show_race(
     parts += _out(race)
     pairs = rows.shown_pairs(verdict, [row.name for row in found], every=all_pairs)
     if pairs:
-        parts += [_pairs(pairs, len(verdict.pairs)), Text()]
+        parts += [_pairs(pairs, len(verdict.pairs)), *_forecast(pairs), Text()]
     parts += [Text(f"▲ {note}", style="yellow") for note in verdict.pauses]
     parts += [*_validity(checks), Text(), *_footer(race, verdict, found)]
     marks.emit(console, *parts)
@@ -73,7 +73,7 @@ def full_scale(found: Sequence[Row]) -> float:
 
 def _heads(metric: str) -> tuple[str, ...]:
     other = "req/s" if metric == "cpu" else "CPU µs/req"
-    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "void")
+    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "void blocks")
 
 
 def _figures(row: Row, metric: str) -> tuple[str, ...]:
@@ -127,11 +127,15 @@ def _pairs(pairs: Sequence[Pair], of: int) -> Table:
             verdict.append(f", by less than {words.percent(pair.margin)}")
         if pair.note:
             verdict.append(f", {pair.note}")
-        elif pair.more_rounds is not None:
-            verdict.append(f", {pair.more_rounds} more rounds might tell")
         interval = words.ratio_span(pair.low, pair.high)
         table.add_row(pair.a, pair.b, words.ratio(pair.ratio), interval, verdict, str(pair.rounds))
     return table
+
+
+def _forecast(pairs: Sequence[Pair]) -> list[RenderableType]:
+    open_ = [pair for pair in pairs if pair.more_rounds is not None and not pair.decided]
+    told = "; ".join(f"{pair.a} against {pair.b} after about {pair.more_rounds}" for pair in open_)
+    return [Text(f"more rounds might tell: {told}", style="dim")] if told else []
 
 
 def _validity(checks: Sequence[Check]) -> list[RenderableType]:

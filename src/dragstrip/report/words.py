@@ -15,9 +15,9 @@ NONE = "–"
 def meaning(verdict: Verdict) -> str:
     """What the verdict words mean, for under a table."""
     return (
-        "faster, slower: the interval excludes 1. "
-        f"same: it lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
-        f"All pairs' intervals hold at once with {percent(1 - verdict.alpha)} confidence."
+        f"faster, slower: told apart, with {percent(1 - verdict.alpha)} confidence for all pairs together. "
+        f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
+        "Intervals hold for all pairs at once."
     )
 
 
@@ -69,7 +69,9 @@ def ratio(value: float | None) -> str:
     value = finite(value)
     if value is None:
         return NONE
-    return f"{value:.3f}" if 0.8 < value < 1.25 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+    if value < 0.8:
+        return f"{value:#.3g}"
+    return f"{value:.3f}" if value < 1.25 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def ratio_span(low: float | None, high: float | None) -> str:

@@ -376,8 +376,8 @@ def _pauses(numbers: RoundNumbers, margin: float) -> tuple[str, ...]:
             continue
         if excess.mean() > 4 * excess.std(ddof=1) / math.sqrt(n):
             notes.append(
-                f"{numbers.names[k]} loses {-math.expm1(-mean[k]):.1%} of its throughput to pauses "
-                f"({numbers.names[least]}: {max(-math.expm1(-mean[least]), 0.0):.1%}); totals, which decide, count them"
+                f"{numbers.names[k]} loses {-100 * math.expm1(-mean[k]):.1f} % of its throughput to pauses "
+                f"({numbers.names[least]}: {max(-100 * math.expm1(-mean[least]), 0.0):.1f} %); totals, which decide, count them"
             )
     return tuple(notes)
 

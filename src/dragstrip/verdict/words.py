@@ -48,7 +48,7 @@ def _told_apart(pair: Pair) -> str:
 def _places(low: float, high: float) -> int:
     """Decimals that show an interval as an interval: 1 to 4."""
     width = high - low
-    return min(max(1 - math.floor(math.log10(width)), 1), 4) if width > 0 else 4
+    return min(max(-math.floor(math.log10(width / 2)), 1), 4) if width > 0 else 4
 
 
 def _times(ratio: float, places: int | None = None) -> str:

@@ -1,0 +1,292 @@
+"""How often the usual ways and Dragstrip's call a difference where there is none: simulated, and on recorded noise.
+
+    python benchmarks/simulate.py [--write docs/METHOD.md]
+
+Fixed seeds, some seconds, no server and no load. ``--write`` puts the tables between the file's
+``simulate:begin`` and ``simulate:end`` marks, so that no figure there was typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from dragstrip.verdict import FLOOR, factor, holm, p_value
+
+ROOT = Path(__file__).resolve().parents[1]
+NOISE = ROOT / "tests" / "noise" / "pilot-nginx-10ms.csv.gz"
+ALPHA, MARGIN = 0.05, 0.01
+
+Array = NDArray[np.float64]
+
+
+# --- a simulated machine ----------------------------------------------------------------------------------------
+
+#: The simulation's clock ticks once a block (10 + 25 ms). A round: ten ticks of launching, 12 passes of two blocks.
+TICK_S, LAUNCH_TICKS, PASSES = 0.035, 10, 12
+ROUND_TICKS = LAUNCH_TICKS + 2 * PASSES
+ROUNDS = int(60 / TICK_S) // ROUND_TICKS
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Relative standard deviations: between launches, of slow drift (20 s), of fast phases (0.1 s), of a lone block."""
+
+    launch: float
+    drift: float
+    phase: float
+    block: float
+
+
+QUIET = Machine(launch=0.01, drift=0.005, phase=0.005, block=0.005)
+TYPICAL = Machine(launch=0.01, drift=0.02, phase=0.03, block=0.01)
+
+
+def weather(machine: Machine, races: int, ticks: int, rng: np.random.Generator) -> Array:
+    """The machine's own speed over time (races, ticks): two AR(1) processes, what every block meets."""
+    total = np.zeros((races, ticks))
+    for sd, time_constant_s in ((machine.drift, 20.0), (machine.phase, 0.1)):
+        keep = np.exp(-TICK_S / time_constant_s)
+        kicks = rng.normal(0, sd * np.sqrt(1 - keep**2), (races, ticks))
+        state = rng.normal(0, sd, races)
+        for tick in range(ticks):
+            state = keep * state + kicks[:, tick]
+            total[:, tick] += state
+    return total
+
+
+def blocks(machine: Machine, races: int, rng: np.random.Generator, launch_every: int) -> Array:
+    """A against A, interleaved in random order: log ratios (races, rounds, passes); new launches every few rounds."""
+    meets = weather(machine, races, ROUNDS * ROUND_TICKS, rng).reshape(races, ROUNDS, ROUND_TICKS)[..., LAUNCH_TICKS:]
+    speeds = (meets + rng.normal(0, machine.block, meets.shape)).reshape(races, ROUNDS, PASSES, 2)
+    pairs = (speeds[..., 0] - speeds[..., 1]) * rng.choice([-1.0, 1.0], speeds.shape[:3])
+    starts = -(-ROUNDS // launch_every)
+    sides = rng.normal(0, machine.launch, (races, starts, 2))
+    return pairs + np.repeat(sides[..., 0] - sides[..., 1], launch_every, axis=1)[:, :ROUNDS, None]
+
+
+def slices(machine: Machine, races: int, rng: np.random.Generator, runs: int) -> Array:
+    """All of A, then all of B, 30 s each: one-second means (races, side, runs, seconds), each run a launch."""
+    ticks = int(1 / TICK_S)
+    meets = weather(machine, races, 60 * ticks, rng) + rng.normal(0, machine.block, (races, 60 * ticks))
+    seconds = meets.reshape(races, 2, runs, 30 // runs, ticks).mean(axis=-1)
+    return seconds + rng.normal(0, machine.launch, (races, 2, runs, 1))
+
+
+def t_over(values: Array) -> Array:
+    """Two-sided p of an ordinary one-sample t-test over the last axis."""
+    return np.asarray(stats.ttest_1samp(values, 0, axis=-1).pvalue)
+
+
+# --- looking at every round -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Races of two looked at after every round and stopped at the first decision, else at the last round.
+
+    ``ever``: told apart at any look, by somebody who goes on to the last round whatever was seen before.
+    """
+
+    ever: NDArray[np.bool_]
+    stop: NDArray[np.int64]
+    differ: NDArray[np.bool_]
+    same: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
+
+
+def look(numbers: Array, *, truth: float = 0.0, pairs: int = 1, naive: bool = False) -> Looks:
+    """Walks through races' round numbers (races, rounds) as ``dragstrip race`` would; the last is the planned one.
+
+    Args:
+        naive: an ordinary t-test looked at every round from the tenth on, instead.
+    """
+    races, rounds = numbers.shape
+    n = np.arange(1, rounds + 1)
+    mean = np.cumsum(numbers, axis=1) / n
+    squares = np.cumsum(numbers**2, axis=1) - n * mean**2
+    error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
+    width = [factor(int(k), ALPHA / pairs, last=bool(k == rounds), fixed=False) for k in n]
+    if naive:
+        width = [stats.t.isf(ALPHA / 2, k - 1) if k >= FLOOR else np.inf for k in n]
+    usable = np.isfinite(width)
+    half = np.where(usable, np.where(usable, width, 0) * error, np.inf)
+    differ = np.abs(mean) > half
+    same = np.abs(mean) + half < np.log1p(MARGIN)
+    decided = differ | same
+    stop = np.where(decided.any(axis=1), decided.argmax(axis=1), rounds - 1)
+    at = np.arange(races), stop
+    return Looks(differ.any(axis=1), stop + 1, differ[at], same[at], np.abs(mean[at] - truth) <= half[at])
+
+
+# --- recorded noise ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One arm of the recorded noise: (rounds, passes, sides) each."""
+
+    answers: Array
+    duration_ns: Array
+    server_cpu_ns: Array
+    server_wait_ns: Array
+    engine_wait_ns: Array
+
+
+def recorded() -> dict[str, Recorded]:
+    """The arms of the pilot: "aa" twice the same, "ab1" and "ab3" B slowed by about 1 % and 2.6 %."""
+    with gzip.open(NOISE, "rt", newline="") as file:
+        rows = list(csv.DictReader(file))
+    arms = {}
+    for arm in ("aa", "ab1", "ab3"):
+        mine = [row for row in rows if row["arm"] == arm]
+        mine.sort(key=lambda row: (int(row["round"]), int(row["pass"]), row["side"]))
+        columns = [np.array([float(row[name]) for row in mine]) for name in Recorded.__dataclass_fields__]
+        arms[arm] = Recorded(*(column.reshape(-1, 12, 2) for column in columns))
+    return arms
+
+
+def numbers(arm: Recorded, kind: str) -> Array:
+    """One log ratio per round, A's speed over B's.
+
+    Args:
+        kind: "totals" (passes in which somebody waited over 15 % are dropped), "totals, nothing dropped",
+            "median over passes" or "CPU per request".
+    """
+    waited = np.maximum(arm.engine_wait_ns, arm.server_wait_ns) / arm.duration_ns > 0.15
+    keep = ~waited.any(axis=2, keepdims=True) | (kind == "totals, nothing dropped")
+    answers = (arm.answers * keep).sum(axis=1)
+    if kind == "median over passes":
+        return np.asarray(np.median(np.log(arm.answers[..., 0] / arm.answers[..., 1]), axis=1))
+    if kind == "CPU per request":
+        cost = (arm.server_cpu_ns * keep).sum(axis=1) / answers
+        return np.log(cost[:, 1] / cost[:, 0])
+    return np.log(answers[:, 0] / answers[:, 1])
+
+
+def resampled(values: Array, races: int, rounds: int, rng: np.random.Generator, *, null: bool) -> Array:
+    """Races of rounds drawn with replacement; under the null the sides are swapped at random, so that no side wins."""
+    drawn = rng.choice(values, (races, rounds))
+    return drawn * rng.choice([-1.0, 1.0], drawn.shape) if null else drawn
+
+
+# --- the tables -------------------------------------------------------------------------------------------------
+
+
+def usual_ways(races: int) -> Iterator[str]:
+    """Wrong calls of several designs, A against A."""
+    yield "| one minute, A against A: wrong calls, nominal 5 % | quiet machine | typical |"
+    yield "|-|-|-|"
+    rows: dict[str, list[str]] = {}
+    for machine in (QUIET, TYPICAL):
+        rng = np.random.default_rng(20261)
+        one, three = slices(machine, races, rng, 1), slices(machine, races, rng, 3).mean(axis=-1)
+        once, fours, every = (blocks(machine, races, rng, rounds) for rounds in (ROUNDS, 4, 1))
+        number = every.mean(axis=2)
+        wrong = {
+            "all of A, then all of B; t-test on 1 s slices": stats.ttest_ind(
+                one[:, 0, 0], one[:, 1, 0], axis=-1, equal_var=False
+            ).pvalue,
+            "three runs of each, AAABBB; Welch": stats.ttest_ind(
+                three[:, 0], three[:, 1], axis=-1, equal_var=False
+            ).pvalue,
+            "one launch each, interleaved blocks; t on rounds": t_over(once.mean(axis=2)),
+            "a new launch every four rounds; t on rounds": t_over(fours.mean(axis=2)),
+            "a new launch every round; t on block pairs": t_over(every.reshape(races, -1)),
+            "a new launch every round; t on one number per round": t_over(number),
+        }
+        calls = {name: np.asarray(p) < ALPHA for name, p in wrong.items()}
+        calls["the same, looked at after every round"] = look(number, naive=True).ever
+        calls["**Dragstrip: the same looks, its own interval**"] = look(number).ever
+        for name, called in calls.items():
+            rows.setdefault(name, []).append(f"{called.mean():.1%}")
+    for name, cells in rows.items():
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def on_recorded_noise(races: int) -> Iterator[str]:
+    """A/A and planted differences on the pilot's rounds."""
+    yield "| recorded noise, looked at after every round | sd | called | coverage | rounds, median | 9 of 10 |"
+    yield "|-|-|-|-|-|-|"
+    arms, rounds = recorded(), 120
+    names = {"aa": "the same twice", "ab1": "about 1 % planted", "ab3": "about 2.6 % planted"}
+    for kind in ("totals", "totals, nothing dropped", "median over passes", "CPU per request"):
+        for arm, title in names.items():
+            rng = np.random.default_rng(20262)
+            values = numbers(arms[arm], kind)
+            null = arm == "aa"
+            seen = look(resampled(values, races, rounds, rng, null=null), truth=0.0 if null else float(values.mean()))
+            yield (
+                f"| {kind}: {title} | {values.std(ddof=1):.2%} | {seen.differ.mean():.1%} | {seen.covered.mean():.1%} "
+                f"| {np.median(seen.stop):.0f} | {np.quantile(seen.stop, 0.9):.0f} |"
+            )
+
+
+def several(races: int) -> Iterator[str]:
+    """Six contenders on the recorded noise of totals: family-wise wrong calls, inversions, what was settled."""
+    yield "| six contenders, all 15 pairs at once, after each of 60 rounds | races |"
+    yield "|-|-|"
+    rng = np.random.default_rng(20263)
+    noise = numbers(recorded()["aa"], "totals")
+    speeds = np.log([1, 1, 1.01, 1.03, 1.1, 1.5])
+    pairs = list(combinations(range(6), 2))
+    wrong = settled = 0
+    for _ in range(races):
+        # Half the pair's variance is either contender's own.
+        own = rng.choice(noise, (60, 6)) * rng.choice([-1.0, 1.0], (60, 6)) / np.sqrt(2) + speeds
+        false, missed = _family(own, speeds, pairs)
+        wrong += false
+        settled += not missed
+    yield f"| a wrong call among them (equal ones told apart, or an inversion) | {wrong / races:.1%} |"
+    yield f"| every pair 2 % or more apart told apart by round 60 | {settled / races:.1%} |"
+
+
+def _family(own: Array, speeds: Array, pairs: list[tuple[int, int]]) -> tuple[bool, bool]:
+    false = False
+    calls: dict[tuple[int, int], bool] = {}
+    for n in range(FLOOR, len(own) + 1):
+        means = [float((own[:n, a] - own[:n, b]).mean()) for a, b in pairs]
+        errors = [float((own[:n, a] - own[:n, b]).std(ddof=1)) / np.sqrt(n) for a, b in pairs]
+        p = [p_value(n, abs(m) / e, last=n == len(own), fixed=False) for m, e in zip(means, errors, strict=True)]
+        calls = dict(zip(pairs, holm(p, ALPHA), strict=True))
+        for (a, b), mean in zip(pairs, means, strict=True):
+            false |= calls[a, b] and np.sign(mean) != np.sign(speeds[a] - speeds[b])
+    return false, any(abs(speeds[a] - speeds[b]) > 0.0196 and not calls[a, b] for a, b in pairs)
+
+
+def report(races: int) -> str:
+    """All tables as Markdown."""
+    parts = [usual_ways(races), on_recorded_noise(races), several(max(races // 20, 10))]
+    head = f"Written by `benchmarks/simulate.py --races {races}`; fixed seeds."
+    return "\n\n".join([head, *("\n".join(part) for part in parts)])
+
+
+def main() -> None:
+    """Prints the tables, or writes them between a file's marks."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--races", type=int, default=4000, help="simulated races per row (default 4000)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between the marks of FILE")
+    words = parser.parse_args()
+    tables = report(words.races)
+    if words.write is None:
+        print(tables)
+        return
+    marks = re.compile(r"(<!-- simulate:begin -->\n).*?(\n<!-- simulate:end -->)", re.DOTALL)
+    text, found = marks.subn(lambda match: match[1] + tables + match[2], words.write.read_text())
+    if found != 1:
+        parser.error(f"{words.write} has {found} sections between simulate:begin and simulate:end marks; one would do")
+    words.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

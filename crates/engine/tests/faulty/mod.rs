@@ -1,0 +1,194 @@
+//! A small server that misbehaves as told: one thread a connection, blocking, std only.
+
+use dragstrip_engine::{Block, Engine, Exchange, SessionPlan, Tally, tally};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+pub const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+pub const BODY: &[u8] = b"hello world";
+pub const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world";
+
+/// What became of the connection after a request.
+pub enum Then {
+    GoOn,
+    Close,
+    Reset,
+    /// Nothing more is said; the connection stays open until the server is dropped.
+    Stall,
+    /// Stops listening and resets every connection.
+    Die,
+}
+
+#[derive(Default)]
+struct Shared {
+    requests: AtomicU64,
+    accepted: AtomicU64,
+    dead: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+/// Serves on a free port; `behave` gets the connection and the request's 0-based number over all of them.
+pub fn serve(behave: impl Fn(&mut TcpStream, u64) -> Then + Send + Sync + 'static) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (shared, behave) = (Arc::new(Shared::default()), Arc::new(behave));
+    let mine = Arc::clone(&shared);
+    let listening = std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            if mine.dead.load(Ordering::SeqCst) {
+                return;
+            }
+            let stream = stream.unwrap();
+            mine.accepted.fetch_add(1, Ordering::SeqCst);
+            mine.open.lock().unwrap().push(stream.try_clone().unwrap());
+            let (shared, behave) = (Arc::clone(&mine), Arc::clone(&behave));
+            std::thread::spawn(move || attend(stream, &shared, behave.as_ref(), address));
+        }
+    });
+    Server { address, shared, listening: Some(listening) }
+}
+
+fn attend(
+    mut stream: TcpStream,
+    shared: &Shared,
+    behave: &(dyn Fn(&mut TcpStream, u64) -> Then + Send + Sync),
+    address: SocketAddr,
+) {
+    stream.set_nodelay(true).unwrap();
+    while read_request(&mut stream).is_some() {
+        match behave(&mut stream, shared.requests.fetch_add(1, Ordering::SeqCst)) {
+            Then::GoOn => {}
+            Then::Stall => while read_request(&mut stream).is_some() {},
+            // A clone is kept for the server's end: shutting down is what tells the peer.
+            Then::Close => {
+                let _ = stream.shutdown(Shutdown::Both);
+                return;
+            }
+            Then::Reset => return reset(&stream, shared),
+            Then::Die => return die(shared, address),
+        }
+    }
+    forget(&stream, shared);
+}
+
+/// Head, and as many bytes behind it as its Content-Length says; None at the connection's end.
+fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let text = String::from_utf8_lossy(&head).into_owned();
+    let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).ok()?;
+    head.extend(body);
+    Some(head)
+}
+
+fn forget(stream: &TcpStream, shared: &Shared) {
+    let peer = stream.peer_addr().ok();
+    shared.open.lock().unwrap().retain(|other| peer.is_some() && other.peer_addr().ok() != peer);
+}
+
+fn reset(stream: &TcpStream, shared: &Shared) {
+    socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    forget(stream, shared); // the last descriptor goes with our caller's
+}
+
+fn die(shared: &Shared, address: SocketAddr) {
+    shared.dead.store(true, Ordering::SeqCst);
+    let _ = TcpStream::connect(address); // wakes the listener, which closes
+    for stream in shared.open.lock().unwrap().drain(..) {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Server {
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+
+    pub fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Closes every connection while nothing is outstanding on it.
+    pub fn close_all(&self) {
+        for stream in self.shared.open.lock().unwrap().drain(..) {
+            stream.shutdown(Shutdown::Both).unwrap();
+        }
+    }
+
+    /// Writes to every connection what nobody asked for.
+    pub fn write_all(&self, bytes: &[u8]) {
+        for stream in self.shared.open.lock().unwrap().iter_mut() {
+            stream.write_all(bytes).unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        die(&self.shared, self.address);
+        self.listening.take().unwrap().join().unwrap();
+    }
+}
+
+/// A behaviour that gives one answer to everything.
+pub fn answer(bytes: &'static [u8], then: fn() -> Then) -> Server {
+    serve(move |stream, _| {
+        let _ = stream.write_all(bytes);
+        then()
+    })
+}
+
+/// An engine on the first core this process may use, with so many workers on it.
+pub fn engine(workers: usize) -> Engine {
+    let core = (0..1024).find(|core| Engine::new(&[*core]).is_ok()).unwrap();
+    Engine::new(&vec![core; workers]).unwrap()
+}
+
+pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
+    let exchange = Exchange { request: REQUEST.to_vec(), status: 200, body: BODY.to_vec() };
+    SessionPlan { address, exchanges: vec![exchange], connections, keepalive: true, timeout_ns: 5_000_000_000 }
+}
+
+/// A block of exactly so many requests, within at most ten seconds.
+pub fn count(session: u32, max_requests: u64) -> Block {
+    Block { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests }
+}
+
+/// Runs one such block on one worker and checks what holds of every tally.
+pub fn drive(server: &Server, connections: usize, max_requests: u64) -> Tally {
+    let mut engine = engine(1);
+    let session = engine.open(plan(server.address, connections)).unwrap();
+    let done = engine.run(&[count(session, max_requests)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!(done.sent, max_requests);
+    done
+}
+
+/// The identities that hold of every finished block.
+pub fn check(done: &Tally) {
+    assert_eq!(done.sent, done.answered + done.failed, "{done:?}");
+    assert_eq!(done.in_flight, 0);
+    assert!(done.requests <= done.answered);
+    assert!(done.errors.iter().sum::<u64>() >= done.failed);
+    assert!(done.quantiles_ns.is_sorted());
+    assert_eq!(done.sample.is_empty(), done.errors == [0; tally::KINDS], "{done:?}");
+}
+
+/// The errors of a tally that there are.
+pub fn errors(done: &Tally) -> Vec<(&'static str, u64)> {
+    tally::NAMES.into_iter().zip(done.errors).filter(|(_, count)| *count > 0).collect()
+}

@@ -1,0 +1,342 @@
+//! Real connections to a server that misbehaves: each fault has its kind, and the counts add up exactly.
+
+mod faulty;
+
+use dragstrip_engine::{Block, EngineError, Exchange, SessionPlan};
+use faulty::{BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn every_request_of_a_right_server_is_answered_and_counted_once() {
+    let server = answer(RIGHT, || Then::GoOn);
+    for (workers, connections) in [(1, 1), (1, 7), (3, 8), (4, 3)] {
+        let before = server.requests();
+        let mut engine = engine(workers);
+        let session = engine.open(plan(server.address, connections)).unwrap();
+        let done = engine.run(&[count(session, 1001)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.requests, done.answered, done.sent), (1001, 1001, 1001));
+        assert_eq!(server.requests() - before, 1001);
+        assert_eq!(done.bytes_in, 1001 * RIGHT.len() as u64);
+        assert_eq!(done.bytes_out, 1001 * REQUEST.len() as u64);
+        assert_eq!((done.connects, done.engine_threads), (0, workers));
+        let latency: Histogram<u64> = Deserializer::new().deserialize(&mut done.latency_hdr.as_slice()).unwrap();
+        assert_eq!(latency.len(), 1001);
+        assert!(done.latency_sum_ns > 0 && done.engine_cpu_ns > 0);
+    }
+    assert_eq!(server.accepted(), 1 + 7 + 8 + 3);
+}
+
+#[test]
+fn a_timed_block_counts_only_its_counted_part_and_is_drained() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let mut engine = engine(1);
+    let session = engine.open(plan(server.address, 4)).unwrap();
+    let block = Block { session, lead_ns: 10_000_000, counted_ns: 20_000_000, max_requests: 0 };
+    let done = engine.run(&[block; 5], &[0]).unwrap();
+    assert_eq!(done.len(), 5);
+    for (one, next) in done.iter().zip(&done[1..]) {
+        check(one);
+        assert!(0 < one.requests && one.requests < one.answered);
+        assert_eq!((one.lead_ns, one.counted_ns), (10_000_000, 20_000_000));
+        assert_eq!(one.counted_start_ns, one.started_ns + one.lead_ns);
+        assert!(one.duration_ns >= 30_000_000);
+        assert!(next.started_ns >= one.started_ns + one.duration_ns);
+    }
+    assert_eq!(done.iter().map(|one| one.answered).sum::<u64>(), server.requests());
+}
+
+#[test]
+fn answers_cut_into_single_bytes_are_right() {
+    let server = serve(|stream, _| {
+        for byte in RIGHT {
+            stream.write_all(&[*byte]).unwrap();
+        }
+        Then::GoOn
+    });
+    assert_eq!(drive(&server, 3, 60).answered, 60);
+}
+
+#[test]
+fn chunked_answers_are_right() {
+    let chunked =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n6\r\n world\r\n0\r\nA: b\r\n\r\n";
+    let done = drive(&answer(chunked, || Then::GoOn), 3, 60);
+    assert_eq!((done.answered, done.connects), (60, 0));
+}
+
+#[test]
+fn large_bodies_and_large_requests_arrive_whole() {
+    let body: Vec<u8> = (0..1 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let (head, sent) = (format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()), body.clone());
+    let server = serve(move |stream, _| {
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&sent).unwrap();
+        Then::GoOn
+    });
+    let mut request = b"POST / HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n".to_vec();
+    request.resize(request.len() + 3_000_000, b'x');
+    let length = request.len() as u64;
+    let mut engine = engine(1);
+    let exchanges = vec![Exchange { request, status: 200, body }];
+    let session = engine.open(SessionPlan { exchanges, ..plan(server.address, 3) }).unwrap();
+    let done = engine.run(&[count(session, 12)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, done.bytes_out), (12, 12 * length));
+}
+
+#[test]
+fn a_close_that_was_announced_is_no_error_and_opens_a_new_connection() {
+    let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
+    for (bytes, then) in [
+        (closing.as_slice(), (|| Then::Close) as fn() -> Then),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\nhello world", || Then::Close),
+        (b"HTTP/1.0 200 OK\r\n\r\nhello world", || Then::Close),
+        (closing, || Then::Stall), // says so and does not: we close
+    ] {
+        let server = answer(bytes, then);
+        let done = drive(&server, 5, 40);
+        assert_eq!((done.answered, errors(&done)), (40, vec![]));
+        // Each connection's first request had one already; at the end some may be opened for nothing.
+        assert!((35..40).contains(&done.connects), "{}", done.connects);
+        assert!(server.accepted() >= 40);
+    }
+}
+
+#[test]
+fn without_keep_alive_each_request_has_its_own_connection() {
+    let server =
+        answer(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world", || Then::Close);
+    let mut engine = engine(2);
+    let session = engine.open(SessionPlan { keepalive: false, ..plan(server.address, 5) }).unwrap();
+    assert_eq!(server.accepted(), 0);
+    let done = engine.run(&[count(session, 100), count(session, 50)], &[]).unwrap();
+    for (one, requests) in done.iter().zip([100, 50]) {
+        check(one);
+        assert_eq!((one.answered, errors(one)), (requests, vec![]));
+        assert!((requests..requests + 5).contains(&one.connects), "{}", one.connects);
+    }
+    assert_eq!(server.requests(), 150);
+}
+
+#[test]
+fn a_connection_closed_while_idle_is_opened_again_without_an_error() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let mut engine = engine(1);
+    let session = engine.open(plan(server.address, 6)).unwrap();
+    engine.run(&[count(session, 60)], &[]).unwrap();
+    server.close_all();
+    let done = engine.run(&[count(session, 60)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, done.connects, errors(&done)), (60, 6, vec![]));
+}
+
+#[test]
+fn bytes_on_an_idle_connection_are_a_bad_response_of_no_request() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let mut engine = engine(1);
+    let session = engine.open(plan(server.address, 2)).unwrap();
+    engine.run(&[count(session, 20)], &[]).unwrap();
+    server.write_all(RIGHT);
+    let done = engine.run(&[count(session, 20)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, done.failed, errors(&done)), (20, 0, vec![("bad_response", 2)]));
+    assert_eq!(done.connects, 2);
+}
+
+#[test]
+fn each_fault_has_its_kind() {
+    type Fault = (&'static str, &'static [u8], fn() -> Then);
+    let faults: [Fault; 11] = [
+        ("closed_early", b"", || Then::Close),
+        ("closed_early", b"HTTP/1.1 200 OK\r\nContent-Le", || Then::Close),
+        ("closed_early", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello", || Then::Close),
+        ("reset", b"", || Then::Reset),
+        ("bad_response", b"220 mail.example ESMTP\r\n", || Then::GoOn),
+        ("bad_response", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world!", || Then::GoOn),
+        ("bad_response", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nContent-Length: 1\r\n\r\nhello world", || {
+            Then::GoOn
+        }),
+        ("wrong_length", b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nhello world!", || Then::GoOn),
+        ("wrong_length", b"HTTP/1.0 200 OK\r\n\r\nhello", || Then::Close),
+        ("wrong_status", b"HTTP/1.1 500 Oh\r\nContent-Length: 11\r\n\r\nhello world", || Then::GoOn),
+        ("wrong_body", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello World", || Then::GoOn),
+    ];
+    for (kind, bytes, then) in faults {
+        let server = answer(bytes, then);
+        let done = drive(&server, 3, 30);
+        assert_eq!((done.answered, done.requests, errors(&done)), (0, 0, vec![(kind, 30)]), "{bytes:?}");
+        assert!(!done.gave_up);
+        let goes_on = matches!(kind, "wrong_status" | "wrong_body");
+        let connects = if goes_on { 0..1 } else { 27..30 };
+        assert!(connects.contains(&done.connects), "{kind}: {}", done.connects);
+        assert_eq!(server.requests(), 30);
+        if goes_on {
+            assert!(done.sample.starts_with("HTTP/1."), "{}", done.sample);
+        }
+    }
+}
+
+#[test]
+fn an_answer_given_twice_is_never_counted_twice() {
+    let server = serve(|stream, _| {
+        stream.write_all(&[RIGHT, RIGHT].concat()).unwrap();
+        Then::GoOn
+    });
+    let done = drive(&server, 2, 20);
+    assert_eq!((done.answered, errors(&done)), (0, vec![("bad_response", 20)]));
+}
+
+#[test]
+fn only_the_wrong_ones_among_right_answers_fail() {
+    let server = serve(|stream, number| {
+        let wrong = number % 5 == 3;
+        stream.write_all(if wrong { b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" } else { RIGHT }).unwrap();
+        Then::GoOn
+    });
+    let done = drive(&server, 4, 100);
+    assert_eq!((done.answered, done.requests, errors(&done)), (80, 80, vec![("wrong_status", 20)]));
+}
+
+#[test]
+fn a_stalled_request_times_out_and_its_connection_is_replaced() {
+    let server = serve(|stream, number| {
+        if number == 5 {
+            return Then::Stall;
+        }
+        stream.write_all(RIGHT).unwrap();
+        Then::GoOn
+    });
+    let mut engine = engine(1);
+    let session = engine.open(SessionPlan { timeout_ns: 50_000_000, ..plan(server.address, 2) }).unwrap();
+    let done = engine.run(&[count(session, 40)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, errors(&done)), (39, vec![("timeout", 1)]));
+    assert_eq!(done.sample, "no complete answer within 50 ms");
+}
+
+#[test]
+fn a_body_without_end_times_out_instead_of_holding_the_worker() {
+    let server = serve(|stream, _| {
+        let _ = stream.write_all(b"HTTP/1.0 500 Oh\r\n\r\n");
+        while stream.write_all(&[b'x'; 65536]).is_ok() {}
+        Then::Close
+    });
+    let mut engine = engine(1);
+    let session = engine.open(SessionPlan { timeout_ns: 50_000_000, ..plan(server.address, 2) }).unwrap();
+    let done = engine.run(&[count(session, 4)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!(errors(&done), [("timeout", 4)]);
+}
+
+#[test]
+fn a_server_that_dies_in_a_block_ends_it_early_with_exact_counts() {
+    let server = serve(|stream, number| {
+        if number == 100 {
+            return Then::Die;
+        }
+        let _ = stream.write_all(RIGHT);
+        Then::GoOn
+    });
+    let mut engine = engine(2);
+    let session = engine.open(plan(server.address, 8)).unwrap();
+    let block = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0 };
+    let done = engine.run(&[block, block], &[]).unwrap();
+    for one in &done {
+        check(one);
+        assert!(one.gave_up);
+        assert!(one.counted_ns < 60_000_000_000, "it ended long before its hour");
+        let refused = one.errors[1];
+        assert_eq!(refused + one.errors[0], 3 * 8, "{:?}", errors(one));
+    }
+    assert!(done[0].answered >= 100);
+    assert_eq!((done[1].sent, done[1].connects), (0, 0));
+}
+
+#[test]
+fn nobody_listening_is_refused_at_once_and_says_where() {
+    let address = answer(RIGHT, || Then::GoOn).address; // dropped: closed again
+    let refused = engine(2).open(plan(address, 4)).unwrap_err();
+    assert!(matches!(refused, EngineError::Connect { .. }), "{refused}");
+    assert!(refused.to_string().contains(&address.to_string()), "{refused}");
+}
+
+#[test]
+fn the_stop_flag_ends_a_block_at_once_and_keeps_the_finished_ones() {
+    let (stalled, told) = std::sync::mpsc::channel();
+    let server = serve(move |stream, number| {
+        if number >= 50 {
+            let _ = stalled.send(());
+            return Then::Stall;
+        }
+        stream.write_all(RIGHT).unwrap();
+        Then::GoOn
+    });
+    let mut engine = engine(2);
+    let session = engine.open(SessionPlan { timeout_ns: 3_600_000_000_000, ..plan(server.address, 3) }).unwrap();
+    let stop = engine.stop_flag();
+    let hour = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0 };
+    let run = engine.start(&[count(session, 20), count(session, 30), hour, hour], &[]).unwrap();
+    told.recv().unwrap();
+    stop.store(true, Ordering::Relaxed);
+    let done = run.finish().unwrap();
+    assert_eq!(done.iter().map(|one| one.answered).collect::<Vec<_>>(), [20, 30]);
+    let after = engine.run(&[], &[]).unwrap();
+    assert!(after.is_empty());
+}
+
+#[test]
+fn sessions_live_side_by_side_and_a_block_touches_only_its_own() {
+    let servers = [answer(RIGHT, || Then::GoOn), answer(RIGHT, || Then::GoOn), answer(RIGHT, || Then::GoOn)];
+    let mut engine = engine(2);
+    let sessions: Vec<u32> = servers.iter().map(|one| engine.open(plan(one.address, 4)).unwrap()).collect();
+    let order = [0, 1, 0, 2, 1, 0];
+    let blocks: Vec<Block> =
+        order.iter().enumerate().map(|(at, which)| count(sessions[*which], 10 + at as u64)).collect();
+    let done = engine.run(&blocks, &[]).unwrap();
+    for (one, block) in done.iter().zip(&blocks) {
+        check(one);
+        assert_eq!((one.session, one.answered), (block.session, block.max_requests));
+    }
+    assert_eq!(servers.each_ref().map(|one| one.requests()), [10 + 12 + 15, 11 + 14, 13]);
+    engine.close(sessions[1]).unwrap();
+    engine.close(sessions[1]).unwrap();
+    assert!(matches!(engine.run(&[blocks[1]], &[]), Err(EngineError::NoSession(_))));
+    assert_eq!(engine.run(&[blocks[0]], &[]).unwrap()[0].answered, 10);
+}
+
+#[test]
+fn exchanges_are_cycled_and_each_answer_is_held_against_its_own() {
+    let server = serve(|stream, _| {
+        stream.write_all(RIGHT).unwrap();
+        Then::GoOn
+    });
+    let exchange = |body: &[u8]| Exchange { request: REQUEST.to_vec(), status: 200, body: body.to_vec() };
+    let exchanges = vec![exchange(BODY), exchange(b"HELLO WORLD"), exchange(b"other")];
+    let mut engine = engine(1);
+    let session = engine.open(SessionPlan { exchanges, ..plan(server.address, 1) }).unwrap();
+    let done = engine.run(&[count(session, 30)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, errors(&done)), (10, vec![("wrong_length", 10), ("wrong_body", 10)]));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_field_named() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let mut engine = engine(1);
+    let refusal = |plan: SessionPlan, engine: &mut dragstrip_engine::Engine| engine.open(plan).unwrap_err().to_string();
+    let good = plan(server.address, 1);
+    assert!(refusal(SessionPlan { connections: 0, ..good.clone() }, &mut engine).starts_with("connections: 0"));
+    assert!(refusal(SessionPlan { exchanges: vec![], ..good.clone() }, &mut engine).starts_with("exchanges"));
+    assert!(refusal(SessionPlan { timeout_ns: 5, ..good.clone() }, &mut engine).starts_with("timeout_ns: 5"));
+    let session = engine.open(good).unwrap();
+    let block = Block { lead_ns: 1, ..count(session, 1) };
+    assert!(engine.run(&[block], &[]).unwrap_err().to_string().starts_with("lead_ns: 1"));
+    let block = Block { counted_ns: 0, ..count(session, 1) };
+    assert!(engine.run(&[block], &[]).unwrap_err().to_string().starts_with("counted_ns: 0"));
+    assert!(matches!(dragstrip_engine::Engine::new(&[]), Err(EngineError::NoCores)));
+    assert!(matches!(dragstrip_engine::Engine::new(&[1023]), Err(EngineError::Core { core: 1023, .. })));
+}

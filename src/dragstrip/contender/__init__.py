@@ -1,0 +1,60 @@
+"""Definition of a server under test: data in a ``contender.toml``, and what is needed to start it.
+
+``definition`` reads TOML strictly, ``fields`` has the keys, ``found`` looks what is installed, ``entrants``
+turns words into entrants, ``start`` settles one launch.
+"""
+
+from dragstrip.contender.definition import Source, Strict, nearest, read
+from dragstrip.contender.entrants import (
+    Address,
+    Entry,
+    LineUp,
+    entry,
+    entry_of,
+    find,
+    line_up,
+    names,
+    parse_entry,
+    serve_entry,
+    serving,
+    shipped,
+    url_entry,
+    variant,
+)
+from dragstrip.contender.fields import PER_CORE, Alternative, Contender, load
+from dragstrip.contender.found import Missing, Ready, cache_dir, environment
+from dragstrip.contender.start import Start, build, check, prepare, status
+
+__all__ = [
+    "PER_CORE",
+    "Address",
+    "Alternative",
+    "Contender",
+    "Entry",
+    "LineUp",
+    "Missing",
+    "Ready",
+    "Source",
+    "Start",
+    "Strict",
+    "build",
+    "cache_dir",
+    "check",
+    "entry",
+    "entry_of",
+    "environment",
+    "find",
+    "line_up",
+    "load",
+    "names",
+    "nearest",
+    "parse_entry",
+    "prepare",
+    "read",
+    "serve_entry",
+    "serving",
+    "shipped",
+    "status",
+    "url_entry",
+    "variant",
+]

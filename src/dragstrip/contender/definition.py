@@ -1,0 +1,244 @@
+"""A definition file: TOML whose every refusal says file, line, field, what was given and what would do.
+
+Contenders, workloads and line-ups are read through here. The fields are pydantic models, strict (a
+number is not a text) and closed (an unknown key is refused, with the key that was probably meant).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import string
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from dragstrip.errors import BadDefinition
+
+Key = str | int
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_ONE_KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+_KEYS = rf"{_ONE_KEY}(?:\s*\.\s*{_ONE_KEY})*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_KEYS})\s*\]\]?")
+_ASSIGNMENT = re.compile(rf"\s*({_KEYS})\s*=")
+
+#: pydantic's error types in words that say what would do.
+_WOULD_DO = {
+    "string_type": 'a text in quotes, like "this", would do',
+    "int_type": "a whole number would do",
+    "float_type": "a number would do",
+    "bool_type": "true or false would do",
+    "tuple_type": 'a list, like ["one", "two"], would do',
+    "model_type": "a table of keys would do",
+    "dict_type": "a table of keys would do",
+}
+
+
+class Strict(BaseModel):
+    """Base of all definitions' tables: exact types, no unknown keys, frozen."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A definition's file and text; makes refusals that point at a line of it."""
+
+    file: Path
+    text: str
+
+    @cached_property
+    def _lines(self) -> dict[tuple[Key, ...], int]:
+        return _lines_of(self.text)
+
+    def line(self, at: Sequence[Key]) -> int | None:
+        """1-based line of a key, or of the nearest table above it; None where the file has neither."""
+        known = tuple(at)
+        while known and known not in self._lines:
+            known = known[:-1]
+        return self._lines.get(known) if known else None
+
+    def bad(self, at: Sequence[Key], problem: str, remedy: str) -> BadDefinition:
+        """The refusal of the key ``at``; to be raised by the caller."""
+        field = ".".join(str(part) for part in at) or "the file"
+        return BadDefinition(file=str(self.file), line=self.line(at), field=field, problem=problem, remedy=remedy)
+
+
+def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
+    """Reads a definition file into its model.
+
+    Raises:
+        BadDefinition: it can't be read, is no TOML, or a field of it is refused (the first one by line).
+    """
+    try:
+        source = Source(file, file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadDefinition(
+            file=str(file), field="the file", problem=f"can't be read ({why})", remedy="a UTF-8 text file would do"
+        ) from error
+    try:
+        given = tomllib.loads(source.text)
+    except tomllib.TOMLDecodeError as error:
+        at_line = re.search(r"at line (\d+)", str(error))
+        raise BadDefinition(
+            file=str(file),
+            line=int(at_line[1]) if at_line else None,
+            field="the file",
+            problem=f"is no TOML: {error}",
+            remedy="correct that line",
+        ) from error
+    try:
+        return model.model_validate(given), source
+    except ValidationError as error:
+        raise _first_refusal(error, model, given, source) from error
+
+
+def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
+    refusals = [_refusal(fault, model, given, source) for fault in error.errors()]
+    return min(refusals, key=lambda refusal: (refusal.line is None, refusal.line or 0))
+
+
+def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
+    kind, at = fault["type"], tuple(fault["loc"])
+    if kind == "missing":
+        table = _model_at(model, at[:-1])
+        described = _fields_of(table)[str(at[-1])].description if table else None
+        return source.bad(at, "is missing", f"add `{at[-1]} = …`" + (f", {described}" if described else ""))
+    at = _existing(at, given)
+    if kind == "extra_forbidden":
+        table = _model_at(model, at[:-1])
+        valid = list(_fields_of(table)) if table else []
+        return source.bad(at, "there is no such key", nearest(str(at[-1]), valid, "the keys here are"))
+    if kind in _WOULD_DO:
+        return source.bad(at, f"given {shown(fault['input'])}", _WOULD_DO[kind])
+    said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return source.bad(at, f"given {shown(fault['input'])}", f"it {said}" if said.startswith("should") else said)
+
+
+def _existing(at: Sequence[Key], given: Any) -> tuple[Key, ...]:
+    """The part of a pydantic location that is in the file: unions append the name of a branch."""
+    there: list[Key] = []
+    for part in at:
+        if isinstance(given, Mapping) and part in given:
+            given = given[part]
+        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
+            given = given[part]
+        else:
+            break
+        there.append(part)
+    return tuple(there)
+
+
+def _model_at(model: type[BaseModel], at: Sequence[Key]) -> type[BaseModel] | None:
+    """The model of the table at a location, through optional and repeated tables."""
+    for part in at:
+        if isinstance(part, int):
+            continue
+        field = _fields_of(model).get(part)
+        inner = _inner_model(field.annotation) if field else None
+        if inner is None:
+            return None
+        model = inner
+    return model
+
+
+def _fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A model's fields by the names that the file gives them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _inner_model(part))), None)
+
+
+def _lines_of(text: str) -> dict[tuple[Key, ...], int]:
+    """Line of each table and key. ``tomllib`` tells none; texts over several lines are stepped over."""
+    lines: dict[tuple[Key, ...], int] = {}
+    table: tuple[Key, ...] = ()
+    repeated: dict[tuple[Key, ...], int] = {}
+    inside: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if inside:
+            inside = None if inside in line else inside
+            continue
+        if header := _HEADER.match(line):
+            table = _keys(header[2])
+            if header[1] == "[[":
+                lines.setdefault(table, number)
+                repeated[table] = repeated.get(table, -1) + 1
+                table = (*table, repeated[table])
+            lines.setdefault(table, number)
+        elif assignment := _ASSIGNMENT.match(line):
+            at = (*table, *_keys(assignment[1]))
+            for length in range(len(table) + 1, len(at) + 1):
+                lines.setdefault(at[:length], number)
+            inside = next((mark for mark in ('"""', "'''") if line.count(mark) % 2), None)
+    return lines
+
+
+def _keys(dotted: str) -> tuple[str, ...]:
+    return tuple(key.strip("\"'") for key in re.findall(_ONE_KEY, dotted))
+
+
+def shown(value: Any) -> str:
+    """What was given, for a message: as TOML would write it, cut at 60 characters."""
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def nearest(word: str, valid: Iterable[str], otherwise: str) -> str:
+    """``did you mean …?`` with the closest valid word, else the whole list after ``otherwise``."""
+    known = sorted(valid)
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}? ({otherwise} {', '.join(known)})"
+    return f"{otherwise} {', '.join(known)}" if known else "there are none"
+
+
+def placeholders(text: str) -> list[str]:
+    """Names in braces within a text; ``{{`` and ``}}`` stand for braces.
+
+    Raises:
+        ValueError: a brace without its other half, or more than a plain name within.
+    """
+    names = []
+    for _, name, form, conversion in string.Formatter().parse(text):
+        if name is None:
+            continue
+        if form or conversion or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{{{name}}} is no plain name in braces")
+        names.append(name)
+    return names
+
+
+def fill(text: str, values: Mapping[str, Any]) -> str:
+    """Puts values in the places of ``{names}``; every name must be among the values."""
+    return text.format_map(values)
+
+
+def check_placeholders(source: Source, at: Sequence[Key], text: str, valid: Iterable[str]) -> None:
+    """Refuses a text whose braces name something that isn't there.
+
+    Raises:
+        BadDefinition: with the line of ``at`` and the names there are.
+    """
+    try:
+        unknown = [name for name in placeholders(text) if name not in set(valid)]
+    except ValueError as error:
+        raise source.bad(at, f"given {shown(text)}: {error}", "write {{ and }} for braces themselves") from error
+    if unknown:
+        _unknown_placeholder(source, at, text, unknown[0], valid)
+
+
+def _unknown_placeholder(source: Source, at: Sequence[Key], text: str, name: str, valid: Iterable[str]) -> NoReturn:
+    raise source.bad(at, f"given {shown(text)}: there is no {{{name}}}", nearest(name, valid, "there are"))

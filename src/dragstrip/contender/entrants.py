@@ -1,0 +1,341 @@
+"""Who enters a race: a definition with its parameters settled, a command given ad hoc, or an address.
+
+The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``, ``./mine/contender.toml``,
+``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
+from dragstrip.contender.fields import FILE_NAME, PER_CORE, Contender, Value, Words, load
+from dragstrip.errors import BadUsage
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+SHIPPED = _PACKAGE / "contenders"
+LINE_UPS = _PACKAGE / "lineups"
+
+#: The mark that an ad hoc contender must answer with where the workload asks for one.
+AD_HOC_MARK = "USER"
+
+#: Names in braces that ``--serve`` may use.
+SERVE_NAMES = ("port", "cores", "scratch")
+
+#: Key of an entry's parameters that says where a definition that isn't shipped lies.
+DEFINITION = "definition"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server that is already running listens; loopback, IPv4."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One entrant of a race, ready to be checked and started.
+
+    Args:
+        name: as shown in all results; overrides are part of it ("nginx-lua:workers=2").
+        kind: "definition", "serve" or "url".
+        mark: four characters that tell its answers from others' ("USER" for ad hoc ones); "" if it has none.
+        parameters: settled values, ``"{cores}"`` standing for the number of the lane's cores; for ad hoc ones the
+            command or address. ``entry_of`` makes the same entry from name, kind and these again.
+        parity: facts for the parity sheet.
+        workloads: those it serves; None for ad hoc ones, which must prove it.
+        contender: its definition; None for ad hoc ones.
+        command, folder: of ``--serve``, its words and the folder to start it in.
+        url: of a running server.
+    """
+
+    name: str
+    title: str
+    kind: str
+    language: str
+    mark: str
+    parameters: Mapping[str, Value]
+    definition_hash: str
+    parity: Mapping[str, str] = field(default_factory=dict)
+    workloads: tuple[str, ...] | None = None
+    warm_up_least_s: float = 0.5
+    warm_up_most_s: float = 10.0
+    contender: Contender | None = None
+    command: tuple[str, ...] = ()
+    folder: Path | None = None
+    url: Address | None = None
+
+    def refuse_unless_it_serves(self, workload: str) -> None:
+        """Refuses a workload that this contender doesn't have.
+
+        Raises:
+            BadUsage: says which it has, and which contenders have the one asked for.
+        """
+        if self.workloads is None or workload in self.workloads:
+            return
+        others = [name for name, one in shipped().items() if workload in one.fields.workloads]
+        having = f"the contenders that have it: {', '.join(others)}" if others else "no shipped contender has it"
+        raise BadUsage(f"{self.name} has no workload {workload!r}, only {', '.join(self.workloads)}; {having}")
+
+
+class LineUp(Strict):
+    """A named list of contenders, with the workload and load it is meant for."""
+
+    title: str = Field(min_length=1, description="one line that says what is compared")
+    names: Words = Field(min_length=2, alias="contenders", description='at least two, like ["one", "two:workers=2"]')
+    workload: str = "hello"
+    connections: int | None = Field(None, ge=1, le=100_000)
+
+
+def line_up(word: str) -> LineUp:
+    """A shipped line-up by name, or one from a TOML file.
+
+    Raises:
+        BadUsage: no such name. BadDefinition: the file is refused.
+    """
+    file = Path(word) if word.endswith(".toml") else LINE_UPS / f"{word}.toml"
+    if not file.is_file():
+        known = sorted(one.stem for one in LINE_UPS.glob("*.toml"))
+        raise BadUsage(f"there is no line-up {word!r}; {nearest(word, known, 'there are')}, or give a TOML file")
+    return read(file, LineUp)[0]
+
+
+@cache
+def _loaded(file: Path, _changed_ns: int) -> Contender:
+    return load(file)
+
+
+def shipped() -> dict[str, Contender]:
+    """Every definition that comes with Dragstrip, by name."""
+    files = sorted(SHIPPED.glob(f"*/{FILE_NAME}"))
+    return {one.name: one for one in (_loaded(file, file.stat().st_mtime_ns) for file in files)}
+
+
+def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
+    """A contender by its shipped name, by a name in some more folders, or by the path of its file or folder.
+
+    Raises:
+        BadUsage: nothing of that name; the message has the nearest names. BadDefinition: it is refused.
+    """
+    shipped_file = SHIPPED / word / FILE_NAME
+    if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and shipped_file.is_file():
+        return _loaded(shipped_file, shipped_file.stat().st_mtime_ns)
+    more = {folder.name: folder / FILE_NAME for folder in _folders(extra_dirs)}
+    path = Path(word)
+    for file in (more.get(word), path, path / FILE_NAME):
+        if file is not None and file.is_file():
+            file = file.absolute()
+            return _loaded(file, file.stat().st_mtime_ns)
+    if "/" in word or word.endswith(".toml"):
+        raise BadUsage(f"there is no {word}; a {FILE_NAME}, or a folder that has one, would do")
+    raise BadUsage(f"there is no contender {word!r}; {nearest(word, {*shipped(), *more}, 'there are')}")
+
+
+def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
+    """Folders with a definition: each of some folders itself, or those just below it."""
+    return sorted({file.parent for one in extra_dirs for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
+
+
+def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
+    """Words for every contender there is: shipped ones by name, those of more folders by path."""
+    return [*sorted(shipped()), *(str(folder) for folder in _folders(extra_dirs))]
+
+
+def parse_entry(text: str) -> tuple[str, dict[str, str]]:
+    """Splits ``name:key=value,key=value`` into the name and the overrides, values as typed.
+
+    Raises:
+        BadUsage: an override without ``=``, or one key twice.
+    """
+    name, colon, rest = text.partition(":")
+    overrides: dict[str, str] = {}
+    for part in rest.split(",") if colon else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key or not value:
+            raise BadUsage(f"{text}: {part!r} is no override; {name}:key=value,key=value would do")
+        if key in overrides:
+            raise BadUsage(f"{text}: {key} is given twice; once would do")
+        overrides[key] = value
+    return name, overrides
+
+
+def entry(text: str, extra_dirs: Iterable[Path] = ()) -> Entry:
+    """An entrant from one word of the command line: a name, a variant, a path or a URL.
+
+    Raises:
+        BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback.
+        BadDefinition: its definition is refused.
+    """
+    if "://" in text:
+        return url_entry(text)
+    name, overrides = parse_entry(text)
+    return variant(find(name, extra_dirs), overrides)
+
+
+def variant(contender: Contender, overrides: Mapping[str, str] | None = None) -> Entry:
+    """A definition with some of its parameters overridden; values as typed, each of its default's type.
+
+    Raises:
+        BadUsage: there is no such parameter, or the value is not of its type.
+    """
+    fields, parameters = contender.fields, dict(contender.fields.parameters)
+    for key, text in (overrides or {}).items():
+        if key not in parameters:
+            raise BadUsage(
+                f"{contender.name} has no parameter {key!r}; {nearest(key, fields.parameters, 'its parameters are')}"
+            )
+        parameters[key] = _converted(contender.name, key, text, fields.parameters[key])
+    typed = ",".join(f"{key}={text}" for key, text in (overrides or {}).items())
+    told = {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
+    named = {} if contender.folder.parent == SHIPPED else {DEFINITION: str(contender.source.file)}
+    return Entry(
+        name=f"{contender.name}:{typed}" if typed else contender.name,
+        title=fields.title,
+        kind="definition",
+        language=fields.language,
+        mark=fields.mark,
+        parameters=MappingProxyType(parameters | named),
+        definition_hash=contender.definition_hash,
+        parity={key: fill(text, told | {"mark": fields.mark}) for key, text in fields.parity.items()},
+        workloads=fields.workloads,
+        warm_up_least_s=fields.warm_up.least_s,
+        warm_up_most_s=fields.warm_up.most_s,
+        contender=contender,
+    )
+
+
+def _converted(name: str, key: str, text: str, default: Value) -> Value:
+    """An override in the type of its default; a count per core is a whole number of at least 1."""
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if isinstance(default, bool):
+        if text.lower() in words:
+            return words[text.lower()]
+        raise BadUsage(f"{name}: {key}={text}: true or false would do")
+    kind = int if default == PER_CORE else type(default)
+    try:
+        value = kind(text)
+    except ValueError as error:
+        wanted = "a whole number" if kind is int else "a number"
+        raise BadUsage(f"{name}: {key}={text}: {wanted} would do, like {1 if default == PER_CORE else default}") from error
+    if default == PER_CORE and int(value) < 1:
+        raise BadUsage(f"{name}: {key}={text}: at least 1 would do")
+    return value
+
+
+def serve_entry(text: str, folder: Path | None = None) -> Entry:
+    """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
+
+    No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, ``{cores}``
+    (the lane's number of cores) and ``{scratch}`` (a folder of its own for each launch) may.
+
+    Raises:
+        BadUsage: no name, no command, no ``{port}``, or a name that can't be shown.
+    """
+    name, equals, command = text.partition("=")
+    name = name.strip()
+    would_do = '--serve "mine=./server --port {port}" would do'
+    if not equals or not command.strip():
+        raise BadUsage(f"--serve {text!r}: a name and a command are wanted; {would_do}")
+    if not 1 <= len(name) <= 60 or not name.isprintable():
+        raise BadUsage(f"--serve: the name {name!r} can't be shown; 1 to 60 printable characters would do")
+    try:
+        words = tuple(shlex.split(command))
+        used = [one for word in words for one in placeholders(word)]
+    except ValueError as error:
+        raise BadUsage(f"--serve {name}: the command can't be read ({error}); {would_do}") from error
+    if "port" not in used:
+        raise BadUsage(f"--serve {name}: the command has no {{port}} to be told where to listen; {would_do}")
+    unknown = next((one for one in used if one not in SERVE_NAMES), None)
+    if unknown:
+        raise BadUsage(f"--serve {name}: there is no {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'there are')}")
+    place = (folder or Path.cwd()).absolute()
+    return Entry(
+        name=name,
+        title=name,
+        kind="serve",
+        language="unknown",
+        mark=AD_HOC_MARK,
+        parameters=MappingProxyType({"command": command.strip(), "folder": str(place)}),
+        definition_hash=hashlib.sha256("\0".join((*words, str(place))).encode()).hexdigest(),
+        parity={"command": command.strip()},
+        command=words,
+        folder=place,
+    )
+
+
+def url_entry(text: str) -> Entry:
+    """An entrant from the URL of a server that is already running.
+
+    Loopback only: Dragstrip loads nobody else's machine. The workload asks for its own path, so the URL has none.
+
+    Raises:
+        BadUsage: not plain HTTP, not loopback, or with a path, query or password.
+    """
+    would_do = "http://127.0.0.1:8080/ would do"
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError as error:
+        raise BadUsage(f"{text} is no URL ({error}); {would_do}") from error
+    if parts.scheme != "http":
+        raise BadUsage(f"{text}: only plain http is raced so far; {would_do}")
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+        raise BadUsage(f"{text}: the workload asks for its own path, so only host and port are wanted; {would_do}")
+    host = "127.0.0.1" if host == "localhost" else host
+    if not _is_loopback(host):
+        raise BadUsage(
+            f"{text}: {host or 'nothing'} is no IPv4 loopback address, and Dragstrip loads only this machine; "
+            f"a server of yours at 127.0.0.1 would do"
+        )
+    name = f"http://{host}:{port}/"
+    return Entry(
+        name=name,
+        title=name,
+        kind="url",
+        language="unknown",
+        mark=AD_HOC_MARK,
+        parameters=MappingProxyType({"url": name}),
+        definition_hash=hashlib.sha256(name.encode()).hexdigest(),
+        parity={"started by": "somebody else, before the race"},
+        url=Address(host, port),
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(host).is_loopback
+    except ipaddress.AddressValueError:
+        return False
+
+
+def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
+    """The entry that left this name, kind and these parameters in a race's record.
+
+    Raises:
+        BadUsage: its definition is no longer there.
+    """
+    if kind == "url":
+        return url_entry(str(parameters["url"]))
+    if kind == "serve":
+        return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])))
+    plain, overrides = parse_entry(name)
+    return variant(find(str(parameters.get(DEFINITION, plain))), overrides)
+
+
+def serving(workload: str, among: Sequence[Entry]) -> None:
+    """Refuses a race whose workload one of its entrants doesn't have; see ``Entry.refuse_unless_it_serves``."""
+    for one in among:
+        one.refuse_unless_it_serves(workload)

@@ -1,0 +1,264 @@
+"""The keys of a contender.toml, and what is refused of them. ``docs/CONTENDERS.md`` shows them by example."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from dragstrip.contender.definition import Key, Source, Strict, check_placeholders, read
+
+FILE_NAME = "contender.toml"
+
+#: The value of a parameter's default that means: as many as the lane of the servers has cores.
+PER_CORE = "{cores}"
+
+Value = int | float | bool | str
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+
+#: Names in braces by where they may stand; parameters come on top in start and parity.
+SETTING = frozenset({"modules", "python", "arch"})
+BUILDING = SETTING | {"build", "cache"}
+STARTING = BUILDING | {"port", "scratch", "cores", "mark", "workload"}
+
+
+def _plain_value(value: Any) -> Any:
+    if not isinstance(value, int | float | str):
+        raise ValueError("a number, a text, or true or false would do")
+    return value
+
+
+class Needs(Strict):
+    """What must be found here, or the contender is missing."""
+
+    commands: Words = ()
+    files: Words = ()
+    python: Words = ()
+    run: Annotated[tuple[Command, ...], Field(strict=False)] = ()
+
+
+class Alternative(Strict):
+    """A second way to have the programs, without root: packages in a private environment."""
+
+    pip: Words = ()
+    npm: Words = ()
+    programs: dict[str, str] = {}
+
+
+class Install(Strict):
+    """How the system's own package managers bring what is needed."""
+
+    debian: Words = ()
+    pip: Words = ()
+    npm: Words = ()
+    hint: str = ""
+    alternatives: Annotated[tuple[Alternative, ...], Field(strict=False)] = ()
+
+
+class Build(Strict):
+    """A command run once; what it leaves in ``{build}`` is kept by content hash."""
+
+    command: Command = Field(description="the command that builds into {build}, one word per item")
+    env: dict[str, str] = {}
+    files: Words = ()
+
+
+class Version(Strict):
+    """Where the version is read: a command and a pattern, or an installed Python package."""
+
+    command: Words = ()
+    pattern: str = ""
+    package: str = ""
+
+
+class WarmUp(Strict):
+    """Seconds of its own load before anything counts."""
+
+    least_s: float = Field(0.05, ge=0, le=60)
+    most_s: float = Field(2.0, gt=0, le=120)
+
+
+class StartFields(Strict):
+    """How it is started and stopped."""
+
+    command: Command = Field(description="the command that serves in the foreground, one word per item")
+    env: dict[str, str] = {}
+    render: Words = ()
+    copy_: Words = Field((), alias="copy")  # pydantic's models have a method of that name
+    wake_s: float = Field(10.0, gt=0, le=120)
+    stop_signal: str = "TERM"
+    unprivileged: bool = True
+
+
+class ContenderFile(Strict):
+    """One contender.toml."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.+-]{0,59}$", description="small letters, digits, . + -, up to 60")
+    title: str = Field(min_length=1, max_length=120, description="its name as people write it")
+    host: str = Field(min_length=1, description="what terminates HTTP")
+    language: str = Field(min_length=1, description='what runs the handler; "none" for static')
+    homepage: str = Field("", pattern=r"^(https?://\S+)?$")
+    mark: str = Field("", pattern=r"^([!-~]{4})?$")
+    workloads: Words = Field(min_length=1, description='the workloads it serves, like ["hello"]')
+    needs: Needs = Needs()
+    install: Install = Install()
+    build: Build | None = None
+    version: Version = Version()
+    parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = {}
+    parity: dict[str, str] = {}
+    warm_up: WarmUp = WarmUp()
+    start: StartFields = Field(description="the table that says how it is started")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One server stack under test, as its contender.toml describes it.
+
+    Args:
+        fields: the file's keys, checked.
+        source: the file itself, for refusals that come up later.
+    """
+
+    fields: ContenderFile
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """``software`` or ``software-variant``; old results point at it, so it is never reused."""
+        return self.fields.name
+
+    @property
+    def folder(self) -> Path:
+        """Where its templates and application files lie."""
+        return self.source.file.parent
+
+    @cached_property
+    def definition_hash(self) -> str:
+        """SHA-256 over the definition and every file it uses, in the order of their names; hex."""
+        digest = hashlib.sha256()
+        files = {FILE_NAME: self.source.file, **{name: self.folder / name for name in self.files()}}
+        for name, file in sorted(files.items()):
+            content = file.read_bytes()
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()
+
+    def files(self) -> tuple[str, ...]:
+        """Files it is made of besides the definition itself, relative to its folder."""
+        build = self.fields.build
+        names = {*self.fields.start.render, *self.fields.start.copy_, *(build.files if build else ())}
+        return tuple(sorted(names))
+
+
+def load(path: Path) -> Contender:
+    """Reads a contender.toml and checks everything that can be checked without running anything.
+
+    Raises:
+        BadDefinition: file, line, field, what was given and what would do.
+    """
+    fields, source = read(path, ContenderFile)
+    contender = Contender(fields, source)
+    _check_files(contender)
+    _check_names_in_braces(contender)
+    _check_rest(contender)
+    return contender
+
+
+def _check_files(contender: Contender) -> None:
+    start, build = contender.fields.start, contender.fields.build
+    listed: list[tuple[tuple[Key, ...], tuple[str, ...]]] = [
+        (("start", "render"), start.render),
+        (("start", "copy"), start.copy_),
+        (("build", "files"), build.files if build else ()),
+    ]
+    for at, names in listed:
+        for name in names:
+            parts = Path(name).parts
+            if Path(name).is_absolute() or ".." in parts[1:] or (parts[:1] == ("..",) and len(parts) != 3):
+                raise contender.source.bad(
+                    at,
+                    f"given {name!r}, which lies elsewhere",
+                    "a file of the definition's own folder, or of one beside it (../NAME/FILE), would do",
+                )
+            if not (contender.folder / name).is_file():
+                raise contender.source.bad(
+                    at, f"given {name!r}, which is not in {contender.folder}", "add that file or take the name out"
+                )
+    if build and not build.files:
+        raise contender.source.bad(
+            ("build", "files"), "is missing", 'add `files = ["main.go"]`: what the build reads; it runs on a copy'
+        )
+
+
+def _check_names_in_braces(contender: Contender) -> None:
+    for at, text, valid in _texts(contender.fields):
+        check_placeholders(contender.source, at, text, valid)
+    for name in contender.fields.parameters:
+        if name in STARTING or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+            raise contender.source.bad(
+                ("parameters", name),
+                "that name is taken or isn't plain",
+                f"small letters, digits and _ would do, but none of {', '.join(sorted(STARTING))}",
+            )
+
+
+def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozenset[str]]]:
+    """Every text with names in braces: where it stands, the text, and the names that are valid there."""
+    parameters = frozenset(fields.parameters)
+    for text in fields.needs.files:
+        yield ("needs", "files"), text, SETTING
+    for command in fields.needs.run:
+        for text in command:
+            yield ("needs", "run"), text, SETTING
+    for text in fields.version.command:
+        yield ("version", "command"), text, SETTING
+    for number, way in enumerate(fields.install.alternatives):
+        for name, text in way.programs.items():
+            yield ("install", "alternatives", number, "programs", name), text, frozenset({"arch"})
+    if fields.build:
+        for text in fields.build.command:
+            yield ("build", "command"), text, BUILDING
+        for name, text in fields.build.env.items():
+            yield ("build", "env", name), text, BUILDING
+    for text in fields.start.command:
+        yield ("start", "command"), text, STARTING | parameters
+    for name, text in fields.start.env.items():
+        yield ("start", "env", name), text, STARTING | parameters
+    for name, text in fields.parity.items():
+        yield ("parity", name), text, parameters | {"mark"}
+
+
+def _check_rest(contender: Contender) -> None:
+    fields, bad = contender.fields, contender.source.bad
+    name = fields.start.stop_signal
+    if f"SIG{name}" not in signal.Signals.__members__:
+        raise bad(("start", "stop_signal"), f"given {name!r}", "a signal's name, like TERM, INT or QUIT, would do")
+    if fields.warm_up.least_s > fields.warm_up.most_s:
+        raise bad(
+            ("warm_up", "least_s"),
+            f"given {fields.warm_up.least_s:g}, above most_s = {fields.warm_up.most_s:g}",
+            "least_s must not be above most_s",
+        )
+    version = fields.version
+    if not version.package and bool(version.command) != bool(version.pattern):
+        raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
+    try:
+        groups = re.compile(version.pattern).groups if version.pattern else 1
+    except re.error as error:
+        raise bad(("version", "pattern"), f"given {version.pattern!r}: {error}", "a regular expression") from error
+    if groups != 1:
+        raise bad(
+            ("version", "pattern"),
+            f"given {version.pattern!r} with {groups} groups",
+            "exactly one group in parentheses must hold the version",
+        )
+    for key, value in fields.parameters.items():
+        if isinstance(value, str) and "{" in value and value != PER_CORE:
+            raise bad(("parameters", key), f"given {value!r}", f'a plain value, or "{PER_CORE}", would do')

@@ -1,0 +1,279 @@
+"""What of a contender's programs is here: where, in which version. Looks only; installs and builds nothing.
+
+Programs are looked for on PATH (and in the sbin folders, which Debian leaves off a user's PATH), then in
+private environments under the cache directory.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+
+from dragstrip.contender.definition import fill, placeholders
+from dragstrip.contender.fields import Alternative, Contender
+
+#: Where Debian keeps servers.
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+#: Places that a definition may name in braces, and the program that knows them.
+_PLACES = {"modules": (("nginx", "-V"), r"--modules-path=(\S+)")}
+
+#: Seconds that a program may take to say its version.
+_SAY_S = 10.0
+
+_DPKG = Path("/var/lib/dpkg")
+
+
+class _AbsentError(Exception):
+    """Something needed is not here; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All that a contender needs is here.
+
+    Args:
+        version: as the program says it, and as the system's package manager does where it knows it.
+        programs: the needed commands and where each one is.
+    """
+
+    version: str
+    programs: Mapping[str, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a contender can't run here, and what would make it ready."""
+
+    reason: str
+    remedy: str
+
+
+def cache_dir() -> Path:
+    """Where builds and private environments are kept; made if need be.
+
+    ``$DRAGSTRIP_CACHE``; else, for root, ``/var/cache/dragstrip``, because servers run as ``nobody`` and
+    root's home is closed to it; else the user's own cache folder.
+    """
+    given = os.environ.get("DRAGSTRIP_CACHE")
+    if given:
+        place = Path(given).absolute()
+    elif os.geteuid() == 0:
+        place = Path("/var/cache/dragstrip")
+    else:
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragstrip"
+    if not place.is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+        place.chmod(0o755)
+    return place
+
+
+def environment(packages: Sequence[str]) -> Path:
+    """The private environment for some packages: one folder per set of names, whatever their versions."""
+    names = sorted(re.split(r"[^A-Za-z0-9_.@/-]", package)[0] for package in packages)
+    return cache_dir() / "environments" / "+".join(names).replace("/", "-").replace("@", "")
+
+
+def python_of(contender: Contender) -> Path:
+    """The interpreter of a contender's private environment, there or not."""
+    return environment(contender.fields.install.pip or (contender.name,)) / "bin" / "python3"
+
+
+def find_programs(contender: Contender) -> dict[str, Path]:
+    """Every needed command with its place; the alternatives' programs stand in where PATH has none.
+
+    Raises:
+        _AbsentError: the first one that is nowhere.
+    """
+    found = {}
+    for name in contender.fields.needs.commands:
+        path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
+        place = shutil.which(name, path=path) or _in_environments(contender, name)
+        if place is None:
+            raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
+        found[name] = Path(place)
+    return found
+
+
+def _in_environments(contender: Contender, name: str) -> Path | None:
+    install = contender.fields.install
+    own = Alternative(pip=install.pip, npm=install.npm)
+    for way in (own, *install.alternatives):
+        if not (way.pip or way.npm):
+            continue
+        folder = environment(way.pip or way.npm)
+        told = way.programs.get(name)
+        arch = {"arch": platform.machine()}
+        patterns = [fill(told, arch)] if told else [f"bin/{name}", f"node_modules/.bin/{name}"]
+        for place in (place for pattern in patterns for place in sorted(folder.glob(pattern))):
+            if os.access(place, os.X_OK):
+                return place
+    return None
+
+
+def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, str]:
+    """Values for the names in braces that depend on what is installed; only those the definition uses."""
+    values = {"python": str(python_of(contender)), "arch": platform.machine()}
+    used = {name for text in _all_texts(contender) for name in placeholders(text)}
+    for name, ((program, *words), pattern) in _PLACES.items():
+        if name in used and program in programs:
+            said = re.search(pattern, say((str(programs[program]), *words)))
+            values[name] = said[1] if said else ""
+    return values
+
+
+def _all_texts(contender: Contender) -> list[str]:
+    fields = contender.fields
+    commands = [fields.start.command, fields.version.command, *fields.needs.run]
+    return [*fields.needs.files, *fields.start.env.values(), *(word for command in commands for word in command)]
+
+
+def resolve(command: Sequence[str], programs: Mapping[str, Path], values: Mapping[str, object]) -> tuple[str, ...]:
+    """A command ready to run: names in braces filled in, its first word at the place where it was found."""
+    first, *rest = (fill(word, values) for word in command)
+    return (str(programs.get(first, first)), *rest)
+
+
+def say(command: tuple[str, ...]) -> str:
+    """What a program prints, standard error included; asked once per state of the program's file.
+
+    Raises:
+        _AbsentError: it can't be run, fails, or takes over 10 s.
+    """
+    try:
+        state = os.stat(command[0])
+    except OSError as error:
+        raise _AbsentError(f"`{command[0]}` can't be run: {error.strerror}") from error
+    return _say(command, (state.st_mtime_ns, state.st_size))
+
+
+@functools.lru_cache(maxsize=256)
+def _say(command: tuple[str, ...], _state: tuple[int, int]) -> str:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        raise _AbsentError(f"`{' '.join(command)}` fails with status {done.returncode}: {last[0][:200]}")
+    return done.stdout + done.stderr
+
+
+def look(contender: Contender) -> Ready | Missing:
+    """Whether a contender can run here: every command, file, Python module and trial run it needs."""
+    try:
+        programs = find_programs(contender)
+        values = settings(contender, programs)
+        _need_files(contender, values)
+        _need_python(contender)
+        for command in contender.fields.needs.run:
+            say(resolve(command, programs, values))
+        return Ready(_version(contender, programs, values), programs)
+    except _AbsentError as absent:
+        return Missing(str(absent), _remedy(contender))
+
+
+def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
+    for text in contender.fields.needs.files:
+        absent = [name for name in placeholders(text) if not values.get(name)]
+        if absent:
+            raise _AbsentError(f"{text} is not here: nothing here says where {{{absent[0]}}} is")
+        if not Path(fill(text, values)).exists():
+            raise _AbsentError(f"{fill(text, values)} is not here")
+
+
+def _need_python(contender: Contender) -> None:
+    folder = python_of(contender).parent.parent
+    for module in contender.fields.needs.python:
+        pattern = f"lib/python3*/site-packages/{module.replace('.', '/')}"
+        if not python_of(contender).exists() or not (any(folder.glob(pattern)) or any(folder.glob(f"{pattern}.py"))):
+            raise _AbsentError(f"Python's `{module}` is not in its private environment {folder}")
+
+
+def _remedy(contender: Contender) -> str:
+    install = contender.fields.install
+    ways = []
+    if install.debian or install.pip or install.npm or install.alternatives:
+        ways.append(f"`dragstrip install {contender.name}` installs it")
+    if install.hint:
+        ways.append(f"see {install.hint}")
+    return ", or ".join(ways) or f"install what {contender.source.file} names under [needs]"
+
+
+def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping[str, str]) -> str:
+    wanted = contender.fields.version
+    if wanted.package:
+        return _python_package_version(contender, wanted.package)
+    if not wanted.command:
+        return "unknown"
+    command = resolve(wanted.command, programs, values)
+    said = say(command)
+    match = re.search(wanted.pattern, said)
+    if not match:
+        raise _AbsentError(f"`{' '.join(command)}` doesn't say its version: {said.strip()[:200]!r}")
+    packaged = _debian_versions(contender, Path(command[0]))
+    return f"{match[1]} ({packaged})" if packaged else match[1]
+
+
+def _python_package_version(contender: Contender, package: str) -> str:
+    folder = python_of(contender).parent.parent
+    sites = [str(site) for site in folder.glob("lib/python3*/site-packages")]
+    found = next(iter(distributions(name=package, path=sites)), None)
+    if found is None:
+        raise _AbsentError(f"Python's package `{package}` is not in its private environment {folder}")
+    told = re.search(r"^version\s*=\s*(\S+)", (folder / "pyvenv.cfg").read_text(), re.MULTILINE)
+    return f"{found.version} (Python {told[1]})" if told else found.version
+
+
+def _debian_versions(contender: Contender, program: Path) -> str:
+    """The package version of a program, and of the packages beside it where it differs; "" if not dpkg's.
+
+    The same version string of a program can hide a different build: Debian's revision tells them apart.
+    """
+    packages = contender.fields.install.debian
+    owner = _owner(program, (*packages, program.name, program.resolve().name))
+    versions = _dpkg_versions(_dpkg_state()) if owner else {}
+    if owner is None or owner not in versions:
+        return ""
+    own = versions[owner]
+    beside = [f"{name} {versions[name]}" for name in packages if versions.get(name, own) != own]
+    return "; ".join([own, *beside])
+
+
+def _owner(program: Path, candidates: Sequence[str]) -> str | None:
+    """Which of some packages brought a program. Reads dpkg's own lists: `dpkg-query -S` takes 100 ms."""
+    places = {os.path.realpath(program), str(program)}
+    wanted = places | {place.removeprefix("/usr") for place in places}  # lists from before the merge of /usr
+    for name in dict.fromkeys(candidates):
+        for file in [_DPKG / "info" / f"{name}.list", *(_DPKG / "info").glob(f"{name}:*.list")]:
+            if file.exists() and wanted & set(file.read_text(errors="replace").splitlines()):
+                return name
+    return None
+
+
+def _dpkg_state() -> int:
+    try:
+        return (_DPKG / "status").stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=2)
+def _dpkg_versions(_state: int) -> dict[str, str]:
+    """Every installed package's version, from dpkg's status file."""
+    try:
+        text = (_DPKG / "status").read_text(errors="replace")
+    except OSError:
+        return {}
+    entry = re.compile(r"^Package: (\S+)\nStatus: \S+ \S+ installed\n(?:.+\n)*?Version: (\S+)$", re.MULTILINE)
+    return {name: version for name, version in entry.findall(text)}

@@ -1,0 +1,559 @@
+"""Reports: the same truth in terminal, page and JSON; nothing from outside is taken for markup; nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+import html.parser
+import io
+import itertools
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import samples
+from hdrh.histogram import HdrHistogram
+from rich.console import Console
+
+from dragstrip.errors import BadUsage
+from dragstrip.inquiry import Check, inspect
+from dragstrip.record import Race
+from dragstrip.report import export, latency, live, marks, page, picture, plot, rows, terminal, words
+from dragstrip.verdict import judge
+
+HOSTILE = "<script>alert(1)</script>"
+SPEEDS = {"return": 118_000.0, "static": 96_000.0, "twin": 96_000.0, "slow": 4_000.0}
+WARNING = Check(check="generator", status="warn", detail="it used 88 % of its core; give it another")
+
+
+@pytest.fixture(scope="module")
+def race() -> Race:
+    return samples.race(SPEEDS, rounds=14, out={"dud": "body differs at byte 10\nlast words: none"})
+
+
+def shown(race: Race, *, width: int = 100, checks: Any = None, encoding: str = "utf-8", **more: Any) -> str:
+    """What the terminal report writes, as text."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    console = Console(width=width, file=file, **{key: more.pop(key) for key in ("force_terminal",) if key in more})
+    terminal.show_race(console, race, judge(race), inspect(race) if checks is None else checks, **more)
+    return raw.getvalue().decode(encoding)
+
+
+def rendered(race: Race) -> str:
+    return page.render(race, judge(race), inspect(race))
+
+
+def told(race: Race) -> dict[str, Any]:
+    return export.race_json(race, judge(race), inspect(race))
+
+
+# --- what all reports share ---------------------------------------------------------------------
+
+
+def test_contenders_stand_fastest_first_and_ties_share_a_bracket(race: Race) -> None:
+    """Those that went out are no rows; the two equal ones are joined, the others are not."""
+    found = rows.ranked(race, judge(race))
+    assert found[0].name == "return"
+    assert {found[1].name, found[2].name} == {"static", "twin"}
+    assert [row.ties for row in found] == [("",), ("top",), ("bottom",), ("",)]
+
+
+def test_overlapping_tie_groups_get_a_column_each_and_pass_strangers_by() -> None:
+    """a-b and b-c overlap; d-e can stand in a column again; a group skips a row that isn't in it."""
+    cells = rows.tie_cells("abcde", [("a", "b"), ("b", "c"), ("d", "e"), ("a",)])
+    assert cells == [("top", ""), ("bottom", "top"), ("", "bottom"), ("top", ""), ("bottom", "")]
+    assert rows.tie_cells("abc", [("a", "c")]) == [("top",), ("gap",), ("bottom",)]
+    assert rows.tie_cells("abc", [("a",), ("b",), ("c",)]) == [(), (), ()]
+
+
+def test_a_pair_seen_from_the_other_side_says_the_same(race: Race) -> None:
+    """Ratio and bounds are inverted, the words turned round; twice is as before."""
+    pair = next(pair for pair in judge(race).pairs if {pair.a, pair.b} == {"return", "slow"})
+    turned = rows.facing(pair, pair.b)
+    assert (turned.a, turned.b, turned.verdict) == (pair.b, pair.a, "slower")
+    assert turned.low < turned.ratio < turned.high < 1
+    assert turned.low == pytest.approx(1 / pair.high)
+    again = rows.facing(turned, pair.a)
+    assert (again.verdict, again.ratio) == (pair.verdict, pytest.approx(pair.ratio))
+
+
+def test_the_headline_says_who_leads_and_by_how_much(race: Race) -> None:
+    """Several contenders: the leader and its lead; two: the pair's own sentence; a tie at the top names all of it."""
+    several = rows.headline(race, judge(race), [])
+    assert re.match(r"return is the fastest of 4: it served 1\.2\d+ times the requests of (static|twin) \(", several)
+    two = samples.race()
+    assert rows.headline(two, judge(two), []).startswith("quick served 1.3")
+    tied = samples.race({"one": 50_000.0, "two": 50_000.0, "three": 9_000.0})
+    assert "are not told apart at the top" in rows.headline(tied, judge(tied), [])
+
+
+def test_the_headline_never_claims_what_was_not_measured() -> None:
+    """No rounds, too few rounds, a single contender left, a void race: each said instead of a verdict."""
+    none = samples.race(rounds=0, finished="")
+    assert "No verdict yet: 0 rounds" in rows.headline(none, judge(none), [])
+    few = samples.race(rounds=3, finished="interrupted")
+    assert "too early to call" in rows.headline(few, judge(few), [])
+    alone = samples.race({"quick": 1000.0}, out={"dud": "died"}, finished="too few contenders")
+    assert rows.headline(alone, judge(alone), []) == (
+        "No verdict: fewer than two contenders are left in the race; out: dud."
+    )
+    whole = samples.race()
+    void = Check(check="void passes", status="void", detail="half of the passes are void: steal")
+    assert "void" in rows.headline(whole, judge(whole), [void])
+    assert "void" in rows.headline(replace(whole, finished="void"), judge(whole), [])
+
+
+def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
+    """Quantiles equal those of one histogram over all values; void blocks and void rounds add nothing."""
+    values = [[1000 * k for k in range(1, 200)], [7_000_000] * 3, [50_000_000], [90_000_000]]
+    blocks = [
+        samples.block("quick", position=k, pass_index=k, latency_hdr=samples.hdr(*these), void=("x",) if k == 2 else ())
+        for k, these in enumerate(values)
+    ]
+    good = replace(samples.race(rounds=1).rounds[0], blocks=tuple(blocks[:3]))
+    bad = replace(good, index=1, blocks=(blocks[3],), void=("steal",))
+    direct = HdrHistogram(1, 60 * samples.S, 3)
+    for value in values[0] + values[1]:
+        direct.record_value(value)
+    (merged,) = latency.merged(_with(good, bad)).values()
+    assert merged == {label: direct.get_value_at_percentile(q) / 1000 for label, q in latency.QUANTILES.items()}
+
+
+def _with(*rounds: Any) -> Race:
+    return replace(samples.race(rounds=0), rounds=rounds)
+
+
+def test_histograms_of_different_ranges_merge() -> None:
+    """A later engine may widen its range; old and new blocks still add up."""
+    narrow, wide = HdrHistogram(1, samples.S, 3), HdrHistogram(1, 3600 * samples.S, 3)
+    narrow.record_value(1_000_000)
+    wide.record_value(90 * samples.S)
+    for order in ((narrow, wide), (wide, narrow)):
+        blocks = tuple(
+            samples.block("quick", position=k, pass_index=k, latency_hdr=base64.b64decode(histogram.encode()))
+            for k, histogram in enumerate(order)
+        )
+        merged = latency.merged(_with(replace(samples.race(rounds=1).rounds[0], blocks=blocks)))["quick"]
+        assert merged["p50"] == pytest.approx(1000, rel=0.001)
+        assert merged["max"] == pytest.approx(90e6, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (float("nan"), "–"), (float("inf"), "–"), (118_000.4, "118,000"), (812.34, "812.3"), (8.254, "8.25")],
+)
+def test_figures_read_as_people_write_them(value: float | None, text: str) -> None:
+    """Thousands marked, no exponent, a dash where there is none."""
+    assert words.figure(value) == text
+
+
+def test_short_figures_keep_three_digits() -> None:
+    """For narrow columns, ratios and sizes."""
+    assert [words.brief(v) for v in (0, 9.5, 812, 4_100, 118_000, 2.5e6, 3e9)] == [
+        "0.00", "9.50", "812", "4100", "118k", "2.50M", "3.00G",
+    ]  # fmt: skip
+    assert [words.ratio(v) for v in (0.0348, 0.526, 0.996, 1.004, 2.414, 28.77, 1234.5)] == [
+        "0.0348", "0.526", "0.996", "1.004", "2.41", "28.77", "1,234",
+    ]  # fmt: skip
+    assert [words.memory(v) for v in (None, 100, 6 * 2**20, 300 * 2**20, 2**40)] == [
+        "–", "100 B", "6.0 MiB", "300 MiB", "1024 GiB",
+    ]  # fmt: skip
+    assert words.errors({"reset": 2, "wrong_body": 1200, "timeout": 0}) == "1,200 wrong body, 2 reset"
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3, 14])
+def test_json_follows_its_schema_at_any_time_of_a_race(rounds: int) -> None:
+    """Before any round, before there are intervals, and after; no NaN anywhere."""
+    race = samples.race(SPEEDS, rounds=rounds, out={"dud": "died"}, finished="" if rounds < 14 else "decided")
+    made = json.loads(json.dumps(told(race), allow_nan=False))
+    jsonschema.Draft202012Validator.check_schema(export.schema())
+    jsonschema.Draft202012Validator(export.schema()).validate(made)
+    assert made["race"] == race.id
+    assert len(made["pairs"]) == 6
+    assert all((pair["low"] is None) == (rounds < 10) for pair in made["pairs"])
+
+
+def test_json_has_every_field_that_the_design_names(race: Race) -> None:
+    """The contract's own example, key by key."""
+    made = told(race)
+    assert {"schema", "race", "seed", "workload", "load", "machine", "method"} <= made.keys()
+    assert {"contenders", "pairs", "groups", "validity", "void"} <= made.keys()
+    first = made["contenders"][0]
+    assert {"name", "version", "rounds", "blocks", "void_blocks", "requests", "errors"} <= first.keys()
+    assert first["throughput_per_s"].keys() == {"estimate", "low", "high"}
+    assert first["latency_us"].keys() == {"p50", "p90", "p99", "p99.9", "max"}
+    assert made["pairs"][0].keys() >= {"a", "b", "metric", "ratio", "low", "high", "verdict"}
+    assert made["groups"][0] == ["return"]
+    assert made["void"] is False
+
+
+def test_json_shows_the_order_of_blocks(race: Race) -> None:
+    """Names per pass and round, as they were loaded."""
+    order = told(race)["order"]
+    assert len(order) == 14
+    assert [name for names in order[3] for name in names] == [block.contender for block in race.rounds[3].blocks]
+
+
+def test_one_that_fell_out_under_way_yields_no_number() -> None:
+    """Its blocks are counted as such; requests, estimates and latency are not given, in the page neither."""
+    whole = samples.race(SPEEDS)
+    entrants = tuple(replace(e, out="died under load", out_round=3) if e.name == "slow" else e for e in whole.entrants)
+    race = replace(whole, entrants=entrants)
+    made = told(race)
+    jsonschema.validate(made, export.schema())
+    (slow,) = [contender for contender in made["contenders"] if contender["name"] == "slow"]
+    assert (slow["out"], slow["out_round"], slow["requests"]) == ("died under load", 3, 0)
+    assert slow["throughput_per_s"] == {"estimate": None, "low": None, "high": None}
+    assert set(slow["latency_us"].values()) == {None}
+    assert all("slow" not in (pair["a"], pair["b"]) for pair in made["pairs"])
+    assert "in round 4" in rendered(race)
+    assert "slow is out in round 4: died under load" in shown(race)
+
+
+# --- page ---------------------------------------------------------------------------------------
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects what a browser would: open elements, attributes, and text by element."""
+
+    VOID = frozenset({"meta", "link", "br"})
+    SHAPES = frozenset({"rect", "line", "path"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, Mapping[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        assert len(dict(attrs)) == len(attrs), f"<{tag}> names an attribute twice"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in self.SHAPES
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        (self.scripts if self.open and self.open[-1] == "script" else self.text).append(data)
+
+
+def hostile_race() -> Race:
+    """Markup wherever text comes from outside."""
+    nasty = f'"\'&{HOSTILE}'
+    race = samples.race({f"a{nasty}": 50_000.0, f"b{nasty}": 20_000.0}, out={f"c{nasty}": f"it said {nasty}"})
+    entrants = tuple(
+        replace(e, title=nasty, version=nasty, language=nasty, parameters={nasty: nasty}, parity={nasty: e.name})
+        for e in race.entrants
+    )
+    first = race.rounds[0]
+    first = replace(first, blocks=(replace(first.blocks[0], void=(nasty,), errors={nasty: 1}), *first.blocks[1:]))
+    event = samples.Event(at_ns=samples.START_NS, kind=nasty, detail=nasty)
+    return replace(
+        race,
+        entrants=entrants,
+        workload=nasty,
+        software=nasty,
+        started=nasty,
+        machine={nasty: nasty, "deep": {nasty: [nasty]}},
+        rounds=(first, *race.rounds[1:]),
+        events=(event,),
+    )
+
+
+def test_text_from_outside_never_becomes_markup() -> None:
+    """One script element, ours, and it is data; the hostile text is still there to be read."""
+    race = hostile_race()
+    text = page.render(race, judge(race), [*inspect(race), Check(check=HOSTILE, status="warn", detail=HOSTILE)])
+    assert HOSTILE not in text
+    reader = Reader(text)
+    assert reader.open == []
+    assert [attrs for tag, attrs in reader.seen if tag == "script"] == [{"type": "application/json", "id": "race"}]
+    assert not [attrs for _, attrs in reader.seen if any(name.startswith("on") for name in attrs)]
+    assert HOSTILE in "".join(reader.text)
+    (data,) = reader.scripts
+    assert json.loads(data)["workload"] == race.workload
+    jsonschema.validate(json.loads(data), export.schema())
+
+
+def test_the_page_fetches_nothing(race: Race) -> None:
+    """No address outside itself in any attribute or style; a policy that would forbid it besides."""
+    text = rendered(race)
+    for tag, attrs in Reader(text).seen:
+        for name in ("src", "href", "srcset", "action", "xlink:href", "data"):
+            value = attrs.get(name)
+            assert value is None or value.startswith(("#", "data:")), f"<{tag} {name}={value}>"
+    assert "url(" not in text
+    assert "@import" not in text
+    assert not re.search(r"https?://", text.replace("http://127.0.0.1", ""))
+    assert "default-src 'none'" in text
+
+
+def test_the_page_can_be_read_without_seeing_it(race: Race) -> None:
+    """Every drawing has a label, every table its heads, headings go down step by step, the language is named."""
+    seen = Reader(rendered(race)).seen
+    drawings = [attrs for tag, attrs in seen if tag == "svg"]
+    assert len(drawings) >= 2 * len(SPEEDS)
+    axis = [attrs for attrs in drawings if not attrs.get("aria-label")]
+    assert len(axis) == 1  # inside an element hidden from assistive technology
+    heads = [attrs for tag, attrs in seen if tag == "th"]
+    assert heads
+    assert all(attrs.get("scope") for attrs in heads)
+    levels = [int(tag[1]) for tag, _ in seen if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert ("html", {"lang": "en"}) in seen
+
+
+def test_the_page_draws_every_block_and_marks_void_ones() -> None:
+    """One stroke per block: used, dropped with its pass or round, or void."""
+    race = samples.race(rounds=12, passes=6)
+    first = race.rounds[0]
+    voided = replace(first, blocks=(replace(first.blocks[0], void=("errors",)), *first.blocks[1:]))
+    race = replace(race, rounds=(voided, replace(race.rounds[1], void=("steal",)), *race.rounds[2:]))
+    verdict = judge(race)
+    strips = plot.strips(race, verdict, rows.ranked(race, verdict))
+    counts = [strip.counts for strip in strips]
+    assert sorted(counts) == [(65, 6, 1), (65, 7, 0)]
+    for strip in strips:
+        assert [path.count("M") for path in (strip.used, strip.dropped, strip.void)] == list(strip.counts)
+        assert strip.rounds.count("M") == 11
+        for x, y in re.findall(r"M(\S+) (\S+?)[hvH]", strip.used + strip.void + strip.dropped):
+            assert 0 <= float(x) <= plot.WIDTH
+            assert 0 <= float(y) <= plot.HEIGHT
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 11])
+@pytest.mark.parametrize("metric", ["throughput", "cpu"])
+def test_page_and_terminal_stand_at_any_time_of_a_race(rounds: int, metric: str) -> None:
+    """No round, one, too few for an interval, enough; for both metrics, and without readable CPU time."""
+    race = samples.race(SPEEDS, rounds=rounds, finished="")
+    race = replace(race, plan=replace(race.plan, metric=metric))
+    assert Reader(rendered(race)).open == []
+    assert shown(race)
+    blind = tuple(
+        replace(r, blocks=tuple(replace(b, server_cpu_ns=None, server_wait_ns=None) for b in r.blocks))
+        for r in race.rounds
+    )
+    assert Reader(rendered(replace(race, rounds=blind))).open == []
+    assert shown(replace(race, rounds=blind))
+
+
+def test_less_cpu_stands_first_where_cpu_decides() -> None:
+    """The ranking turns with the metric, and says that less is better."""
+    race = samples.race({"lavish": 40_000.0, "thrifty": 40_000.0})
+    cpu_ns = {"lavish": 34 * samples.MS, "thrifty": 20 * samples.MS}
+    cheap = tuple(
+        replace(r, blocks=tuple(replace(block, server_cpu_ns=cpu_ns[block.contender]) for block in r.blocks))
+        for r in race.rounds
+    )
+    race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
+    assert [row.name for row in rows.ranked(race, judge(race))] == ["thrifty", "lavish"]
+    assert "less is better" in rendered(race)
+    assert "less is better" in shown(race)
+
+
+def test_the_page_is_written_whole_and_readable_by_others(race: Race, tmp_path: Path) -> None:
+    """Into folders that are made; a path that can't be written is refused by name, and nothing is left behind."""
+    path = tmp_path / "new" / "race.html"
+    page.write(race, judge(race), inspect(race), path)
+    page.write(race, judge(race), inspect(race), path)
+    assert [p.name for p in path.parent.iterdir()] == ["race.html"]
+    assert path.stat().st_mode & 0o044 or path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    with pytest.raises(BadUsage, match=r"race\.html/x\.html can't be written"):
+        page.write(race, judge(race), inspect(race), path / "x.html")
+
+
+def test_the_page_says_how_to_run_it_again() -> None:
+    """Names, URLs and ad hoc commands, quoted for a shell, with load, plan, seed and lanes."""
+    race = samples.race()
+    mine = samples.entrant("mine", kind="serve", parameters={"command": ["./serve r", "{port}"]})
+    url = samples.entrant("http://127.0.0.1:8080/", kind="url", parameters={})
+    race = replace(
+        race, entrants=(*race.entrants, mine, url), plan=replace(race.plan, rounds_fixed=True, planned_rounds=20)
+    )
+    line = page.command(race)
+    assert line.startswith("dragstrip race quick steady --serve 'mine='\"'\"'./serve r'\"'\"' {port}' http")
+    placed = replace(mine, parameters={"command": "./serve {port}", "cwd": "/my place"})
+    assert page.command(replace(race, entrants=(placed, url))).startswith(
+        "cd '/my place' && dragstrip race --serve 'mine=./serve {port}' http"
+    )
+    assert "--seed 7 --rounds 20 --server-cores 1 --engine-cores 0" in line
+    assert "--budget 60s --margin 1% --metric throughput" in line
+
+
+# --- terminal -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_the_terminal_report_fits_its_width(race: Race, width: int) -> None:
+    """No line is wider, whatever is shown; every contender, verdict and reason is there."""
+    text = shown(race, width=width, checks=[*inspect(race), WARNING], all_pairs=True)
+    assert max(map(len, text.splitlines())) <= width
+    for part in ("return", "static", "twin", "slow", "faster", "dud is out", "byte 10", "▲ warn generator", "● pass"):
+        assert part in text
+    assert re.sub(r"\s+", " ", text).startswith("return is the fastest of 4: it served")
+
+
+def test_telling_pairs_are_shown_and_all_on_request() -> None:
+    """Neighbours and the fastest against all; --pairs lists the rest too."""
+    race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
+    assert "7 of 10 pairs" in shown(race)
+    every = shown(race, all_pairs=True)
+    assert "of 10 pairs" not in every
+    assert every.count("faster") > shown(race).count("faster")
+
+
+def test_without_a_terminal_or_with_no_color_there_are_no_codes(race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipes get plain text; NO_COLOR is honoured on terminals."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b" not in shown(race)
+    assert re.search(r"\x1b\[[\d;]*3[0-7]m", shown(race, force_terminal=True))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[[\d;]*3[0-7]", shown(race, force_terminal=True))
+
+
+def test_an_encoding_without_our_marks_gets_plain_ones(race: Race) -> None:
+    """ASCII and Latin-1 terminals get a report of the same shape instead of a traceback."""
+    fancy, plain = shown(race, checks=[WARNING]), shown(race, checks=[WARNING], encoding="ascii")
+    assert plain.isascii()
+    assert [len(line) for line in plain.splitlines()] == [len(line) for line in fancy.splitlines()]
+    assert "! warn generator" in plain
+    assert "?" not in plain
+    assert shown(race, encoding="latin-1").isascii()
+
+
+def test_markup_in_names_is_printed_as_it_stands() -> None:
+    """rich's own markup in a contender's name or reason is text."""
+    race = samples.race({"[red]a[/red]": 50_000.0, "b": 20_000.0}, out={"[link=x]c": "said [bold]no[/bold] [/]"})
+    text = shown(race, width=160)
+    for part in ("[red]a[/red]", "[link=x]c is out", "said [bold]no[/bold] [/]"):
+        assert part in text
+    assert "[red]a[/red]" in page_of_parity(race, 160)
+
+
+def test_a_bar_marks_its_interval_on_the_common_scale() -> None:
+    """Filled up to the interval, the estimate's cell marked, all within the width."""
+
+    def drawn(*numbers: Any) -> str:
+        return "".join(segment.text for segment in marks.Bar(*numbers).segments(20, Console()))
+
+    assert drawn(10.0, 8.0, 12.0, 20.0) == "████████▒▒┃▒▒" + " " * 7
+    assert drawn(20.0, None, None, 20.0) == "█" * 19 + "┃"
+    assert drawn(20.0, 19.0, float("nan"), 20.0) == "█" * 19 + "┃"
+    assert drawn(0.0, 0.0, 0.0, 0.0) == "┃" + " " * 19
+
+
+def page_of_parity(race: Race, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    terminal.show_parity(console, race)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_parity_sheet_marks_what_differs(race: Race) -> None:
+    """A fact that is equal has no mark; narrow terminals get the same facts one below the other."""
+    wide, narrow = page_of_parity(race, 120), page_of_parity(race, 60)
+    assert re.search(r"^▲\s+server header\s+return", wide, re.MULTILINE)
+    assert re.search(r"^\s+HTTP version\s+1\.1", wide, re.MULTILINE)
+    assert "▲ server header" in narrow
+    assert "twin: twin" in narrow
+    assert "no parity sheet" in page_of_parity(samples.race({}, rounds=0, out={"dud": "x"}), 80)
+
+
+# --- live and picture ---------------------------------------------------------------------------
+
+
+def _ran(progress: live.Progress, race: Race) -> None:
+    with progress:
+        progress.phase("checking what is installed")
+        progress.entrant("return", "scrutineering")
+        progress.entrant("return", "ready")
+        progress.entrant("dud", "out: body differs\nat byte 10")
+        for done in range(1, len(race.rounds) + 1):
+            part = replace(race, rounds=race.rounds[:done], finished="")
+            progress.round_done(part, judge(part))
+        progress.close()
+
+
+def test_progress_without_a_terminal_writes_few_plain_lines(race: Race) -> None:
+    """Phases, how scrutineering ended, and the rounds that tell something."""
+    file = io.StringIO()
+    _ran(live.Progress(Console(file=file, width=100)), race)
+    lines = file.getvalue().splitlines()
+    assert lines[:3] == ["checking what is installed", "return: ready", "dud: out: body differs"]
+    assert any(line.startswith("round 1 of at most 14") for line in lines)
+    assert len(lines) < 3 + len(race.rounds)
+    assert "\x1b" not in file.getvalue()
+
+
+def test_progress_is_silent_when_asked(race: Race) -> None:
+    """--quiet: not one character, terminal or not."""
+    for force in (True, False):
+        file = io.StringIO()
+        _ran(live.Progress(Console(file=file, force_terminal=force), quiet=True), race)
+        assert file.getvalue() == ""
+
+
+def test_progress_on_a_terminal_is_redrawn_by_the_caller_alone(race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread is started: a refresh in the middle of a block would take the engine's core."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    before, file = threading.active_count(), io.StringIO()
+    progress = live.Progress(Console(file=file, force_terminal=True, width=100))
+    with progress:
+        progress.entrant("return", "ready")
+        progress.round_done(race, judge(race))
+        assert threading.active_count() == before
+        written = len(file.getvalue())
+    assert "round 14 of at most 14" in file.getvalue()
+    assert "118," in file.getvalue() or "117," in file.getvalue()
+    assert written > 100
+
+
+def test_the_picture_loads_nothing_and_shows_the_race(race: Race, tmp_path: Path) -> None:
+    """An SVG for the README: well formed, no web font."""
+    from xml.etree import ElementTree
+
+    picture.terminal_svg(race, judge(race), inspect(race), tmp_path / "race.svg")
+    text = (tmp_path / "race.svg").read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    assert not re.search(r"url\(\W*http|cdn|@font-face|@import", text)
+    assert "fastest" in text
+
+
+def test_reports_need_no_engine() -> None:
+    """Old results can be drawn where the compiled engine cannot load."""
+    code = (
+        "import sys; sys.modules['dragstrip._engine'] = None\n"
+        "import samples\nfrom dragstrip.verdict import judge\nfrom dragstrip.inquiry import inspect\n"
+        "from dragstrip.report import export, page, terminal, live, picture\n"
+        "race = samples.race()\nassert page.render(race, judge(race), inspect(race))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(filter(None, sys.path))})
+
+
+def test_standings_between_rounds_decode_no_histogram(race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are drawn after every round: merging all blocks so far each time would take ever longer."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(latency, "merged", lambda race: pytest.fail("histograms were merged"))
+    with live.Progress(Console(file=io.StringIO(), force_terminal=True, width=100)) as progress:
+        progress.round_done(race, judge(race))
