@@ -243,7 +243,9 @@ def test_a_running_server_is_raced_by_its_address(env: dict[str, str], tmp_path:
         (["show", "feedfeed"], "feedfeed"),
     ],
 )
-def test_wrong_words_are_refused_with_what_would_do_and_exit_2(env: dict[str, str], words: list[str], told: str) -> None:
+def test_wrong_words_are_refused_with_what_would_do_and_exit_2(
+    env: dict[str, str], words: list[str], told: str
+) -> None:
     """Names the word, says what would do; nothing is started."""
     done = dragstrip_run(env, *words)
     assert done.returncode == 2

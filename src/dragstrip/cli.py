@@ -14,15 +14,19 @@ import click
 from rich.console import Console
 
 from dragstrip import __version__, contender, install, verdict
+from dragstrip import race as racing
 from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Race
+from dragstrip.report import export, listing, page, picture, terminal
+from dragstrip.report.live import Progress
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """``60s``, ``2m``, ``1500ms`` or plain seconds, as wrk and hey users write them; seconds as a float."""
 
     name = "duration"
@@ -37,7 +41,7 @@ class Duration(click.ParamType):
         return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}[match[2]]
 
 
-class Share(click.ParamType):
+class Share(click.ParamType[float]):
     """``1%`` or ``0.01``, above 0 and below 100 %."""
 
     name = "share"
@@ -93,18 +97,13 @@ def cli() -> None:
 @_store_option
 def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
     """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers."""
-    from dragstrip import race as racing  # the compiled engine's only user: other commands work without it
-    from dragstrip.report.live import Progress
-
     console = Console()
     with _open(store_path) as store, Progress(console, quiet=quiet) as progress:
         try:
             if resume_id:
                 recorded = store.load(resume_id)
                 entries = tuple(contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants)
-                racing.resume(
-                    recorded.id, entries, load_workload(recorded.workload), store=store, progress=progress
-                )
+                racing.resume(recorded.id, entries, load_workload(recorded.workload), store=store, progress=progress)
                 result = store.load(recorded.id)
             else:
                 result = racing.run(_request(words), store=store, progress=progress)
@@ -115,9 +114,7 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
     _conclude(console, result, words, store_path)
 
 
-def _request(words: dict[str, Any]) -> Any:
-    from dragstrip import race as racing
-
+def _request(words: dict[str, Any]) -> racing.Request:
     line_up = contender.line_up(words["line_up"]) if words["line_up"] else None
     names = (*(line_up.names if line_up else ()), *words["contenders"])
     if not names and not words["serve"]:
@@ -143,16 +140,15 @@ def _request(words: dict[str, Any]) -> Any:
 
 
 def _conclude(console: Console, result: Race, words: dict[str, Any], store_path: Path | None) -> None:
-    from dragstrip.inquiry import inspect, is_void
-    from dragstrip.report import export, page, terminal
-
     judged, checks = verdict.judge(result), inspect(result)
     terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"])
     if words["json_path"]:
         _write(words["json_path"], json.dumps(export.race_json(result, judged, checks), indent=2) + "\n")
     if words["html_path"]:
         page.write(result, judged, checks, words["html_path"])
-    console.print(f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True)
+    console.print(
+        f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True
+    )
     if words["html_path"]:
         console.print(f"page    {Path(words['html_path']).resolve()}", soft_wrap=True)
     if is_void(checks) or result.finished == "void":
@@ -187,9 +183,7 @@ def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], sto
 @click.option("--contenders", "folders", multiple=True, type=click.Path(path_type=Path, exists=True))
 def contenders(as_json: bool, folders: tuple[Path, ...]) -> None:
     """Every definition: ready, or missing and what would make it ready."""
-    from dragstrip.report import listing
-
-    rows = [contender.status(entry) for entry in contender.definitions(folders)]
+    rows = [contender.status(word) for word in contender.names(folders)]
     click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)
 
 
@@ -224,8 +218,6 @@ def install_command(names: tuple[str, ...], everything: bool, line_up: str | Non
 @click.option("--engine-cores", default=None)
 def verify(names: tuple[str, ...], line_up: str | None, workload: str | None, **cores: Any) -> None:
     """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
-    from dragstrip import race as racing
-
     chosen = contender.line_up(line_up).names if line_up else names or tuple(contender.names(()))
     failed = False
     for line in racing.verify([contender.entry(name) for name in chosen], workload, **cores):
@@ -239,8 +231,6 @@ def verify(names: tuple[str, ...], line_up: str | None, workload: str | None, **
 @_store_option
 def runs(as_json: bool, store_path: Path | None) -> None:
     """Stored races, newest first."""
-    from dragstrip.report import listing
-
     with _open(store_path) as store:
         rows = [asdict(line) for line in store.runs()]
     click.echo(json.dumps(rows, indent=2)) if as_json else listing.runs(Console(), rows)
@@ -254,9 +244,6 @@ def runs(as_json: bool, store_path: Path | None) -> None:
 @_store_option
 def show(run: str, pairs: bool, parity: bool, as_json: bool, store_path: Path | None) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
-    from dragstrip.inquiry import inspect
-    from dragstrip.report import export, terminal
-
     with _open(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded), inspect(recorded)
@@ -278,9 +265,6 @@ def report(
     run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None
 ) -> None:
     """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
-    from dragstrip.inquiry import inspect
-    from dragstrip.report import export, page, picture
-
     if not (html_path or json_path or svg_path):
         raise BadUsage("report: nothing to write; --html FILE, --json FILE or --svg FILE would do")
     with _open(store_path) as store:

@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import dragstrip
-from dragstrip import inquiry, machine, schedule, stage, verdict
+from dragstrip import machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check
 from dragstrip.errors import BadUsage, NotReady, StageError
-from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race, Round
-from dragstrip.rounds import Outcome, Track, Warm, run_round, warm_up
+from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
+from dragstrip.rounds import Outcome, Track, run_round, warm_up
 from dragstrip.scrutiny import scrutineer
 from dragstrip.store import Store
 from dragstrip.workload import Workload
@@ -139,7 +139,9 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
     """
     race = store.load(race_id)
     if race.finished in ("decided", "budget", "rounds"):
-        raise BadUsage(f"race {race.id} has ended ({race.finished}): there is nothing to resume; `dragstrip rerun` repeats it")
+        raise BadUsage(
+            f"race {race.id} has ended ({race.finished}): there is nothing to resume; `dragstrip rerun` repeats it"
+        )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     field_ = _Field(entrants=list(race.entrants))
     by_name = {entry.name: entry for entry in entries}
@@ -241,8 +243,10 @@ def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Fie
 def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[str, dict[str, str]]:
     workload, seed = track.workload, track.seed
     both = [
-        (*workload.exchanges(mark=entry.mark, keepalive=keep, seed=seed),
-         *workload.probes(mark=entry.mark, keepalive=keep, seed=seed, count=PROBES))
+        (
+            *workload.exchanges(mark=entry.mark, keepalive=keep, seed=seed),
+            *workload.probes(mark=entry.mark, keepalive=keep, seed=seed, count=PROBES),
+        )
         for keep in (True, False)
     ]
     findings = scrutineer(running.host, running.port, keepalive=both[0], closing=both[1])
@@ -270,9 +274,7 @@ def _plan(request: Request, field_: _Field) -> Plan:
     count = max(len(field_.ready), 1)
     lead_ns, counted_ns = schedule.block_lengths(field_.p50_ns)
     launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
-    passes = schedule.passes(
-        launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s
-    )
+    passes = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s)
     round_s = launch_s + passes * count * block_s
     return Plan(
         lead_ns=lead_ns,
@@ -393,11 +395,13 @@ def verify(
         if isinstance(state, Missing):
             yield Proof(f"missing  {entry.name}: {state.reason}; {state.remedy}", failed=False)
             continue
-        for name in [workload] if workload else entry.workloads or WORKLOADS:
+        for name in [workload] if workload else entry.workloads or ("hello",):
             with _track(load_workload(name), load, lanes, seed=0) as track:
                 _scrutineer(track, entry, state.version, found := _Field(), _Silent())
             why = found.entrants[0].out
-            yield Proof(f"{'FAILED ' if why else 'passed '}  {entry.name} at {name}{': ' + why if why else ''}", bool(why))
+            yield Proof(
+                f"{'FAILED ' if why else 'passed '}  {entry.name} at {name}{': ' + why if why else ''}", bool(why)
+            )
 
 
 class _Silent:

@@ -119,9 +119,7 @@ class Track:
             self._keepers[entry.name] = self.keepers.enter_context(keeper)
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
-        start = prepare(
-            entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name
-        )
+        start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
         return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
 
     def open(self, entry: Entry, running: Running) -> int:
@@ -241,9 +239,7 @@ def launch_twice(track: Track, entry: Entry) -> Running:
         return track.launch(entry)
 
 
-def _load(
-    track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]
-) -> tuple[Block, ...]:
+def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]) -> tuple[Block, ...]:
     names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
     tallies = track.engine.run(
         [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names],

@@ -111,7 +111,9 @@ def fault(exchange: Exchange, answer: Answer) -> str | None:
     if answer.body != exchange.body:
         return f"{exchange.path} {_body_fault(exchange.body, answer.body)}"
     if answer.header("content-encoding"):
-        return f"{exchange.path} is sent as {answer.header('content-encoding')}, though nothing but identity was accepted"
+        return (
+            f"{exchange.path} is sent as {answer.header('content-encoding')}, though nothing but identity was accepted"
+        )
     return None
 
 
