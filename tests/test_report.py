@@ -393,7 +393,7 @@ def test_the_page_says_how_to_run_it_again() -> None:
     )
     line = page.command(race)
     assert line.startswith("dragstrip race quick steady --serve 'mine='\"'\"'./serve r'\"'\"' {port}' http")
-    placed = replace(mine, parameters={"command": "./serve {port}", "cwd": "/my place"})
+    placed = replace(mine, parameters={"command": "./serve {port}", "folder": "/my place"})
     assert page.command(replace(race, entrants=(placed, url))).startswith(
         "cd '/my place' && dragstrip race --serve 'mine=./serve {port}' http"
     )

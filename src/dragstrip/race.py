@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import dragstrip
 from dragstrip import machine, schedule, stage, verdict
-from dragstrip.contender import Entry, Missing, build, check
+from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.errors import BadUsage, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
 from dragstrip.rounds import Outcome, Track, run_round, warm_up
@@ -97,7 +97,13 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         KeyboardInterrupt: passed on, after what was measured has been kept and every server stopped.
     """
     _refuse_doubles(request.entries)
+    serving(request.workload.name, request.entries)
     lanes = machine.lanes(request.server_cores, request.engine_cores)
+    if request.threads is not None and request.threads > len(lanes.engine):
+        raise BadUsage(
+            f"--threads {request.threads}: the engine's lane has {len(lanes.engine)} cores, one thread each; "
+            f"--engine-cores gives it more"
+        )
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = machine.facts()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dragstrip.inquiry.blocks import percent
 from dragstrip.record import Block, Launch
 
 #: Fewest launches among which kinds can be told.
@@ -59,11 +60,13 @@ def _speeds(name: str, blocks: Sequence[Block]) -> list[str]:
     logs = np.array([math.log(requests[index] / counted_ns[index]) for index in rounds])
     slow = _rare(logs)
     if slow.any():
-        listed = ", ".join(f"round {rounds[i]} ({np.exp(logs[i] - np.median(logs)):.0%})" for i in np.flatnonzero(slow))
+        times = np.exp(logs - np.median(logs))
+        listed = ", ".join(f"round {rounds[i]} at {percent(times[i])} of it" for i in np.flatnonzero(slow))
         return [f"{slow.sum()} of {name}'s {len(rounds)} launches were far slower than its median: {listed}"]
     share, ratio = _kinds(logs)
     if share >= KIND_SHARE:
-        return [f"{name}'s launches are of two kinds: {share:.0%} of them {ratio:.1%} slower; take 20 rounds or more"]
+        kinds = f"{percent(share)} of them {percent(ratio)} slower"
+        return [f"{name}'s launches are of two kinds: {kinds}; take 20 rounds or more (--rounds 20)"]
     return []
 
 
