@@ -1,13 +1,13 @@
-//! The engine without Python: `drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS]`.
+//! The engine without Python: `drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]]`.
 //!
 //! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
 //! requests/s, the whole process's CPU time per request, and what went wrong. `make bench` sets it beside wrk.
 
-use dragstrip_engine::{Block, Engine, Exchange, SessionPlan, io, resolve, tally};
+use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, resolve, tally};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS]";
+const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]]";
 
 struct Words {
     host: String,
@@ -17,6 +17,7 @@ struct Words {
     seconds: f64,
     core: usize,
     max_requests: u64,
+    backend: Backend,
 }
 
 fn words() -> Option<Words> {
@@ -29,6 +30,7 @@ fn words() -> Option<Words> {
         seconds: words.next()?.parse().ok()?,
         core: words.next()?.parse().ok()?,
         max_requests: words.next().map_or(Some(0), |text| text.parse().ok())?,
+        backend: words.next().map_or(Some(Backend::Auto), |text| text.parse().ok())?,
     })
 }
 
@@ -62,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = resolve(&words.host, words.port)?;
     let request = |extra: &str| format!("GET {} HTTP/1.1\r\nHost: {address}\r\n{extra}\r\n", words.path);
     let (status, body) = fetch(address, &request("Connection: close\r\n"))?;
-    let mut engine = Engine::new(&[words.core])?;
+    let mut engine = Engine::with_backend(&[words.core], words.backend)?;
     let session = engine.open(SessionPlan {
         address,
         exchanges: vec![Exchange { request: request("").into_bytes(), status, body }],
@@ -77,7 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;
     let [p50, p90, p99, p999, most] = done.quantiles_ns.map(|ns| ns as f64 / 1000.0);
-    println!("back end {}, status {status}, {} bytes a body", io::BACK_END, done.bytes_in / done.answered.max(1));
+    println!("back end {}, status {status}, {} bytes an answer", engine.backend(), done.bytes_in / done.answered.max(1));
     println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
     println!("latency us: p50 {p50:.0} p90 {p90:.0} p99 {p99:.0} p99.9 {p999:.0} max {most:.0}");
     let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();

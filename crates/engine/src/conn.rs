@@ -90,10 +90,10 @@ pub fn place(token: u64) -> (usize, u32) {
 /// after closing (TIME_WAIT) is the server's and not ours.
 #[derive(Debug)]
 pub struct Linger {
-    /// Held only to be closed when this is dropped.
-    pub _socket: Socket,
+    /// What is to be closed.
+    pub socket: Socket,
     /// Of the connection it was.
-    pub generation: u32,
+    pub token: u64,
     /// Begin of the wait.
     pub since_ns: u64,
 }

@@ -3,11 +3,12 @@
 use crate::error::EngineError;
 use crate::evidence::{Meter, ServerFiles, ServerUse, Steal};
 use crate::gate::Gate;
+use crate::io::Chosen;
 use crate::lap::{Lap, Window};
 use crate::plan::{Block, SessionPlan};
 use crate::sys;
 use crate::tally::Counts;
-use crate::worker::Share;
+use crate::worker::{self, Load};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`EngineError::Core`] where the kernel won't have it there.
-    pub fn start(index: usize, core: usize) -> Result<Self, EngineError> {
+    pub fn start(index: usize, core: usize, chosen: Chosen) -> Result<Self, EngineError> {
         let (commands, inbox) = channel();
         let (ready, started) = channel();
         let main = move || {
@@ -83,7 +84,7 @@ impl Worker {
             let _ = ready.send(pinned);
             if !failed {
                 sys::sharp_timers();
-                Hand::new(index).work(&inbox);
+                Hand::new(index, chosen).work(&inbox);
             }
         };
         let thread = std::thread::Builder::new().name(format!("dragstrip-{index}")).spawn(main);
@@ -114,16 +115,18 @@ impl Drop for Worker {
 /// What lives in the thread.
 struct Hand {
     index: usize,
-    shares: HashMap<u32, Share>,
+    chosen: Chosen,
+    shares: HashMap<u32, Box<dyn Load>>,
     watched: HashMap<u32, ServerFiles>,
     meter: Meter,
     buffer: Vec<u8>,
 }
 
 impl Hand {
-    fn new(index: usize) -> Self {
+    fn new(index: usize, chosen: Chosen) -> Self {
         Self {
             index,
+            chosen,
             shares: HashMap::new(),
             watched: HashMap::new(),
             meter: Meter::open(),
@@ -136,7 +139,7 @@ impl Hand {
         while let Ok(command) = inbox.recv() {
             match command {
                 Command::Open { id, plan, count, reply } => {
-                    let opened = Share::open(plan, count).map(|share| {
+                    let opened = worker::open(&self.chosen, plan, count).map(|share| {
                         self.shares.insert(id, share);
                     });
                     let _ = reply.send(opened);

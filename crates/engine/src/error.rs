@@ -19,11 +19,20 @@ pub enum EngineError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The system refused a thread or an epoll instance.
+    /// The system refused a thread, a ring or an epoll instance.
     #[error("{what}: {source}")]
     System {
         /// What was attempted.
         what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// io_uring was asked for by name.
+    #[error(
+        "io: io_uring was asked for and does not work here ({source}); take auto or epoll, or have it allowed \
+         (kernel.io_uring_disabled, a container's seccomp profile)"
+    )]
+    Uring {
         /// What the kernel said.
         source: io::Error,
     },

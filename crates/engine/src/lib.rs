@@ -12,6 +12,7 @@ mod evidence;
 mod gate;
 pub mod io;
 mod lap;
+mod patience;
 pub mod plan;
 pub mod response;
 mod sys;
@@ -20,8 +21,10 @@ mod worker;
 
 use crew::{Command, Job, Outcome, Worker};
 pub use error::EngineError;
+pub use io::Backend;
 use evidence::ServerFiles;
 use gate::Gate;
+use io::Chosen;
 pub use plan::{Block, Exchange, SessionPlan};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -41,6 +44,7 @@ pub struct Engine {
     sessions: HashMap<u32, Arc<SessionPlan>>,
     next_session: u32,
     stop: Arc<AtomicBool>,
+    chosen: Chosen,
 }
 
 /// A run under way.
@@ -67,16 +71,44 @@ impl Engine {
     /// # Errors
     /// No core given, or one that can't be used.
     pub fn new(cores: &[usize]) -> Result<Self, EngineError> {
+        Self::with_backend(cores, Backend::Auto)
+    }
+
+    /// The same, over the back end asked for.
+    ///
+    /// # Errors
+    /// As [`Engine::new`], and [`EngineError::Uring`] where it was asked for and does not work here.
+    pub fn with_backend(cores: &[usize], backend: Backend) -> Result<Self, EngineError> {
+        Self::with_probe(cores, backend, io::probe)
+    }
+
+    /// The same; `probe` says whether io_uring works here (tests: a kernel that forbids it).
+    ///
+    /// # Errors
+    /// As [`Engine::with_backend`].
+    #[doc(hidden)]
+    pub fn with_probe(
+        cores: &[usize],
+        backend: Backend,
+        probe: impl FnOnce() -> std::io::Result<String>,
+    ) -> Result<Self, EngineError> {
         if cores.is_empty() {
             return Err(EngineError::NoCores);
         }
-        let workers = cores.iter().enumerate().map(|(index, core)| Worker::start(index, *core));
+        let chosen = io::choose(backend, probe).map_err(|source| EngineError::Uring { source })?;
+        let workers = cores.iter().enumerate().map(|(index, core)| Worker::start(index, *core, chosen.clone()));
         Ok(Self {
             workers: workers.collect::<Result<_, _>>()?,
             sessions: HashMap::new(),
             next_session: 1,
             stop: Arc::new(AtomicBool::new(false)),
+            chosen,
         })
+    }
+
+    /// Which back end runs, and its flags; why not io_uring, where the kernel would not have it.
+    pub fn backend(&self) -> String {
+        self.chosen.name()
     }
 
     /// What ends a run from elsewhere when it is set; a run clears it when it begins.

@@ -9,8 +9,10 @@
 mod connections;
 
 use crate::conn::{Conn, Linger, State, place};
-use crate::io::{self, Event, Poller};
+use crate::error::EngineError;
+use crate::io::{self, Chosen, Epoll, Event, Hold, Poller, Uring};
 use crate::lap::Lap;
+use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::response::{Expect, Known, Sample, Verdict, Wrong};
 use crate::sys;
@@ -29,10 +31,41 @@ const START_BATCH: usize = 64;
 /// Full buffers read from one connection before the others have their turn.
 const MOST_READS: u32 = 16;
 
+/// One worker's share of a session, whatever the back end.
+pub trait Load {
+    /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
+    fn look_round(&mut self, lap: &mut Lap, buffer: &mut [u8]);
+
+    /// Runs this worker's part of a block, to the end of its drain.
+    fn run(&mut self, lap: &mut Lap, buffer: &mut [u8]);
+}
+
+/// Opens one worker's share of a session over the back end chosen.
+///
+/// # Errors
+/// As [`Share::open`].
+pub fn open(chosen: &Chosen, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
+    match chosen {
+        // A ring and its table of files gain nothing where every request has a socket of its own.
+        Chosen::Uring(_) if plan.keepalive => Ok(Box::new(Share::<Uring>::open(plan, count)?)),
+        Chosen::Uring(_) | Chosen::Epoll(_) => Ok(Box::new(Share::<Epoll>::open(plan, count)?)),
+    }
+}
+
+impl<P: Poller> Load for Share<P> {
+    fn look_round(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+        self.look(lap, buffer);
+    }
+
+    fn run(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+        self.block(lap, buffer);
+    }
+}
+
 /// One worker's share of a session.
-pub struct Share {
+struct Share<P> {
     plan: Arc<SessionPlan>,
-    poller: Poller,
+    poller: P,
     conns: Vec<Conn>,
     /// By connection; see [`Linger`].
     lingering: Vec<Option<Linger>>,
@@ -45,6 +78,7 @@ pub struct Share {
     cursor: usize,
     /// Requests unanswered.
     outstanding: usize,
+    patience: Patience,
     /// Connections given up in this block.
     given_up: usize,
     /// (due, index) of connections at rest, soonest first.
@@ -53,19 +87,21 @@ pub struct Share {
     unread: VecDeque<(u64, bool)>,
 }
 
-impl Share {
-    /// Runs this worker's part of a block, to the end of its drain.
-    pub fn run(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+impl<P: Poller> Share<P> {
+    fn block(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
         let mut now_ns = lap.window.started_ns;
         let mut next_scan_ns = now_ns + SCAN_NS;
         self.cursor = 0;
         loop {
             self.start_some(lap);
             self.wake_rested(now_ns, lap);
-            let count = self.poller.wait(self.wait_ms(now_ns, next_scan_ns, lap));
+            self.depart();
+            let hold = self.hold(now_ns, lap);
+            let count = self.poller.wait(self.wait_ns(now_ns, next_scan_ns, lap), hold);
             for index in 0..count {
-                let event = self.poller.event(index);
-                self.handle(event, lap, buffer);
+                if let Some(event) = self.poller.event(index) {
+                    self.handle(event, lap, buffer);
+                }
             }
             self.read_on(lap, buffer);
             now_ns = sys::now_ns();
@@ -92,8 +128,27 @@ impl Share {
         ending && self.outstanding == 0 && self.lingerers == 0
     }
 
-    /// How long to wait: until something is due, rounded up to a millisecond.
-    fn wait_ms(&self, now_ns: u64, next_scan_ns: u64, lap: &Lap) -> i32 {
+    /// Hands over what was queued, and notes when it left: a wait in the queue is not the server's.
+    #[inline]
+    fn depart(&mut self) {
+        self.poller.flush();
+        while let Some((token, sent_ns)) = self.poller.departure() {
+            let (index, generation) = place(token);
+            let conn = &mut self.conns[index];
+            if conn.generation == generation && conn.state == State::Waiting && !conn.fresh {
+                conn.since_ns = sent_ns;
+            }
+        }
+    }
+
+    /// Whether to wait for several answers: only while all connections are at work and another request may follow.
+    fn hold(&mut self, now_ns: u64, lap: &Lap) -> Option<Hold> {
+        let hold = self.patience.hold(self.outstanding);
+        hold.filter(|_| self.cursor == self.conns.len() && self.outstanding > self.resting.len() && lap.open(now_ns))
+    }
+
+    /// How long to wait: until something is due.
+    fn wait_ns(&self, now_ns: u64, next_scan_ns: u64, lap: &Lap) -> u64 {
         if self.cursor < self.conns.len() || !self.unread.is_empty() || self.done(now_ns, lap) {
             return 0;
         }
@@ -104,7 +159,7 @@ impl Share {
         if self.outstanding == 0 && self.lingerers > 0 {
             due_ns = due_ns.min(now_ns + LINGER_NS);
         }
-        due_ns.saturating_sub(now_ns).div_ceil(1_000_000).min(20) as i32
+        due_ns.saturating_sub(now_ns).min(SCAN_NS)
     }
 
     /// Starts some connections that have not had their turn: all at once would leave the first answers waiting.
@@ -149,7 +204,7 @@ impl Share {
         let request = &self.plan.exchanges[self.next_exchange].request;
         let conn = &mut self.conns[index];
         let Some(socket) = &conn.socket else { return };
-        let sent = match io::send(socket, request) {
+        let sent = match self.poller.send(conn.token(index), socket, self.next_exchange, request) {
             Ok(sent) => sent,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(error) => return self.unsendable(index, error, now_ns, lap),
@@ -161,7 +216,7 @@ impl Share {
         conn.out_at = sent;
         conn.exchange = self.next_exchange as u32;
         if sent < request.len() {
-            let _ = self.poller.want_writable(socket, conn.token(index)); // if it fails, the timeout tells
+            let _ = self.poller.want_writable(conn.token(index), socket); // if it fails, the timeout tells
         }
         self.next_exchange += 1;
         if self.next_exchange == self.plan.exchanges.len() {
@@ -176,9 +231,8 @@ impl Share {
     /// closed it; on a new one it is a failure.
     #[cold]
     fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
-        let conn = &mut self.conns[index];
-        let fresh = conn.fresh;
-        drop(conn.detach());
+        let fresh = self.conns[index].fresh;
+        self.discard(index);
         if fresh {
             lap.counts.sent += 1;
             lap.wrong(Failure::Send);
@@ -188,6 +242,15 @@ impl Share {
             lap.give_back();
             self.connect(index, now_ns, lap);
         }
+    }
+
+    /// The same, where the kernel said so only after it had taken the request.
+    #[cold]
+    fn unsent(&mut self, index: usize, errno: i32, lap: &mut Lap) {
+        self.outstanding -= 1;
+        lap.counts.sent -= 1;
+        lap.counts.bytes_out -= self.conns[index].out_at as u64;
+        self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), lap);
     }
 
     fn send_rest(&mut self, index: usize, lap: &mut Lap) {
@@ -201,6 +264,10 @@ impl Share {
                     lap.counts.bytes_out += sent as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && P::BRINGS_BYTES => {
+                    let _ = self.poller.want_writable(conn.token(index), socket); // which tells once
+                    return;
+                }
                 // A server that answers early may have closed: what it said is still to be read.
                 Err(_) => return,
             }
@@ -211,10 +278,13 @@ impl Share {
     fn handle(&mut self, event: Event, lap: &mut Lap, buffer: &mut [u8]) {
         let (index, generation) = place(event.token);
         if self.conns[index].generation != generation {
-            return self.former_event(index, generation, event.closing);
+            return self.former_event(event.token, event.closing);
         }
         match self.conns[index].state {
             State::Waiting => {
+                if event.unsent != 0 {
+                    return self.unsent(index, event.unsent, lap);
+                }
                 if event.writable {
                     self.send_rest(index, lap);
                 }
@@ -225,7 +295,7 @@ impl Share {
             State::Connecting => self.handshake_event(index, event, lap, buffer),
             State::Idle => self.idle_event(index, lap, buffer),
             // Its socket may linger under the same number until a new one takes its place.
-            State::Closed | State::Resting | State::GivenUp => self.former_event(index, generation, event.closing),
+            State::Closed | State::Resting | State::GivenUp => self.former_event(event.token, event.closing),
         }
     }
 
@@ -235,31 +305,33 @@ impl Share {
         for _ in 0..MOST_READS {
             let conn = &mut self.conns[index];
             let Some(socket) = &conn.socket else { return };
-            let received = io::receive(socket, buffer);
+            let room = buffer.len();
+            let received = self.poller.receive(socket, buffer);
             let now_ns = sys::now_ns();
             lap.cross(now_ns);
-            let got = match received {
-                Ok(0) => return self.peer_closed(index, now_ns, lap),
-                Ok(got) => got,
+            let bytes = match received {
+                Ok([]) => return self.peer_closed(index, now_ns, lap),
+                Ok(bytes) => bytes,
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted => continue,
                     _ => return self.lost(index, Failure::Reset, &error.to_string(), now_ns, lap),
                 },
             };
+            let got = bytes.len();
             lap.counts.bytes_in += got as u64;
             let exchange = &self.plan.exchanges[conn.exchange as usize];
             let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
             let known = &mut self.known[conn.exchange as usize];
-            let fed = conn.reader.feed(&buffer[..got], &expect, known, &mut self.sample);
+            let fed = conn.reader.feed(bytes, &expect, known, &mut self.sample);
             if let Some(mut verdict) = fed.verdict {
                 if fed.used < got {
-                    self.sample.note(&buffer[..got]);
+                    self.sample.note(bytes);
                     verdict = surplus(verdict);
                 }
                 return self.answered(index, verdict, closing, now_ns, lap);
             }
-            if got < buffer.len() && !closing {
+            if P::BRINGS_BYTES || got < room && !closing {
                 return;
             }
         }
@@ -305,7 +377,10 @@ impl Share {
         self.outstanding -= 1;
         conn.fresh = false;
         match verdict.wrong {
-            None => lap.right(now_ns, conn.since_ns),
+            None => {
+                lap.right(now_ns, conn.since_ns);
+                self.patience.note(now_ns - conn.since_ns);
+            }
             Some(wrong) => lap.wrong(failure_of(wrong)),
         }
         let whole = conn.out_at == self.plan.exchanges[conn.exchange as usize].request.len();
@@ -313,9 +388,10 @@ impl Share {
             conn.state = State::Idle;
         } else {
             let sound = !matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
-            let socket = conn.detach();
             if sound && whole && !peer_closed {
-                self.linger(index, socket, now_ns);
+                self.linger(index, now_ns);
+            } else {
+                self.discard(index);
             }
         }
         self.kick(index, now_ns, lap);
@@ -327,9 +403,8 @@ impl Share {
         self.outstanding -= 1;
         lap.wrong(failure);
         self.sample.note(why.as_bytes());
-        let conn = &mut self.conns[index];
-        let fresh = conn.fresh;
-        drop(conn.detach());
+        let fresh = self.conns[index].fresh;
+        self.discard(index);
         if fresh {
             self.rest(index, now_ns); // a server that takes and drops connections is not to be hammered
         } else {

@@ -1,14 +1,21 @@
-//! How bytes get in and out. One back end so far; it is chosen here, once, by name.
+//! How bytes get in and out: by io_uring where the kernel has it, else by epoll; chosen once, at the start.
 //!
-//! Sockets themselves are safe code (socket2); only the readiness calls in `epoll` are not.
+//! The worker's loop is written against [`Poller`] and compiled once for each. A *token* names a
+//! connection: its low half is its place below the number given at the start, its high half the generation of the socket
+//! in that place. Sockets themselves are safe code (socket2); only the system calls in `epoll`, `uring` and `buffers` are not.
 
+mod buffers;
+mod choice;
 mod epoll;
+mod uring;
 
-pub use epoll::Epoll as Poller;
+pub use choice::{Backend, Chosen, choose, probe};
+pub use epoll::Epoll;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+pub use uring::Uring;
 
 /// What a back end tells about one connection.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +28,87 @@ pub struct Event {
     pub writable: bool,
     /// The peer has closed or reset: reads must go on to the end.
     pub closing: bool,
+    /// The error that a request met which [`Poller::send`] had taken; 0: none.
+    pub unsent: i32,
 }
 
-/// The back end's name, for the report.
-pub const BACK_END: &str = "epoll";
+/// What a session will ask of its back end.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs<'a> {
+    /// Places for connections.
+    pub connections: usize,
+    /// The largest right answer's body.
+    pub body_bytes: usize,
+    /// What will be sent, by number.
+    pub requests: &'a [&'a [u8]],
+}
+
+/// How long to wait for more than one answer, so that they share a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// So many are enough.
+    pub answers: usize,
+    /// After so long, one is enough.
+    pub most_ns: u64,
+}
+
+/// A back end, as one session's share of a worker uses it.
+pub trait Poller: Sized {
+    /// An event brings what arrived along: one event, one read.
+    const BRINGS_BYTES: bool;
+
+    /// Makes one.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn open(needs: &Needs) -> io::Result<Self>;
+
+    /// Watches a connection until it is released; `connecting`: its handshake is still under way.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()>;
+
+    /// The handshake is over.
+    fn established(&mut self, token: u64);
+
+    /// Sends request `number` of those that were named at the start; fewer bytes than it has may be taken.
+    ///
+    /// # Errors
+    /// What the kernel said; where it says so later, an event has it in `unsent`.
+    fn send(&mut self, token: u64, socket: &Socket, number: usize, request: &[u8]) -> io::Result<usize>;
+
+    /// Tells once when there is room to send.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn want_writable(&mut self, token: u64, socket: &Socket) -> io::Result<()>;
+
+    /// Hands to the kernel what was queued, if it is more than the next wait can take along unseen.
+    fn flush(&mut self);
+
+    /// A request's token and the time at which it left, where that is not the time of its `send`.
+    fn departure(&mut self) -> Option<(u64, u64)>;
+
+    /// Waits up to `limit_ns` for an event (longer than asked for by less than a millisecond) and returns how many
+    /// [`Poller::event`] has; none on a signal. With `hold` it may wait for several.
+    fn wait(&mut self, limit_ns: u64, hold: Option<Hold>) -> usize;
+
+    /// The event at `index` of the latest wait, to be asked for in order; None where it is no one else's business.
+    fn event(&mut self, index: usize) -> Option<Event>;
+
+    /// Reads what is there, or what the latest event brought along.
+    ///
+    /// # Errors
+    /// What the kernel said; WouldBlock where nothing is there.
+    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<&'a [u8]>;
+
+    /// Closes a watched connection.
+    fn release(&mut self, token: u64, socket: Socket);
+
+    /// Sees to it that what was released is closed.
+    fn settle(&mut self);
+}
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
@@ -57,10 +141,4 @@ pub fn connect_wait(address: SocketAddr, limit: Duration) -> io::Result<Socket> 
 #[inline]
 pub fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     socket.send_with_flags(bytes, libc::MSG_NOSIGNAL)
-}
-
-/// Reads what is there.
-#[inline]
-pub fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
-    io::Read::read(&mut &*socket, buffer)
 }

@@ -3,13 +3,13 @@
 use super::{LINGER_NS, Share};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Event, Poller};
+use crate::io::{self, Event, Needs, Poller};
 use crate::lap::Lap;
+use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::response::{Known, Sample};
 use crate::sys;
 use crate::tally::Failure;
-use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -22,13 +22,16 @@ const MOST_FAILURES: u8 = 3;
 /// Most connections left to the server's closing at a time; they cost descriptors.
 pub const MOST_LINGERING: usize = 1024;
 
-impl Share {
+impl<P: Poller> Share<P> {
     /// Opens `count` connections, or none yet where each request has its own.
     ///
     /// # Errors
     /// [`EngineError::Connect`] for the first that can't be opened within the session's timeout.
     pub fn open(plan: Arc<SessionPlan>, count: usize) -> Result<Self, EngineError> {
-        let poller = Poller::new().map_err(|source| EngineError::System { what: "epoll", source })?;
+        let requests: Vec<&[u8]> = plan.exchanges.iter().map(|exchange| exchange.request.as_slice()).collect();
+        let body_bytes = plan.exchanges.iter().map(|exchange| exchange.body.len()).max().unwrap_or(0);
+        let poller = P::open(&Needs { connections: count, body_bytes, requests: &requests });
+        let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
         let mut share = Self {
             poller,
             conns: (0..count).map(|_| Conn::new()).collect(),
@@ -39,6 +42,7 @@ impl Share {
             next_exchange: 0,
             cursor: 0,
             outstanding: 0,
+            patience: Patience::default(),
             given_up: 0,
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
@@ -55,6 +59,7 @@ impl Share {
                 })?;
             }
         }
+        share.poller.settle();
         Ok(share)
     }
 
@@ -64,15 +69,15 @@ impl Share {
         conn.attach(socket, State::Idle);
         conn.fresh = false;
         let token = conn.token(index);
-        conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.add(socket, token, false))
+        conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, false))
     }
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
-    pub fn look_round(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    pub(super) fn look(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
         loop {
-            let count = self.poller.wait(0);
+            let count = self.poller.wait(0, None);
             for index in 0..count {
-                let event = self.poller.event(index);
+                let Some(event) = self.poller.event(index) else { continue };
                 let (index, generation) = place(event.token);
                 let conn = &self.conns[index];
                 if conn.generation == generation && conn.state == State::Idle {
@@ -94,7 +99,7 @@ impl Share {
         conn.attach(socket, if connected { State::Idle } else { State::Connecting });
         conn.since_ns = now_ns;
         let token = conn.token(index);
-        let added = conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.add(socket, token, !connected));
+        let added = conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, !connected));
         match added {
             Err(error) => self.unconnected(index, error, now_ns, lap),
             Ok(()) if connected => self.connected(index, now_ns, lap),
@@ -114,8 +119,8 @@ impl Share {
         let refused = error.kind() == ErrorKind::ConnectionRefused;
         lap.mishap(if refused { Failure::Refused } else { Failure::Connect });
         self.sample.note(format!("connect: {error}").as_bytes());
+        self.discard(index);
         let conn = &mut self.conns[index];
-        drop(conn.detach());
         conn.failures += 1;
         if conn.failures < MOST_FAILURES {
             return self.rest(index, now_ns);
@@ -138,6 +143,7 @@ impl Share {
         match error {
             Some(Ok(error) | Err(error)) => self.unconnected(index, error, now_ns, lap),
             None => {
+                self.poller.established(self.conns[index].token(index));
                 self.connected(index, now_ns, lap);
                 // The edge that told of the handshake may have told of an end, too, and won't come again.
                 if event.readable && self.conns[index].state == State::Waiting {
@@ -148,11 +154,11 @@ impl Share {
     }
 
     /// An event of a connection that was done with: the server closes it, as it should.
-    pub(super) fn former_event(&mut self, index: usize, generation: u32, closing: bool) {
-        let former = &mut self.lingering[index];
-        if closing && former.as_ref().is_some_and(|former| former.generation == generation) {
-            *former = None;
-            self.lingerers -= 1;
+    pub(super) fn former_event(&mut self, token: u64, closing: bool) {
+        let (index, _) = place(token);
+        let former = &self.lingering[index];
+        if closing && former.as_ref().is_some_and(|former| former.token == token) {
+            self.forget(index);
         }
     }
 
@@ -161,33 +167,34 @@ impl Share {
     pub(super) fn idle_event(&mut self, index: usize, lap: &mut Lap, buffer: &mut [u8]) {
         let conn = &mut self.conns[index];
         let Some(socket) = &conn.socket else { return };
-        match io::receive(socket, buffer) {
+        match self.poller.receive(socket, buffer) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
-            Ok(got @ 1..) => {
-                lap.counts.bytes_in += got as u64;
+            Ok([]) | Err(_) => {}
+            Ok(bytes) => {
+                lap.counts.bytes_in += bytes.len() as u64;
                 lap.mishap(Failure::BadResponse);
-                self.sample.note(&buffer[..got]);
+                self.sample.note(bytes);
             }
-            Ok(0) | Err(_) => {}
         }
-        drop(conn.detach());
+        self.discard(index);
     }
 
     /// Leaves the share as the next block should find it: idle connections, nothing pending.
     pub(super) fn tidy(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
-        self.look_round(lap, buffer);
-        for (conn, former) in self.conns.iter_mut().zip(&mut self.lingering) {
-            *former = None;
-            match conn.state {
-                State::Waiting => {
-                    lap.counts.in_flight += 1;
-                    drop(conn.detach());
-                }
-                State::Idle if self.plan.keepalive => conn.fresh = false,
-                _ => drop(conn.detach()),
-            }
+        self.look(lap, buffer);
+        for index in 0..self.conns.len() {
+            self.forget(index);
+            let conn = &mut self.conns[index];
             conn.failures = 0;
+            match conn.state {
+                State::Idle if self.plan.keepalive => conn.fresh = false,
+                state => {
+                    lap.counts.in_flight += u64::from(state == State::Waiting);
+                    self.discard(index);
+                }
+            }
         }
+        self.poller.settle();
         (self.outstanding, self.given_up, self.lingerers) = (0, 0, 0);
         self.resting.clear();
         self.unread.clear();
@@ -196,23 +203,42 @@ impl Share {
         }
     }
 
-    /// Leaves an answered connection to the server's closing, as long as there are not too many of them.
-    pub(super) fn linger(&mut self, index: usize, socket: Option<Socket>, now_ns: u64) {
-        if self.lingerers >= MOST_LINGERING {
-            return;
+    /// Closes a connection's socket, if it has one.
+    pub(super) fn discard(&mut self, index: usize) {
+        let conn = &mut self.conns[index];
+        let token = conn.token(index);
+        if let Some(socket) = conn.detach() {
+            self.poller.release(token, socket);
         }
-        let generation = self.conns[index].generation;
-        let former = &mut self.lingering[index];
-        self.lingerers += usize::from(former.is_none() && socket.is_some());
-        *former = socket.map(|socket| Linger { _socket: socket, generation, since_ns: now_ns });
+    }
+
+    /// Leaves an answered connection to the server's closing, as long as there are not too many of them.
+    pub(super) fn linger(&mut self, index: usize, now_ns: u64) {
+        if self.lingerers >= MOST_LINGERING {
+            return self.discard(index);
+        }
+        self.forget(index);
+        let conn = &mut self.conns[index];
+        let token = conn.token(index);
+        if let Some(socket) = conn.detach() {
+            self.lingering[index] = Some(Linger { socket, token, since_ns: now_ns });
+            self.lingerers += 1;
+        }
+    }
+
+    /// Closes the socket that the place had before, if it is still there.
+    pub(super) fn forget(&mut self, index: usize) {
+        if let Some(former) = self.lingering[index].take() {
+            self.poller.release(former.token, former.socket);
+            self.lingerers -= 1;
+        }
     }
 
     /// Closes what the server had its time to close.
     pub(super) fn close_former(&mut self, index: usize, now_ns: u64) {
-        let former = &mut self.lingering[index];
+        let former = &self.lingering[index];
         if former.as_ref().is_some_and(|former| now_ns >= former.since_ns + LINGER_NS) {
-            *former = None;
-            self.lingerers -= 1;
+            self.forget(index);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A small server that misbehaves as told: one thread a connection, blocking, std only.
 
-use dragstrip_engine::{Block, Engine, Exchange, SessionPlan, Tally, tally};
+use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Tally, tally};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -152,10 +152,15 @@ pub fn answer(bytes: &'static [u8], then: fn() -> Then) -> Server {
     })
 }
 
-/// An engine on the first core this process may use, with so many workers on it.
+/// An engine on the first core this process may use, with so many workers on it, over the test binary's back end.
 pub fn engine(workers: usize) -> Engine {
-    let core = (0..1024).find(|core| Engine::new(&[*core]).is_ok()).unwrap();
-    Engine::new(&vec![core; workers]).unwrap()
+    engine_over(workers, crate::BACKEND)
+}
+
+/// The same over another back end.
+pub fn engine_over(workers: usize, backend: Backend) -> Engine {
+    let core = (0..1024).find(|core| Engine::with_backend(&[*core], Backend::Epoll).is_ok()).unwrap();
+    Engine::with_backend(&vec![core; workers], backend).unwrap()
 }
 
 pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {

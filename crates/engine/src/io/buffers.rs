@@ -1,0 +1,94 @@
+//! Memory that the kernel fills: a ring of equal buffers, given to it, filled in any order, given back.
+
+use io_uring::types::BufRingEntry;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Anonymous memory, page by page as it is touched.
+struct Mapping {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Mapping {
+    fn new(bytes: usize) -> io::Result<Self> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping of our own, wherever the kernel puts it.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        match NonNull::new(at.cast::<u8>()) {
+            Some(found) if at != libc::MAP_FAILED => Ok(Self { at: found, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the whole of the mapping made in `new`; every slice of it borrowed its owner.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A provided buffer ring. Must outlive its registration.
+pub struct Buffers {
+    /// The entries; the first one's spare field is the ring's tail.
+    entries: Mapping,
+    memory: Mapping,
+    count: u16,
+    size: usize,
+    tail: u16,
+}
+
+impl Buffers {
+    /// `count` buffers, a power of two up to 32768, of `size` bytes; all of them given to the kernel.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(count: u16, size: usize) -> io::Result<Self> {
+        assert!(count.is_power_of_two() && count <= 1 << 15);
+        let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
+        let mut buffers = Self { entries, memory: Mapping::new(usize::from(count) * size)?, count, size, tail: 0 };
+        for id in 0..count {
+            buffers.give(id);
+        }
+        Ok(buffers)
+    }
+
+    /// Where the entries are, for the registration.
+    pub fn address(&self) -> u64 {
+        self.entries.at.as_ptr() as u64
+    }
+
+    /// How many buffers there are.
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// What the kernel put into a buffer that is ours now.
+    #[inline]
+    pub fn filled(&self, id: u16, length: usize) -> &[u8] {
+        assert!(id < self.count && length <= self.size);
+        // SAFETY: within the mapping, by the line above. The kernel has told that it is done with this buffer and
+        // gets it back by `give` only, which needs `&mut self`, so that this borrow has ended by then.
+        unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(usize::from(id) * self.size), length) }
+    }
+
+    /// Gives a buffer (back) to the kernel.
+    #[inline]
+    pub fn give(&mut self, id: u16) {
+        assert!(id < self.count);
+        let base = self.entries.at.as_ptr().cast::<BufRingEntry>();
+        // SAFETY: the index is below `count` by the mask; the kernel reads entries below the tail only, and this one
+        // is at the tail. Set one by one, because the first entry's spare field is the tail itself.
+        unsafe {
+            let entry = &mut *base.add(usize::from(self.tail & (self.count - 1)));
+            entry.set_addr(self.memory.at.as_ptr() as u64 + u64::from(id) * self.size as u64);
+            entry.set_len(self.size as u32);
+            entry.set_bid(id);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the tail lies within the mapping and is aligned; the kernel only reads it.
+        unsafe { &*BufRingEntry::tail(base).cast::<AtomicU16>() }.store(self.tail, Ordering::Release);
+    }
+}

@@ -1,0 +1,346 @@
+//! Completions by io_uring: one ring per session and worker, made and driven on the worker's thread.
+//!
+//! A ring of its own for each session, and not one per worker: its buffers and its table of files are as large as the
+//! session needs, and nothing that another session's idle connections do can wake or delay a block. Sends that succeed
+//! complete without a word; each connection has one receive that goes on for ever, into buffers that the
+//! kernel picks. COOP_TASKRUN would add nothing to DEFER_TASKRUN, which implies it.
+
+use super::buffers::Buffers;
+use super::{Event, Hold, Needs, Poller};
+use crate::sys;
+use io_uring::squeue::{self, Flags};
+use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode};
+use socket2::Socket;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Completions taken at once; what they lead to leaves before the next ones are looked at.
+const BATCH: usize = 128;
+/// Entries of the submission queue; one that is full is submitted early.
+const MOST_ENTRIES: usize = 512;
+/// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
+const LONG_REQUEST: usize = 4096;
+/// A head, before the body.
+const HEAD_BYTES: usize = 1024;
+/// All of a session's buffers on one worker.
+const MOST_BUFFER_BYTES: usize = 4 << 20;
+/// The number of the buffer ring; one ring has one.
+const GROUP: u16 = 0;
+
+/// What a completion is of, in bits that no place has.
+const KIND: u64 = 0xf << 28;
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1 << 28;
+const ROOM: u64 = 2 << 28;
+const CANCEL: u64 = 3 << 28;
+
+#[derive(Clone, Copy)]
+struct Completion {
+    user_data: u64,
+    result: i32,
+    flags: u32,
+}
+
+/// What is known of the socket in a place.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    token: u64,
+    /// It is in the table of files.
+    held: bool,
+}
+
+/// One ring with its buffers and its table of files. Fields are dropped in this order: the ring before what it uses.
+pub struct Uring {
+    ring: IoUring,
+    buffers: Buffers,
+    /// Short requests, by number; they stay where they are as long as the ring does.
+    requests: Box<[Box<[u8]>]>,
+    places: Box<[Place]>,
+    batch: Vec<Completion>,
+    /// The result of the latest event's receive, until it is taken.
+    arrived: Option<i32>,
+    /// The buffer that the latest event's bytes are in.
+    lent: Option<u16>,
+    /// Requests queued and not submitted.
+    queued: Vec<u64>,
+    /// When those left that left together.
+    departed: Vec<(u64, u64)>,
+}
+
+fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
+    let build = |no_array: bool| {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_clamp();
+        builder.setup_cqsize(completions);
+        if no_array {
+            builder.setup_no_sqarray();
+        }
+        builder.build(entries)
+    };
+    // Linux 6.6 has it; an older one says EINVAL, and then again if it lacks the others (6.1).
+    build(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { build(false) } else { Err(error) })
+}
+
+impl Uring {
+    /// Flags and features, for the report.
+    pub fn describe(&self) -> String {
+        let hold = if self.ring.params().is_feature_min_timeout() { "minimum wait" } else { "count and time-out" };
+        format!("single issuer, deferred task run, multishot receive, provided buffers, registered files, {hold}")
+    }
+
+    /// Queues an entry, submitting what is queued where there is no room.
+    #[inline]
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: entries point into `requests`, which lives as long as the ring, or to nothing.
+        if unsafe { self.ring.submission().push(entry) }.is_err() {
+            self.submit();
+            // SAFETY: as above. If there is still no room, the request's timeout tells.
+            let _ = unsafe { self.ring.submission().push(entry) };
+        }
+    }
+
+    fn arm(&mut self, token: u64) {
+        let entry = opcode::RecvMulti::new(slot(token), GROUP).build().user_data(token | RECEIVE);
+        self.push(&entry);
+    }
+
+    /// Submits what is queued without waiting, and works out when each request left: the kernel sends them one
+    /// after the other within the call, so that a stamp taken when they were queued would be early by their turn.
+    fn submit(&mut self) {
+        let before_ns = sys::now_ns();
+        let waiting = self.ring.submission().len() as u32;
+        // SAFETY: no argument is passed.
+        let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(waiting, 0, 0, None) };
+        let (span_ns, count) = (sys::now_ns() - before_ns, self.queued.len() as u64);
+        for (turn, token) in self.queued.drain(..).enumerate() {
+            self.departed.push((token, before_ns + span_ns * turn as u64 / count));
+        }
+    }
+
+    /// Submits what is queued and waits.
+    fn enter(&mut self, limit_ns: u64, hold: Option<Hold>) {
+        let waiting = self.ring.submission().len() as u32;
+        let mut limit_ns = limit_ns;
+        let mut arguments = SubmitArgs::new();
+        let wanted = match hold {
+            _ if limit_ns == 0 => 0,
+            None => 1,
+            Some(hold) if self.ring.params().is_feature_min_timeout() => {
+                arguments = arguments.min_wait_usec((hold.most_ns / 1000).max(1) as u32);
+                hold.answers.max(1) as u32
+            }
+            Some(hold) => {
+                limit_ns = limit_ns.min(hold.most_ns);
+                hold.answers.max(1) as u32
+            }
+        };
+        let limit = Timespec::new().sec(limit_ns / 1_000_000_000).nsec((limit_ns % 1_000_000_000) as u32);
+        let arguments = arguments.timespec(&limit);
+        // GETEVENTS even where nothing is waited for: it is what runs the deferred work.
+        let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
+        // SAFETY: arguments and time outlive the call. Its errors are a signal, the time-out, or completions to be
+        // taken first: in each case what has come is looked at next.
+        let _ = unsafe { self.ring.submitter().enter(waiting, wanted, flags, Some(&arguments)) };
+        self.queued.clear(); // one at most, which left when it was queued
+    }
+
+    fn collect(&mut self) {
+        self.batch.extend(self.ring.completion().take(BATCH).map(|entry| Completion {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            flags: entry.flags(),
+        }));
+    }
+
+    /// Gives the latest event's buffer back.
+    #[inline]
+    fn give_back(&mut self) {
+        self.arrived = None;
+        if let Some(id) = self.lent.take() {
+            self.buffers.give(id);
+        }
+    }
+
+    fn current(&self, token: u64) -> bool {
+        let place = self.places[token as u32 as usize];
+        place.held && place.token == token
+    }
+
+    /// Whether the receive at `index` was followed by the connection's end within the same batch.
+    #[cold]
+    fn end_follows(&self, index: usize) -> bool {
+        let same = |later: &&Completion| later.user_data == self.batch[index].user_data;
+        self.batch[index + 1..].iter().find(same).is_some_and(|later| later.result <= 0 && later.result != -libc::ENOBUFS)
+    }
+
+    #[inline]
+    fn received(&mut self, index: usize, token: u64, done: Completion) -> Option<Event> {
+        self.lent = cqueue::buffer_select(done.flags);
+        let out_of_buffers = done.result == -libc::ENOBUFS;
+        if !cqueue::more(done.flags) && (done.result > 0 || out_of_buffers) && self.current(token) {
+            self.arm(token); // it leaves after this batch has given its buffers back
+        }
+        if out_of_buffers {
+            return None;
+        }
+        self.arrived = Some(done.result);
+        // "There is more" is said of an end, too.
+        let closing = done.result <= 0 || cqueue::sock_nonempty(done.flags) && self.end_follows(index);
+        Some(Event { token, readable: true, writable: false, closing, unsent: 0 })
+    }
+}
+
+/// A place's entry in the table of files.
+fn slot(token: u64) -> Fixed {
+    Fixed(token as u32)
+}
+
+impl Poller for Uring {
+    const BRINGS_BYTES: bool = true;
+
+    fn open(needs: &Needs) -> io::Result<Self> {
+        let connections = needs.connections.max(1);
+        let entries = (2 * connections).next_power_of_two().clamp(16, MOST_ENTRIES);
+        let completions = (2 * connections).next_power_of_two().clamp(2 * entries, 1 << 15);
+        let size = (needs.body_bytes + HEAD_BYTES).next_power_of_two().clamp(2048, 1 << 16);
+        let count = connections.next_power_of_two().clamp(16, MOST_BUFFER_BYTES / size);
+        let ring = build(entries as u32, completions as u32)?;
+        let buffers = Buffers::new(count as u16, size)?;
+        let short = |request: &&[u8]| if request.len() > LONG_REQUEST { Box::default() } else { Box::from(*request) };
+        let made = Self {
+            ring,
+            buffers,
+            requests: needs.requests.iter().map(short).collect(),
+            places: vec![Place::default(); connections].into(),
+            batch: Vec::with_capacity(BATCH),
+            arrived: None,
+            lent: None,
+            queued: Vec::with_capacity(entries),
+            departed: Vec::with_capacity(connections.max(entries)),
+        };
+        let submitter = made.ring.submitter();
+        submitter.register_files_sparse(connections as u32)?;
+        // SAFETY: `made` owns the buffers; its drop takes the registration back first.
+        unsafe {
+            submitter.register_buf_ring_with_flags(made.buffers.address(), made.buffers.count(), GROUP, 0)?;
+        }
+        Ok(made)
+    }
+
+    fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
+        let index = token as u32;
+        self.ring.submitter().register_files_update(index, &[socket.as_raw_fd()])?;
+        self.places[index as usize] = Place { token, held: true };
+        if connecting {
+            return self.want_writable(token, socket);
+        }
+        self.arm(token);
+        Ok(())
+    }
+
+    fn established(&mut self, token: u64) {
+        self.arm(token);
+    }
+
+    #[inline]
+    fn send(&mut self, token: u64, socket: &Socket, number: usize, request: &[u8]) -> io::Result<usize> {
+        if request.len() > LONG_REQUEST {
+            return super::send(socket, request);
+        }
+        let request = &self.requests[number];
+        let entry = opcode::Send::new(slot(token), request.as_ptr(), request.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
+            .flags(Flags::SKIP_SUCCESS)
+            .user_data(token | SEND);
+        let length = request.len();
+        self.push(&entry);
+        self.queued.push(token);
+        Ok(length)
+    }
+
+    fn want_writable(&mut self, token: u64, _: &Socket) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(slot(token), libc::POLLOUT as u32).build().user_data(token | ROOM);
+        self.push(&entry);
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if self.queued.len() > 1 {
+            self.submit();
+        }
+    }
+
+    #[inline]
+    fn departure(&mut self) -> Option<(u64, u64)> {
+        self.departed.pop()
+    }
+
+    fn wait(&mut self, limit_ns: u64, hold: Option<Hold>) -> usize {
+        self.give_back();
+        self.batch.clear();
+        self.collect();
+        if self.batch.is_empty() {
+            self.enter(limit_ns, hold);
+            self.collect();
+        } else if !self.ring.submission().is_empty() {
+            self.submit();
+        }
+        self.batch.len()
+    }
+
+    #[inline]
+    fn event(&mut self, index: usize) -> Option<Event> {
+        self.give_back();
+        let done = self.batch[index];
+        let token = done.user_data & !KIND;
+        let told = Event { token, readable: false, writable: false, closing: false, unsent: 0 };
+        match done.user_data & KIND {
+            RECEIVE => self.received(index, token, done),
+            SEND if done.result < 0 => Some(Event { unsent: -done.result, ..told }),
+            ROOM if done.result != -libc::ECANCELED => Some(Event { writable: true, ..told }),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn receive<'a>(&'a mut self, _: &Socket, _: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        match (self.arrived.take(), self.lent) {
+            (None, _) => Err(io::ErrorKind::WouldBlock.into()),
+            (Some(result @ 1..), Some(id)) => Ok(self.buffers.filled(id, result as usize)),
+            (Some(error @ ..=-1), _) => Err(io::Error::from_raw_os_error(-error)),
+            (Some(_), _) => Ok(&[]), // the end
+        }
+    }
+
+    /// A file in the table, or one that a request holds, is not closed by closing its descriptor.
+    fn release(&mut self, token: u64, socket: Socket) {
+        if self.current(token) {
+            let all = CancelBuilder::fd(slot(token)).all();
+            self.push(&opcode::AsyncCancel2::new(all).build().user_data(CANCEL));
+            self.submit(); // before the place is another's
+            let _ = self.ring.submitter().register_files_update(token as u32, &[-1]);
+            self.places[token as u32 as usize].held = false;
+        } else {
+            let one = CancelBuilder::user_data(token | RECEIVE);
+            self.push(&opcode::AsyncCancel2::new(one).build().user_data(CANCEL));
+        }
+        drop(socket);
+    }
+
+    fn settle(&mut self) {
+        self.enter(0, None);
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Closing a ring cancels what is under way only later, in the background: connections would stay open and
+        // buffers in use until then.
+        let submitter = self.ring.submitter();
+        let _ = submitter.register_sync_cancel(None, CancelBuilder::any());
+        let _ = submitter.unregister_files();
+        let _ = submitter.unregister_buf_ring(GROUP);
+    }
+}
