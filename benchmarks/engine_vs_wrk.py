@@ -113,10 +113,10 @@ def measure(command: Sequence[str], says: tuple[str, str]) -> Run:
     return Run(int(requests[1]), (usage.ru_utime + usage.ru_stime) * 1e6, float(rate[1]))
 
 
-def pair(port: int, connections: int, seconds: int, core: int, engine_first: bool) -> tuple[Run, Run]:
+def pair(port: int, connections: int, seconds: int, core: int, io: str, engine_first: bool) -> tuple[Run, Run]:
     """(engine, wrk), run one after the other in the order asked for."""
     pinned = ["taskset", "-c", str(core)]
-    engine = [*pinned, str(DRIVE), "127.0.0.1", str(port), "/", str(connections), str(seconds), str(core)]
+    engine = [*pinned, str(DRIVE), "127.0.0.1", str(port), "/", str(connections), str(seconds), str(core), "0", io]
     wrk = [*pinned, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"http://127.0.0.1:{port}/"]
     if engine_first:
         return measure(engine, ENGINE_SAYS), measure(wrk, WRK_SAYS)
@@ -124,15 +124,15 @@ def pair(port: int, connections: int, seconds: int, core: int, engine_first: boo
     return measure(engine, ENGINE_SAYS), last
 
 
-def compare(connections: int, pairs: int, seconds: int, server_core: int, core: int) -> float:
+def compare(connections: int, pairs: int, seconds: int, server_core: int, core: int, io: str) -> float:
     """Prints one table; returns the median of the pairs' ratios."""
-    print(f"\n{connections} connections, generator on core {core}, nginx on core {server_core}")
+    print(f"\n{connections} connections, engine over {io}, generator on core {core}, nginx on core {server_core}")
     print(f"{'pair':>4} {'engine µs':>10} {'wrk µs':>10} {'ratio':>7} {'engine req/s':>13} {'wrk req/s':>11}")
     ratios = []
     with nginx(server_core) as port:
-        pair(port, connections, 1, core, True)  # both warm, caches and heap; not counted
+        pair(port, connections, 1, core, io, True)  # both warm, caches and heap; not counted
         for number in range(pairs):
-            engine, wrk = pair(port, connections, seconds, core, number % 2 == 0)
+            engine, wrk = pair(port, connections, seconds, core, io, number % 2 == 0)
             ratios.append(engine.us_per_request / wrk.us_per_request)
             print(
                 f"{number + 1:>4} {engine.us_per_request:>10.3f} {wrk.us_per_request:>10.3f} {ratios[-1]:>7.3f}"
@@ -151,6 +151,7 @@ def main() -> int:
     words.add_argument("--pairs", type=int, default=5)
     words.add_argument("--seconds", type=int, default=2, help="per run; wrk takes whole seconds only")
     words.add_argument("--one-core", action="store_true", help="generator and server share a core")
+    words.add_argument("--io", choices=["auto", "uring", "epoll"], default="auto", help="the engine's back end")
     words.add_argument("--gate", type=float, default=1.0, help="highest median ratio that passes")
     given = words.parse_args()
     missing = preflight()
@@ -158,7 +159,7 @@ def main() -> int:
         print("engine_vs_wrk: can't run:", *missing, sep="\n  ")
         return 2
     core, server_core = cores[0], cores[0] if given.one_core else cores[-1]
-    medians = [compare(count, given.pairs, given.seconds, server_core, core) for count in given.connections]
+    medians = [compare(count, given.pairs, given.seconds, server_core, core, given.io) for count in given.connections]
     passed = max(medians) <= given.gate
     print(f"\n{'PASS' if passed else 'FAIL'}: every median ratio {'is' if passed else 'should be'} <= {given.gate}")
     return 0 if passed else 1
