@@ -97,7 +97,8 @@ impl<P: Poller> Share<P> {
             self.wake_rested(now_ns, lap);
             self.depart();
             let hold = self.hold(now_ns, lap);
-            let count = self.poller.wait(self.wait_ns(now_ns, next_scan_ns, lap), hold);
+            let limit_ns = self.wait_ns(now_ns, next_scan_ns, lap);
+            let count = self.poller.wait(now_ns, limit_ns, hold);
             for index in 0..count {
                 if let Some(event) = self.poller.event(index) {
                     self.handle(event, lap, buffer);
@@ -142,7 +143,7 @@ impl<P: Poller> Share<P> {
     }
 
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
-    fn hold(&mut self, now_ns: u64, lap: &Lap) -> Option<Hold> {
+    fn hold(&self, now_ns: u64, lap: &Lap) -> Option<Hold> {
         let hold = self.patience.hold(self.outstanding);
         hold.filter(|_| self.cursor == self.conns.len() && self.outstanding > self.resting.len() && lap.open(now_ns))
     }

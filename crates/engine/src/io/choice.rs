@@ -82,7 +82,7 @@ pub fn probe() -> io::Result<String> {
     theirs.read_exact(&mut asked)?;
     for _ in 0..2 {
         theirs.write_all(b"answer")?;
-        let count = ring.wait(1_000_000_000, Some(Hold { answers: 2, most_ns: 1_000 }));
+        let count = ring.wait(0, 1_000_000_000, Some(Hold { answers: 2, most_ns: 1_000 }));
         let event = (0..count).find_map(|index| ring.event(index));
         let arrived = ring.receive(&ours, &mut [])?;
         if asked != QUESTION || arrived != b"answer" || event.is_none_or(|event| event.closing) {

@@ -64,7 +64,7 @@ impl Poller for Epoll {
         None
     }
 
-    fn wait(&mut self, limit_ns: u64, _: Option<Hold>) -> usize {
+    fn wait(&mut self, _: u64, limit_ns: u64, _: Option<Hold>) -> usize {
         let limit_ms = limit_ns.div_ceil(1_000_000).min(1_000) as libc::c_int;
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.
         let count = unsafe {

@@ -90,9 +90,9 @@ pub trait Poller: Sized {
     /// A request's token and the time at which it left, where that is not the time of its `send`.
     fn departure(&mut self) -> Option<(u64, u64)>;
 
-    /// Waits up to `limit_ns` for an event (longer than asked for by less than a millisecond) and returns how many
-    /// [`Poller::event`] has; none on a signal. With `hold` it may wait for several.
-    fn wait(&mut self, limit_ns: u64, hold: Option<Hold>) -> usize;
+    /// Waits up to `limit_ns` from `now_ns` for an event (longer by less than a millisecond) and returns how many
+    /// [`Poller::event`] has; none on a signal, or for no reason. With `hold` it may wait for several.
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize;
 
     /// The event at `index` of the latest wait, to be asked for in order; None where it is no one else's business.
     fn event(&mut self, index: usize) -> Option<Event>;

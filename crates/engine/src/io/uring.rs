@@ -9,7 +9,7 @@ use super::buffers::Buffers;
 use super::{Event, Hold, Needs, Poller};
 use crate::sys;
 use io_uring::squeue::{self, Flags};
-use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode};
 use socket2::Socket;
 use std::io;
@@ -34,6 +34,7 @@ const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 28;
 const ROOM: u64 = 2 << 28;
 const CANCEL: u64 = 3 << 28;
+const ALARM: u64 = 4 << 28;
 
 #[derive(Clone, Copy)]
 struct Completion {
@@ -66,7 +67,13 @@ pub struct Uring {
     queued: Vec<u64>,
     /// When those left that left together.
     departed: Vec<(u64, u64)>,
+    /// When the next alarm goes off; [`NEVER_NS`]: none is set.
+    alarm_ns: u64,
+    /// The same for the kernel; it stays where it is, as the queue points to it.
+    alarm: Box<Timespec>,
 }
+
+const NEVER_NS: u64 = u64::MAX;
 
 fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
     let build = |no_array: bool| {
@@ -118,30 +125,45 @@ impl Uring {
         }
     }
 
+    /// Has a wait end by then. A timer of each wait's own would cost a tenth of a request at one connection: an alarm
+    /// outlives waits, and is set anew only where it would come too late.
+    fn set_alarm(&mut self, due_ns: u64) {
+        if self.alarm_ns <= due_ns {
+            return;
+        }
+        self.alarm_ns = due_ns;
+        *self.alarm = timespec(due_ns);
+        let entry = opcode::Timeout::new(&*self.alarm).flags(TimeoutFlags::ABS).build().user_data(ALARM);
+        self.push(&entry);
+    }
+
     /// Submits what is queued and waits.
-    fn enter(&mut self, limit_ns: u64, hold: Option<Hold>) {
-        let waiting = self.ring.submission().len() as u32;
-        let mut limit_ns = limit_ns;
+    fn enter(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) {
+        let (mut wanted, mut limit) = (usize::from(limit_ns > 0), None);
         let mut arguments = SubmitArgs::new();
-        let wanted = match hold {
-            _ if limit_ns == 0 => 0,
-            None => 1,
-            Some(hold) if self.ring.params().is_feature_min_timeout() => {
-                arguments = arguments.min_wait_usec((hold.most_ns / 1000).max(1) as u32);
-                hold.answers.max(1) as u32
-            }
+        match hold {
+            _ if limit_ns == 0 => {}
+            None => self.set_alarm(now_ns + limit_ns),
             Some(hold) => {
-                limit_ns = limit_ns.min(hold.most_ns);
-                hold.answers.max(1) as u32
+                wanted = hold.answers.max(1);
+                if self.ring.params().is_feature_min_timeout() {
+                    arguments = arguments.min_wait_usec((hold.most_ns / 1000).max(1) as u32);
+                    limit = Some(timespec(limit_ns));
+                } else {
+                    limit = Some(timespec(limit_ns.min(hold.most_ns)));
+                }
             }
+        }
+        let arguments = match &limit {
+            Some(limit) => arguments.timespec(limit),
+            None => arguments,
         };
-        let limit = Timespec::new().sec(limit_ns / 1_000_000_000).nsec((limit_ns % 1_000_000_000) as u32);
-        let arguments = arguments.timespec(&limit);
+        let waiting = self.ring.submission().len() as u32;
         // GETEVENTS even where nothing is waited for: it is what runs the deferred work.
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
-        // SAFETY: arguments and time outlive the call. Its errors are a signal, the time-out, or completions to be
-        // taken first: in each case what has come is looked at next.
-        let _ = unsafe { self.ring.submitter().enter(waiting, wanted, flags, Some(&arguments)) };
+        // SAFETY: arguments and time outlive the call, the alarm's time outlives the ring. Its errors are a signal,
+        // the time-out, or completions to be taken first: in each case what has come is looked at next.
+        let _ = unsafe { self.ring.submitter().enter(waiting, wanted as u32, flags, Some(&arguments)) };
         self.queued.clear(); // one at most, which left when it was queued
     }
 
@@ -191,6 +213,10 @@ impl Uring {
     }
 }
 
+fn timespec(ns: u64) -> Timespec {
+    Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32)
+}
+
 /// A place's entry in the table of files.
 fn slot(token: u64) -> Fixed {
     Fixed(token as u32)
@@ -218,6 +244,8 @@ impl Poller for Uring {
             lent: None,
             queued: Vec::with_capacity(entries),
             departed: Vec::with_capacity(connections.max(entries)),
+            alarm_ns: NEVER_NS,
+            alarm: Box::new(Timespec::new()),
         };
         let submitter = made.ring.submitter();
         submitter.register_files_sparse(connections as u32)?;
@@ -277,12 +305,12 @@ impl Poller for Uring {
         self.departed.pop()
     }
 
-    fn wait(&mut self, limit_ns: u64, hold: Option<Hold>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize {
         self.give_back();
         self.batch.clear();
         self.collect();
         if self.batch.is_empty() {
-            self.enter(limit_ns, hold);
+            self.enter(now_ns, limit_ns, hold);
             self.collect();
         } else if !self.ring.submission().is_empty() {
             self.submit();
@@ -300,6 +328,10 @@ impl Poller for Uring {
             RECEIVE => self.received(index, token, done),
             SEND if done.result < 0 => Some(Event { unsent: -done.result, ..told }),
             ROOM if done.result != -libc::ECANCELED => Some(Event { writable: true, ..told }),
+            ALARM => {
+                self.alarm_ns = NEVER_NS;
+                None
+            }
             _ => None,
         }
     }
@@ -330,7 +362,7 @@ impl Poller for Uring {
     }
 
     fn settle(&mut self) {
-        self.enter(0, None);
+        self.enter(0, 0, None);
     }
 }
 

@@ -75,7 +75,7 @@ impl<P: Poller> Share<P> {
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
     pub(super) fn look(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
         loop {
-            let count = self.poller.wait(0, None);
+            let count = self.poller.wait(0, 0, None);
             for index in 0..count {
                 let Some(event) = self.poller.event(index) else { continue };
                 let (index, generation) = place(event.token);
