@@ -60,10 +60,10 @@ def faulty() -> Iterator[Callable[..., Faulty]]:
         server.kill()
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    """One worker on the first core that is ours."""
-    made = Engine([min(os.sched_getaffinity(0))])
+@pytest.fixture(params=["auto", "epoll"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """One worker on the first core that is ours, over each back end (``auto``: io_uring where it works)."""
+    made = Engine([min(os.sched_getaffinity(0))], io=request.param)
     yield made
     made.shutdown()
 
@@ -118,11 +118,12 @@ def nginx(at: Path) -> Iterator[int]:
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 @pytest.mark.parametrize("connections", [1, 10, 500])
 @pytest.mark.parametrize("size", [11, 1 << 20])
-def test_the_count_of_answers_is_nginx_own_count(tmp_path: Path, size: int, connections: int) -> None:
+@pytest.mark.parametrize("io", ["auto", "epoll"])
+def test_the_count_of_answers_is_nginx_own_count(tmp_path: Path, size: int, connections: int, io: str) -> None:
     """Exactly, over keep-alive, in timed and in counted blocks: one log line per answer, no more, no less."""
     body = bytes(at % 251 for at in range(size))
     (tmp_path / "body").write_bytes(body)
-    engine = Engine([min(os.sched_getaffinity(0))] * 2)
+    engine = Engine([min(os.sched_getaffinity(0))] * 2, io)
     with nginx(tmp_path) as port:
         exchange = (b"GET /body HTTP/1.1\r\nHost: test\r\n\r\n", 200, body)
         settings = {"connections": connections, "keepalive": True, "timeout_ns": 20 * SECOND_NS}
@@ -290,6 +291,21 @@ def test_workers_are_pinned_to_their_cores() -> None:
     assert {name: pins for name, pins in allowed.items() if name.startswith("dragstrip-")} == {
         f"dragstrip-{at}": {core} for at, core in enumerate(cores)
     }
+
+
+def test_the_back_end_is_chosen_at_the_start_and_named() -> None:
+    """What runs is part of a record; io_uring asked for by name is never silently replaced."""
+    core = [min(os.sched_getaffinity(0))]
+    assert Engine(core, io="epoll").backend == "epoll"
+    auto = Engine(core).backend
+    assert auto.startswith(("io_uring (", "epoll (io_uring: "))
+    if auto.startswith("io_uring"):
+        assert Engine(core, "uring").backend == auto
+    else:
+        with pytest.raises(EngineError, match="io_uring was asked for"):
+            Engine(core, "uring")
+    with pytest.raises(EngineError, match="io: \"ring\" given; give auto, uring or epoll"):
+        Engine(core, io="ring")
 
 
 def test_what_cannot_be_done_is_refused_in_words(engine: Engine, faulty: Callable[..., Faulty]) -> None:

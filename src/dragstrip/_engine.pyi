@@ -83,12 +83,19 @@ class Tally:
 class Engine:
     """One pinned worker thread per core; sessions and blocks run on all of them."""
 
-    def __init__(self, cores: Sequence[int]) -> None:
+    def __init__(self, cores: Sequence[int], io: str = "auto") -> None:
         """Starts and pins the workers.
 
+        Args:
+            io: ``auto`` (io_uring where it works, else epoll), ``uring`` (or nothing) or ``epoll``.
+
         Raises:
-            EngineError: no core given, or one that this process may not run on.
+            EngineError: no core given, one that this process may not run on, io_uring asked for where it does not work.
         """
+
+    @property
+    def backend(self) -> str:
+        """Which back end runs and with what; where it is epoll against the wish, why."""
 
     def open(
         self,

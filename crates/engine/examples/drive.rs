@@ -79,7 +79,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;
     let [p50, p90, p99, p999, most] = done.quantiles_ns.map(|ns| ns as f64 / 1000.0);
-    println!("back end {}, status {status}, {} bytes an answer", engine.backend(), done.bytes_in / done.answered.max(1));
+    println!(
+        "back end {}, status {status}, {} bytes an answer",
+        engine.backend(),
+        done.bytes_in / done.answered.max(1)
+    );
     println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
     println!("latency us: p50 {p50:.0} p90 {p90:.0} p99 {p99:.0} p99.9 {p999:.0} max {most:.0}");
     let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();

@@ -21,9 +21,9 @@ mod worker;
 
 use crew::{Command, Job, Outcome, Worker};
 pub use error::EngineError;
-pub use io::Backend;
 use evidence::ServerFiles;
 use gate::Gate;
+pub use io::Backend;
 use io::Chosen;
 pub use plan::{Block, Exchange, SessionPlan};
 use std::collections::HashMap;

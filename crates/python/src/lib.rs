@@ -5,7 +5,7 @@
 
 mod tally;
 
-use dragstrip_engine::{self as engine, Block, EngineError as Refusal, Exchange, SessionPlan};
+use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -28,6 +28,8 @@ struct Engine {
     /// None after shutdown. Never waited for: a run holds it while it needs Python for its signals.
     inner: Mutex<Option<engine::Engine>>,
     stop: Arc<AtomicBool>,
+    #[pyo3(get)]
+    backend: String,
     last: Mutex<Vec<engine::Tally>>,
 }
 
@@ -74,9 +76,17 @@ fn wait(mut run: engine::Pending, stop: &AtomicBool) -> (Result<Vec<engine::Tall
 #[pymethods]
 impl Engine {
     #[new]
-    fn new(py: Python<'_>, cores: Vec<usize>) -> PyResult<Self> {
-        let inner = py.detach(|| engine::Engine::new(&cores)).map_err(refused)?;
-        Ok(Self { stop: inner.stop_flag(), inner: Mutex::new(Some(inner)), last: Mutex::new(Vec::new()) })
+    #[pyo3(signature = (cores, io = "auto"))]
+    fn new(py: Python<'_>, cores: Vec<usize>, io: &str) -> PyResult<Self> {
+        let backend: Backend =
+            io.parse().map_err(|()| EngineError::new_err(format!("io: {io:?} given; give auto, uring or epoll")))?;
+        let inner = py.detach(|| engine::Engine::with_backend(&cores, backend)).map_err(refused)?;
+        Ok(Self {
+            stop: inner.stop_flag(),
+            backend: inner.backend(),
+            inner: Mutex::new(Some(inner)),
+            last: Mutex::new(Vec::new()),
+        })
     }
 
     #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns))]

@@ -67,9 +67,8 @@ impl Poller for Epoll {
     fn wait(&mut self, _: u64, limit_ns: u64, _: Option<Hold>) -> usize {
         let limit_ms = limit_ns.div_ceil(1_000_000).min(1_000) as libc::c_int;
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.
-        let count = unsafe {
-            libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, limit_ms)
-        };
+        let count =
+            unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, limit_ms) };
         count.max(0) as usize
     }
 

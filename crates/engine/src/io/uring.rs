@@ -193,7 +193,10 @@ impl Uring {
     #[cold]
     fn end_follows(&self, index: usize) -> bool {
         let same = |later: &&Completion| later.user_data == self.batch[index].user_data;
-        self.batch[index + 1..].iter().find(same).is_some_and(|later| later.result <= 0 && later.result != -libc::ENOBUFS)
+        self.batch[index + 1..]
+            .iter()
+            .find(same)
+            .is_some_and(|later| later.result <= 0 && later.result != -libc::ENOBUFS)
     }
 
     #[inline]

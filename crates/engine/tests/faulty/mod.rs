@@ -1,5 +1,7 @@
 //! A small server that misbehaves as told: one thread a connection, blocking, std only.
 
+#![allow(dead_code)] // each test binary uses its part
+
 use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Tally, tally};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -126,6 +128,13 @@ impl Server {
     pub fn close_all(&self) {
         for stream in self.shared.open.lock().unwrap().drain(..) {
             stream.shutdown(Shutdown::Both).unwrap();
+        }
+    }
+
+    /// Waits until the client has closed every connection.
+    pub fn wait_until_all_have_gone(&self) {
+        while !self.shared.open.lock().unwrap().is_empty() {
+            std::thread::yield_now();
         }
     }
 

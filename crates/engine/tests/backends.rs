@@ -1,0 +1,131 @@
+//! The two back ends side by side: the same counts, and epoll where the kernel will not have io_uring.
+
+mod faulty;
+
+use dragstrip_engine::{Backend, Engine, EngineError, SessionPlan};
+use faulty::{RIGHT, Server, Then, answer, check, count, engine_over, errors, plan, serve};
+use std::io::{Error, Write};
+use std::sync::Arc;
+
+const BACKEND: Backend = Backend::Auto;
+
+/// One that goes wrong in many ways, at the same requests each time.
+fn troubled() -> Server {
+    serve(|stream, number| {
+        let (bytes, then): (&[u8], Then) = match number % 20 {
+            3 => (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno", Then::GoOn),
+            5 => (b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello there", Then::GoOn),
+            7 => (b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nhello world!", Then::GoOn),
+            9 => (b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhel", Then::Close),
+            11 => (b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world", Then::Close),
+            13 => (b"", Then::Reset),
+            15 => (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", Then::GoOn),
+            17 => (b"nonsense", Then::GoOn),
+            _ => (RIGHT, Then::GoOn),
+        };
+        let _ = stream.write_all(bytes);
+        then
+    })
+}
+
+#[test]
+fn both_count_the_same() {
+    for (workers, connections) in [(1, 1), (1, 9), (2, 40)] {
+        let seen = [Backend::Epoll, BACKEND].map(|backend| {
+            let server = troubled();
+            let mut engine = engine_over(workers, backend);
+            let session = engine.open(plan(server.address, connections)).unwrap();
+            let done = engine.run(&[count(session, 2000)], &[]).unwrap().pop().unwrap();
+            check(&done);
+            assert_eq!(server.requests(), 2000);
+            (done.sent, done.answered, done.failed, done.bytes_in, done.bytes_out, errors(&done))
+        });
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!((seen[0].0, seen[0].1), (2000, 1400));
+    }
+}
+
+#[test]
+fn a_kernel_that_forbids_io_uring_gets_epoll_and_the_reason_is_told() {
+    let forbidden = || Err(Error::from_raw_os_error(1));
+    let mut engine = Engine::with_probe(&[first_core()], Backend::Auto, forbidden).unwrap();
+    assert!(engine.backend().starts_with("epoll (io_uring: Operation not permitted"), "{}", engine.backend());
+    let server = answer(RIGHT, || Then::GoOn);
+    let session = engine.open(plan(server.address, 4)).unwrap();
+    assert_eq!(engine.run(&[count(session, 100)], &[]).unwrap()[0].answered, 100);
+}
+
+#[test]
+fn io_uring_asked_for_by_name_is_had_or_refused_and_never_replaced() {
+    let refused = Engine::with_probe(&[first_core()], Backend::Uring, || Err(Error::from_raw_os_error(38)));
+    let Err(refused @ EngineError::Uring { .. }) = refused else { panic!("it should be refused") };
+    assert!(refused.to_string().contains("auto or epoll"), "{refused}");
+    match Engine::with_backend(&[first_core()], Backend::Uring) {
+        Ok(engine) => assert!(engine.backend().starts_with("io_uring ("), "{}", engine.backend()),
+        Err(refused) => assert!(matches!(refused, EngineError::Uring { .. }), "{refused}"),
+    }
+    assert_eq!(engine_over(1, Backend::Epoll).backend(), "epoll");
+}
+
+#[test]
+fn a_server_that_closes_idle_connections_during_anothers_block_is_noticed() {
+    for backend in [Backend::Epoll, BACKEND] {
+        let closing = Arc::new(answer(RIGHT, || Then::GoOn));
+        let closed_by = Arc::clone(&closing);
+        let busy = serve(move |stream, number| {
+            if number == 1000 {
+                closed_by.close_all();
+            }
+            stream.write_all(RIGHT).unwrap();
+            Then::GoOn
+        });
+        let mut engine = engine_over(1, backend);
+        let idle = engine.open(plan(closing.address, 5)).unwrap();
+        let other = engine.open(plan(busy.address, 5)).unwrap();
+        engine.run(&[count(idle, 50)], &[]).unwrap();
+        let done = engine.run(&[count(other, 2000), count(idle, 50), count(other, 50)], &[]).unwrap();
+        done.iter().for_each(check);
+        let told: Vec<_> = done.iter().map(|one| (one.answered, one.connects, errors(one))).collect();
+        assert_eq!(told, [(2000, 0, vec![]), (50, 5, vec![]), (50, 0, vec![])]);
+    }
+}
+
+#[test]
+fn more_answers_than_buffers_arrive_whole() {
+    // 200 connections with 300 kB each at once: far more than the kernel is given room for.
+    let body: Vec<u8> = (0..300_000).map(|at: u32| (at % 241) as u8).collect();
+    let sent = [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat();
+    let length = sent.len() as u64;
+    let server = serve(move |stream, _| {
+        stream.write_all(&sent).unwrap();
+        Then::GoOn
+    });
+    let mut engine = engine_over(1, BACKEND);
+    let mut plan = plan(server.address, 200);
+    plan.exchanges[0].body = body;
+    let session = engine.open(plan).unwrap();
+    let done = engine.run(&[count(session, 400)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, done.bytes_in, errors(&done)), (400, 400 * length, vec![]));
+}
+
+#[test]
+fn sessions_come_and_go_without_leaving_a_connection_behind() {
+    for backend in [Backend::Epoll, BACKEND] {
+        let server = serve(|stream, _| {
+            let _ = stream.write_all(RIGHT);
+            Then::GoOn
+        });
+        let mut engine = engine_over(2, backend);
+        for _ in 0..20 {
+            let session = engine.open(SessionPlan { ..plan(server.address, 10) }).unwrap();
+            assert_eq!(engine.run(&[count(session, 30)], &[]).unwrap()[0].answered, 30);
+            engine.close(session).unwrap();
+        }
+        server.wait_until_all_have_gone();
+    }
+}
+
+fn first_core() -> usize {
+    (0..1024).find(|core| Engine::with_backend(&[*core], Backend::Epoll).is_ok()).unwrap()
+}
