@@ -304,7 +304,7 @@ def test_the_back_end_is_chosen_at_the_start_and_named() -> None:
     else:
         with pytest.raises(EngineError, match="io_uring was asked for"):
             Engine(core, "uring")
-    with pytest.raises(EngineError, match="io: \"ring\" given; give auto, uring or epoll"):
+    with pytest.raises(EngineError, match='io: "ring" given; give auto, uring or epoll'):
         Engine(core, io="ring")
 
 

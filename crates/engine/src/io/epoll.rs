@@ -3,28 +3,67 @@
 use super::{Event, Hold, Needs, Poller};
 use socket2::Socket;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Events taken at once. More would make the first of the next batch wait longer for its turn.
 const BATCH: usize = 256;
 
-/// One epoll instance with its event buffer.
+/// The alarm's token; no connection has it.
+const ALARM: u64 = u64::MAX;
+const NEVER_NS: u64 = u64::MAX;
+
+/// One epoll instance with its event buffer, and an alarm that ends waits.
 pub struct Epoll {
     fd: OwnedFd,
+    /// A timer of each wait's own would cost a tenth of a request at one connection: this one outlives waits.
+    alarm: OwnedFd,
+    /// When it goes off; [`NEVER_NS`]: it is not set.
+    alarm_ns: u64,
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
 impl Epoll {
-    fn control(&self, operation: libc::c_int, socket: &Socket, token: u64, writable: bool) -> io::Result<()> {
+    fn control(&self, operation: libc::c_int, fd: RawFd, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET | out;
         let mut event = libc::epoll_event { events: flags as u32, u64: token };
         // SAFETY: both descriptors are open, `event` outlives the call.
-        match unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) } {
+        match unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &mut event) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
+
+    /// Has a wait end by then; the time to wait in ms at most, where it can't be set.
+    fn set_alarm(&mut self, due_ns: u64) -> libc::c_int {
+        if self.alarm_ns <= due_ns {
+            return -1;
+        }
+        let second_ns = 1_000_000_000;
+        let due = libc::timespec {
+            tv_sec: (due_ns / second_ns) as i64,
+            tv_nsec: (due_ns % second_ns).max(1) as libc::c_long,
+        };
+        let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: due };
+        // SAFETY: the descriptor is open, `once` outlives the call, the previous setting is not asked for.
+        let set = unsafe {
+            libc::timerfd_settime(self.alarm.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &once, std::ptr::null_mut())
+        };
+        if set != 0 {
+            return 1;
+        }
+        self.alarm_ns = due_ns;
+        -1
+    }
+}
+
+/// Takes a new descriptor into our hands, or tells why there is none.
+fn owned(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: our callers have just made it, and it is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl Poller for Epoll {
@@ -32,17 +71,18 @@ impl Poller for Epoll {
 
     fn open(_: &Needs) -> io::Result<Self> {
         // SAFETY: no pointer is passed.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, events: Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]) })
+        let fd = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: no pointer is passed.
+        let alarm =
+            owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) })?;
+        let events = Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]);
+        let made = Self { fd, alarm, alarm_ns: NEVER_NS, events };
+        made.control(libc::EPOLL_CTL_ADD, made.alarm.as_raw_fd(), ALARM, false)?;
+        Ok(made)
     }
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, token, connecting)
+        self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), token, connecting)
     }
 
     fn established(&mut self, _: u64) {}
@@ -53,7 +93,7 @@ impl Poller for Epoll {
     }
 
     fn want_writable(&mut self, token: u64, socket: &Socket) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, socket, token, true)
+        self.control(libc::EPOLL_CTL_MOD, socket.as_raw_fd(), token, true)
     }
 
     #[inline]
@@ -64,8 +104,8 @@ impl Poller for Epoll {
         None
     }
 
-    fn wait(&mut self, _: u64, limit_ns: u64, _: Option<Hold>) -> usize {
-        let limit_ms = limit_ns.div_ceil(1_000_000).min(1_000) as libc::c_int;
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, _: Option<Hold>) -> usize {
+        let limit_ms = if limit_ns == 0 { 0 } else { self.set_alarm(now_ns + limit_ns) };
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.
         let count =
             unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, limit_ms) };
@@ -75,6 +115,10 @@ impl Poller for Epoll {
     #[inline]
     fn event(&mut self, index: usize) -> Option<Event> {
         let event = self.events[index];
+        if event.u64 == ALARM {
+            self.alarm_ns = NEVER_NS;
+            return None;
+        }
         let has = |flags: libc::c_int| event.events & flags as u32 != 0;
         Some(Event {
             token: event.u64,
