@@ -145,7 +145,7 @@ impl<P: Poller> Share<P> {
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
     fn hold(&self, now_ns: u64, lap: &Lap) -> Option<Hold> {
         let hold = self.patience.hold(self.outstanding);
-        hold.filter(|_| self.cursor == self.conns.len() && self.outstanding > self.resting.len() && lap.open(now_ns))
+        hold.filter(|_| self.cursor == self.conns.len() && lap.open(now_ns))
     }
 
     /// How long to wait: until something is due.
