@@ -451,6 +451,17 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_could_not_leave_is_told_before_the_end_that_prevented_it() {
+        let Some((mut ring, mut pairs)) = ring(1) else { return };
+        let (ours, theirs) = pairs.pop().unwrap();
+        drop(theirs);
+        assert_eq!(ring.send(0, &ours, 0, b"x").unwrap(), 1);
+        let count = ring.wait(sys::now_ns(), 1_000_000_000, None);
+        assert_eq!(ring.event(0).map(|event| event.unsent), Some(libc::EPIPE));
+        assert_eq!(heard(&mut ring, count).last(), Some(&(0, true)));
+    }
+
+    #[test]
     fn what_was_released_says_no_more_and_its_peer_is_told() {
         let Some((mut ring, mut pairs)) = ring(1) else { return };
         let (ours, mut theirs) = pairs.pop().unwrap();
