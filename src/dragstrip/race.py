@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import dragstrip
 from dragstrip import machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
-from dragstrip.errors import BadUsage, NotReady, StageError
+from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
 from dragstrip.rounds import Outcome, Track, run_round, warm_up
 from dragstrip.scrutiny import scrutineer
@@ -196,7 +196,7 @@ def _ready_versions(request: Request) -> dict[str, str | Missing]:
 
 @contextmanager
 def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> Iterator[Track]:
-    from dragstrip._engine import Engine  # old results must be readable where the engine can't load
+    from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
 
     stage.sweep_stale()
     before = os.sched_getaffinity(0)
@@ -206,9 +206,12 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> I
             # The director and its keepers stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
-        engine = Engine(list(lanes.engine[: load.threads]))
-        open_things.callback(engine.shutdown)
-        yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+        try:
+            engine = Engine(list(lanes.engine[: load.threads]))
+            open_things.callback(engine.shutdown)
+            yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+        except EngineError as error:
+            raise EngineFailure(f"the load engine: {error}") from error
 
 
 def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Field, progress: Progress) -> None:

@@ -123,16 +123,26 @@ class Track:
         return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
 
     def open(self, entry: Entry, running: Running) -> int:
-        """Opens the round's connections to a contender; returns the engine's session."""
-        session = self.engine.open(
-            running.host,
-            running.port,
-            [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
-            connections=self.load.connections,
-            keepalive=self.load.keepalive,
-            timeout_ns=self.load.timeout_ns,
-        )
-        return int(session)
+        """Opens the round's connections to a contender; returns the engine's session.
+
+        Raises:
+            StageError: it takes no connections, though it just answered.
+        """
+        from dragstrip._engine import EngineError
+
+        try:
+            return self.engine.open(
+                running.host,
+                running.port,
+                [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
+                connections=self.load.connections,
+                keepalive=self.load.keepalive,
+                timeout_ns=self.load.timeout_ns,
+            )
+        except EngineError as error:
+            if running.alive() and "descriptor" in str(error):
+                raise  # ours are too few: that is no fault of this contender's
+            raise StageError(f"{entry.name}: {error}; its last words: {running.log_tail(5) or 'none'}") from error
 
 
 @dataclass
@@ -207,10 +217,13 @@ def run_round(
             except StageError as error:
                 out[name] = str(error)
         for name in [name for name in order.launches if name in up]:
-            warm[name] = warm_up(track, entries[name], up[name], p50_ns.get(name, 0))
+            try:
+                warm[name] = warm_up(track, entries[name], up[name], p50_ns.get(name, 0))
+            except StageError as error:
+                out[name] = str(error)
             counts[name] = up[name].counts()
         blocks = _load(track, plan, order, index, warm)
-        out |= _fallen(blocks, up)
+        out = _fallen(blocks, up) | out
         grace_s = GRACE_S
     finally:
         for made in warm.values():
