@@ -55,7 +55,9 @@ class InstallPlan:
         for step in self.steps:
             lines += [f"# {step.purpose}", " ".join([*(f"{k}={v}" for k, v in step.env), shlex.join(step.command)])]
         if any(step.command[0] == "apt-get" for step in self.steps) and not POLICY.exists():
-            lines += [f"# while that runs, {POLICY} keeps packages from starting their daemons; it is removed afterwards"]
+            lines += [
+                f"# while that runs, {POLICY} keeps packages from starting their daemons; it is removed afterwards"
+            ]
         return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in self.impossible)])
 
 
@@ -122,7 +124,8 @@ def _private_steps(entry: Entry) -> Iterator[Step]:
     purpose = f"a private environment for {entry.name}"
     yield Step((base, "-m", "venv", "--clear", "--without-pip", str(where)), purpose)
     yield Step(
-        (sys.executable, "-m", "pip", "--python", str(where / "bin" / "python"), "install", "--quiet", *packages), purpose
+        (sys.executable, "-m", "pip", "--python", str(where / "bin" / "python"), "install", "--quiet", *packages),
+        purpose,
     )
 
 

@@ -267,7 +267,8 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[st
     processes, threads = running.counts()
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
-        return f"answered nothing right under load: {tally.sample or dict(tally.errors)}", {}
+        words = running.log_tail(5) or "none"
+        return f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}", {}
     field_.p50_ns[entry.name] = tally.p50_ns
     field_.launch_s[entry.name] = (running.ready_ns + time.monotonic_ns() - launch_ns - CALIBRATION_NS) / 1e9
     facts = dict(findings.facts) | dict(entry.parity)

@@ -237,7 +237,10 @@ def run_round(
     ended_ns = time.monotonic_ns()
     record = Round(index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks)
     reasons = inquiry.round_reasons(
-        record, steal_ns=steal_ns(track.lanes.all) - stolen_before, cores=len(track.lanes.all)
+        record,
+        steal_ns=steal_ns(track.lanes.all) - stolen_before,
+        cores=len(track.lanes.all),
+        shared_lanes=track.lanes.shared,
     )
     return Outcome(replace(record, void=reasons), out)
 
@@ -264,7 +267,11 @@ def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping
     ]
     single = {name: made.running.counts()[1] == 1 for name, made in warm.items()}
     return inquiry.with_reasons(
-        blocks, connections=track.load.connections, server_cores=len(track.lanes.server), single_threaded=single
+        blocks,
+        connections=track.load.connections,
+        server_cores=len(track.lanes.server),
+        single_threaded=single,
+        shared_lanes=track.lanes.shared,
     )
 
 

@@ -111,7 +111,9 @@ class Workload:
         """Whether its answers carry the contender's own four characters."""
         return "mark" in _names_in(self.fields.answer.body)
 
-    def exchanges(self, *, mark: str = "", keepalive: bool = True, seed: int = 0, host: str = HOST) -> tuple[Exchange, ...]:
+    def exchanges(
+        self, *, mark: str = "", keepalive: bool = True, seed: int = 0, host: str = HOST
+    ) -> tuple[Exchange, ...]:
         """The pool of different requests that a race is loaded with; one where nothing varies.
 
         Args:
@@ -204,7 +206,9 @@ def _check_numbers(fields: WorkloadFile, source: Source) -> None:
     for number, case in enumerate(fields.probes.always):
         if set(case) != set(fields.load.numbers):
             raise source.bad(
-                ("probes", "always", number), f"has {sorted(case)}", f"give each of {sorted(fields.load.numbers)} a value"
+                ("probes", "always", number),
+                f"has {sorted(case)}",
+                f"give each of {sorted(fields.load.numbers)} a value",
             )
 
 

@@ -229,7 +229,9 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
         value = kind(text)
     except ValueError as error:
         wanted = "a whole number" if kind is int else "a number"
-        raise BadUsage(f"{name}: {key}={text}: {wanted} would do, like {1 if default == PER_CORE else default}") from error
+        raise BadUsage(
+            f"{name}: {key}={text}: {wanted} would do, like {1 if default == PER_CORE else default}"
+        ) from error
     if default == PER_CORE and int(value) < 1:
         raise BadUsage(f"{name}: {key}={text}: at least 1 would do")
     return value

@@ -24,7 +24,7 @@ from dragstrip.inquiry.blocks import (
     server_busy,
     taken_by_others,
 )
-from dragstrip.inquiry.launches import launch_findings
+from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.record import Block, Launch, Race
 
 PASS, WARN, VOID = "pass", "warn", "void"
@@ -296,7 +296,11 @@ def _saturation(sides: Sequence[_Side]) -> Check:
 
 
 def _launches(sides: Sequence[_Side]) -> Check:
-    findings = [(WARN, detail) for side in sides for detail in launch_findings(side.name, side.launches, side.used)]
+    speeds = {side.name: round_speeds(side.used) for side in sides}
+    findings = []
+    for side in sides:
+        others = [speeds[other.name] for other in sides if other.name != side.name]
+        findings += [(WARN, told) for told in launch_findings(side.name, side.launches, speeds[side.name], others)]
     findings += [
         (WARN, f"{side.name} was already running: how its launches differ is not in the interval")
         for side in sides
