@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragstrip.contender import Entry
+from dragstrip.contender import Entry, environment
 from dragstrip.errors import NotReady
-from dragstrip.contender import environment
 
 #: Debian's hook that decides whether a package may start its daemon (invoke-rc.d(8)).
 POLICY = Path("/usr/sbin/policy-rc.d")

@@ -20,7 +20,7 @@ from dragstrip.record import Block, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder
 from dragstrip.scrutiny import is_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
-from dragstrip.warm_up import WINDOW, settled
+from dragstrip.warm_up import WINDOW, enough_s, settled
 from dragstrip.workload import Exchange, Workload
 
 if TYPE_CHECKING:
@@ -147,13 +147,18 @@ class Track:
 
 @dataclass
 class Warm:
-    """A contender that is up, connected and warm, within one round."""
+    """A contender that is up, connected and warm, within one round.
+
+    Args:
+        enough_s: seconds of warm-up after which nothing was left to gain, as this one was seen.
+    """
 
     entry: Entry
     running: Running
     session: int
     warm_up_ns: int
     settled: bool
+    enough_s: float
 
 
 def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
@@ -170,14 +175,14 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
         for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
             rates.append(tally.requests / max(tally.counted_ns, 1))
             if tally.gave_up:
-                return Warm(entry, running, session, time.monotonic_ns() - started, settled=False)
+                return Warm(entry, running, session, time.monotonic_ns() - started, settled=False, enough_s=0.0)
         spent_ns = time.monotonic_ns() - started
         if spent_ns < entry.warm_up_least_s * 1e9:
             continue
         flat = settled(rates)
         if flat or spent_ns >= entry.warm_up_most_s * 1e9:
             watch(track, running, session)
-            return Warm(entry, running, session, spent_ns, settled=flat)
+            return Warm(entry, running, session, spent_ns, flat, enough_s(rates, slice_ns / 1e9))
 
 
 def watch(track: Track, running: Running, session: int) -> None:

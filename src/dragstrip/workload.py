@@ -59,7 +59,7 @@ class RequestFields(Strict):
 class AnswerFields(Strict):
     """The right answer; ``body`` is a template that may use the numbers and ``mark``."""
 
-    status: int = Field(200, ge=200, le=599)
+    status: int = Field(default=200, ge=200, le=599)
     content_type: str = Field(pattern=r"^[a-z0-9.+-]+/[a-z0-9.+-]+$", description='like "text/plain"')
     body: str = Field(description="the exact body, as a template")
 
@@ -67,15 +67,15 @@ class AnswerFields(Strict):
 class LoadFields(Strict):
     """The pool of requests under load: each number's first and last value, and how many to draw."""
 
-    count: int = Field(16, ge=1, le=10_000)
-    numbers: dict[str, Span] = {}
+    count: int = Field(default=16, ge=1, le=10_000)
+    numbers: dict[str, Span] = Field(default_factory=dict)
 
 
 class ProbeFields(Strict):
     """What scrutineering asks: some cases always, then numbers drawn from wider spans."""
 
     always: Annotated[tuple[dict[str, int], ...], Field(strict=False)] = ()
-    numbers: dict[str, Span] = {}
+    numbers: dict[str, Span] = Field(default_factory=dict)
 
 
 class WorkloadFile(Strict):
@@ -131,7 +131,7 @@ class Workload:
     def probes(
         self, *, mark: str = "", keepalive: bool = True, seed: int = 0, count: int = 12, host: str = HOST
     ) -> tuple[Exchange, ...]:
-        """At most ``count`` randomised requests for scrutineering: the cases always asked first; one where nothing varies.
+        """At most ``count`` randomised requests for scrutineering, the fixed cases first; one where nothing varies.
 
         Raises:
             BadUsage: as ``exchanges``.
@@ -252,7 +252,7 @@ def _distinct(rng: random.Random, spans: Mapping[str, Sequence[int]], count: int
     """Up to ``count`` different draws; fewer where the spans have no more. One empty draw where nothing varies."""
     if not spans:
         return [{}]
-    drawn: dict[tuple[int, ...], dict[str, int]] = {}
+    drawn: dict[tuple[int, ...], dict[str, int]] = Field(default_factory=dict)
     for numbers in _draws(rng, spans, tries=50 * count):
         if len(drawn) == count:
             break

@@ -97,7 +97,7 @@ class LineUp(Strict):
     title: str = Field(min_length=1, description="one line that says what is compared")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like ["one", "two:workers=2"]')
     workload: str = "hello"
-    connections: int | None = Field(None, ge=1, le=100_000)
+    connections: int | None = Field(default=None, ge=1, le=100_000)
 
 
 def line_up(word: str) -> LineUp:

@@ -2,50 +2,80 @@
 local socket = require("socket")
 
 local port, mark = tonumber(arg[1]), arg[2]
+
+local BACKLOG = 1024
+local READ_SIZE = 65536
+local LARGEST_HEAD = 65536
 -- select() knows no descriptor from here on and would raise "descriptor too large for set size".
-local LARGEST = socket._SETSIZE - 1
+local DESCRIPTORS = socket._SETSIZE
 local HELLO = "hello world\n"
 
-local function head(kind, length, close)
-  return "HTTP/1.1 200 OK\r\nContent-Type: " .. kind .. "\r\nContent-Length: " .. length .. "\r\n"
-    .. (close and "Connection: close\r\n" or "") .. "\r\n"
+local function hello()
+  return "200 OK", "text/plain", HELLO
 end
 
-local function respond(request)
-  local target = string.match(request, "^GET (%S+) HTTP/1%.[01]\r\n")
-  local close = string.find(string.lower(request), "\r\nconnection: close\r\n", 1, true) ~= nil
-  if target == "/" then
-    return head("text/plain", #HELLO, close) .. HELLO, close
-  end
-  local path, query = string.match(target or "", "^([^?]*)%??(.*)$")
-  if path ~= "/multiply" then
-    return "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n" .. (close and "Connection: close\r\n" or "") .. "\r\n", close
-  end
-  local given = {}
-  for key, value in string.gmatch(query, "([^&=]+)=([^&]*)") do
-    given[key] = value
-  end
+local function multiply(path, query)
   -- tonumber first: Lua 5.3 and later multiply strings as floats and would print 6.0
-  local a, b = tonumber(given.a), tonumber(given.b)
-  local body = string.format(
+  local a, b = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)"))
+  if not (a and b) then
+    return "400 Bad Request", "text/plain", "a and b must be whole numbers\n"
+  end
+  return "200 OK", "text/html", string.format(
     "<html><body><p>Hello %s!</p><p>PATH=%s</p><p>RESULT: %d*%d=%d</p></body></html>\n", mark, path, a, b, a * b)
-  return head("text/html", #body, close) .. body, close
+end
+
+local routes = { ["/"] = hello, ["/multiply"] = multiply }
+
+-- The answer to one request, and whether the connection stays open after it.
+local function respond(request)
+  local target, minor = request:match("^GET (/%S*) HTTP/1%.(%d)\r\n")
+  if not target then
+    return "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false
+  end
+  local wish = request:lower():match("\r\nconnection: *([%w-]+)")
+  local keep = wish ~= "close" and (minor ~= "0" or wish == "keep-alive")
+  local told = keep and (minor == "0" and "Connection: keep-alive\r\n" or "") or "Connection: close\r\n"
+  local path, query = target:match("^([^?]*)%??(.*)$")
+  local route = routes[path]
+  local status, kind, body = "404 Not Found", "text/plain", "not found\n"
+  if route then
+    status, kind, body = route(path, query)
+  end
+  return "HTTP/1.1 " .. status .. "\r\nContent-Type: " .. kind .. "\r\nContent-Length: " .. #body .. "\r\n"
+    .. told .. "\r\n" .. body, keep
 end
 
 local listener = assert(socket.tcp4())
 assert(listener:setoption("reuseaddr", true))
 assert(listener:bind("127.0.0.1", port))
-assert(listener:listen(1024))
+assert(listener:listen(BACKLOG))
 listener:settimeout(0)
 
-local watched = { listener }   -- what select looks at; places holds each one's index
-local places, partial = {}, {}
+-- What select looks at; each table of places holds a client's index in its list.
+local readers, reader_places = { listener }, {}
+local writers, writer_places = {}, {}
+local clients = {} -- unread input, unsent output, and whether to close once that is sent
+
+local function add(list, places, client)
+  if not places[client] then
+    list[#list + 1] = client
+    places[client] = #list
+  end
+end
+
+local function remove(list, places, client)
+  local at, last = places[client], #list
+  if at then
+    local mover = list[last]
+    list[at], places[mover] = mover, at
+    list[last], places[client] = nil, nil
+  end
+end
 
 local function drop(client)
-  local at, last = places[client], watched[#watched]
-  watched[at], places[last] = last, at
-  watched[#watched] = nil
-  places[client], partial[client] = nil, nil
+  remove(readers, reader_places, client)
+  remove(writers, writer_places, client)
+  clients[client] = nil
   client:close()
 end
 
@@ -53,46 +83,56 @@ local function accept_all()
   while true do
     local client = listener:accept()
     if not client then return end
-    if client:getfd() > LARGEST then
+    if client:getfd() >= DESCRIPTORS then
       client:close()
     else
       client:settimeout(0)
       client:setoption("tcp-nodelay", true)
-      watched[#watched + 1] = client
-      places[client], partial[client] = #watched, ""
+      clients[client] = { input = "", output = "", closing = false }
+      add(readers, reader_places, client)
     end
   end
 end
 
-local function send_all(client, text)
-  local from = 1
-  while from <= #text do
-    local sent, reason, partly = client:send(text, from)
-    if sent then return true end
-    if reason ~= "timeout" then return false end
-    from = partly + 1
-    socket.select(nil, { client }, 1)
+-- Sends what it can; the rest goes when select says so, and others are served meanwhile.
+local function flush(client, own)
+  local sent, reason, upto = client:send(own.output)
+  if sent then
+    own.output = ""
+    remove(writers, writer_places, client)
+    if own.closing then drop(client) end
+  elseif reason == "timeout" then
+    own.output = own.output:sub(upto + 1)
+    add(writers, writer_places, client)
+  else
+    drop(client)
   end
-  return true
 end
 
-local function serve(client)
-  local text, reason, rest = client:receive(65536)
-  local bytes = partial[client] .. (text or rest or "")
-  while true do
-    local _, stop = string.find(bytes, "\r\n\r\n", 1, true)
+local function serve(client, own)
+  local text, reason, rest = client:receive(READ_SIZE)
+  local input, from = own.input .. (text or rest or ""), 1
+  while not own.closing do
+    local _, stop = input:find("\r\n\r\n", from, true)
     if not stop then break end
-    local answer, close = respond(string.sub(bytes, 1, stop))
-    bytes = string.sub(bytes, stop + 1)
-    if not send_all(client, answer) or close then return drop(client) end
+    local answer, keep = respond(input:sub(from, stop))
+    own.output, own.closing, from = own.output .. answer, not keep, stop + 1
   end
-  if reason == "closed" then return drop(client) end
-  partial[client] = bytes
+  own.input = from == 1 and input or input:sub(from)
+  if from > 1 then flush(client, own) end
+  if clients[client] and (reason == "closed" or #own.input > LARGEST_HEAD) then drop(client) end
 end
 
 while true do
-  local ready = socket.select(watched, nil)
-  for _, one in ipairs(ready) do
-    if one == listener then accept_all() else serve(one) end
+  local readable, writable = socket.select(readers, writers)
+  for _, client in ipairs(writable) do
+    if clients[client] then flush(client, clients[client]) end
+  end
+  for _, client in ipairs(readable) do
+    if client == listener then
+      accept_all()
+    elseif clients[client] then
+      serve(client, clients[client])
+    end
   end
 end
