@@ -36,9 +36,11 @@ CALIBRATION_NS = 200_000_000
 #: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
 LEARNED_LEAST_S = 0.05
 
-#: Before a round the rest of the machine should keep less than this share of the lanes busy; and how long a race
-#: waits for that, all its rounds together.
-QUIET, PATIENCE_S = 0.12, 30.0
+#: Before a round the rest of the machine should keep less than this share of the lanes busy.
+QUIET = 0.12
+
+#: How long a race waits for that, all its rounds together; at most so large a share of its budget, which pays for it.
+PATIENCE_S, PATIENCE_SHARE = 30.0, 0.1
 
 #: A round that the machine disturbed is run again; so many in a row void the race.
 MOST_VOID_ROUNDS = 5
@@ -317,7 +319,7 @@ class _Director:
         self.entries, self.p50_ns = dict(field_.ready), field_.p50_ns
         self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
         self.void_in_a_row = 0
-        self.patience_s = PATIENCE_S
+        self.patience_s = min(PATIENCE_S, PATIENCE_SHARE * race.plan.budget_s)
 
     def drive(self) -> Race:
         """Runs rounds until the race is over; an interruption is recorded and passed on."""
@@ -370,7 +372,7 @@ class _Director:
         self._let_out(outcome, index)
 
     def _await_quiet(self) -> None:
-        """Waits for the rest of the machine, 30 s in the whole race: waiting is paid from the budget."""
+        """Waits for the rest of the machine, as long as the race still has patience."""
         if self.patience_s <= 0:
             return
         began = time.monotonic()

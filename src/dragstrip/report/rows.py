@@ -144,6 +144,8 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return _without_verdict(race, rows)
     first, second = rows[0].name, rows[1].name
     told = _sentence(pair_of(verdict, first, second))
+    if len(rows) > 2 and all(words.finite(pair.low) is None for pair in verdict.pairs):
+        return f"Too early to call any of {len(verdict.pairs)} pairs. {told}"
     if len(rows) == 2:
         return told
     undecided = sum(pair.verdict == "undecided" for pair in verdict.pairs)
