@@ -2,9 +2,9 @@
 
 python benchmarks/live_check.py [--same 10] [--planted 10] [--burn 0.10] [--budget 40s]
 
-Prints every race's call and the time from the start of measuring to the verdict, then the shares with their 95 % binomial
-intervals (Clopper & Pearson 1934). The planted server is ``crates/engine/examples/planted.rs``, which burns a set share
-more CPU for each request than it needs; build it with ``cargo build --release --example planted``.
+Prints every race's call and how long its rounds took, then the shares with their 95 % binomial intervals (Clopper &
+Pearson 1934). The planted server is ``crates/engine/examples/planted.rs``, which burns a set share more CPU for each
+request than it needs; ``cargo build --release --examples`` builds it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def series(title: str, words: list[str], times: int, budget: str, right: set[str
         print(f"  {number + 1:3} {verdict:10} {told} in {spent_s:.1f} s", flush=True)
     if calls:
         share = binomtest(sum(calls), len(calls)).proportion_ci()
-        print(f"  right in {sum(calls)} of {len(calls)} ({share.low:.0%}–{share.high:.0%}), median {statistics.median(spent):.1f} s")
+        told = f"right in {sum(calls)} of {len(calls)} ({share.low:.0%}–{share.high:.0%})"
+        print(f"  {told}, median {statistics.median(spent):.1f} s")
 
 
 def main() -> None:
