@@ -51,7 +51,7 @@ _HOUR_NS = 3_600_000_000_000
 class Progress(Protocol):
     """What shows a run as it goes; called between slices only."""
 
-    def begun(self, request: LoadRequest, learned: Learned) -> None: ...
+    def begun(self, request: LoadRequest, learned: Learned, doubts: list[str]) -> None: ...
     def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
 
 
@@ -67,12 +67,12 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     to = target(request.url)
     wire = request_bytes(request, to)
     cores, connections, notes = crew(request)
-    notes += notes_before(request)
     learned = learn(request, to, wire)
     if request.keepalive and learned.closes:
         notes.append("the server ends each connection after one answer, though asked to keep it")
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    progress.begun(request, learned)
+    doubts = notes_before(request)
+    progress.begun(request, learned, doubts)
     done: list[Slice] = []
     with _engine(cores) as engine:
         try:
@@ -98,7 +98,8 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         slices=tuple(done),
         latency_hdr=_merged(done),
         finished=finished,
-        notes=tuple(notes),
+        # What was feared and did not come needs no word afterwards.
+        notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
     )
 
 

@@ -328,10 +328,13 @@ class Live:
     """A run as it goes: one line on a terminal, redrawn between slices only, gone at the end; else nothing."""
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
-        self._console, self._shown = console, console.is_terminal and not quiet
+        self._console, self._quiet = console, quiet
+        self._shown = console.is_terminal and not quiet
 
-    def begun(self, request: LoadRequest, learned: Learned) -> None:
-        """What the right answer is was learned; the load begins."""
+    def begun(self, request: LoadRequest, learned: Learned, doubts: Sequence[str]) -> None:
+        """What the right answer is was learned; the load begins; ``doubts`` stay on the screen, unless quiet."""
+        for line in () if self._quiet else doubts:
+            self._console.print(Text(f"dragstrip: {line}"), soft_wrap=True)
         self._draw(f"{request.url}: status {learned.status}, {len(learned.body):,} bytes; loading")
 
     def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None:
