@@ -27,8 +27,8 @@ PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
-def misbehaving(name: str, fault: str) -> list[str]:
-    return ["--serve", f"{name}={PYTHON} {HERE}/servers/misbehaving.py {{port}} {fault}"]
+def misbehaving(name: str, fault: str, *more: str) -> list[str]:
+    return ["--serve", f"{name}={PYTHON} {HERE}/servers/misbehaving.py {{port}} {fault} {' '.join(more)}"]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def dragstrip_run(env: dict[str, str], *words: str) -> subprocess.CompletedProce
 def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, str], tmp_path: Path) -> None:
     """nginx-lua against node at hello: exit 0, JSON by the published schema, the pair decided."""
     out = tmp_path / "out.json"
-    done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--budget", "30s")
+    done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--rounds", "10")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(out.read_text())
     jsonschema.validate(told, SCHEMA)
@@ -148,12 +148,14 @@ def test_one_that_never_serves_is_out_with_how_long_it_was_waited_for(env: dict[
 def test_one_that_dies_under_load_is_named_with_its_last_words(env: dict[str, str], tmp_path: Path) -> None:
     """It passes scrutineering, dies in the middle of a block, and yields no number."""
     out = tmp_path / "out.json"
+    mortal_words = misbehaving("mortal", "dies", str(tmp_path / "launched"))
     done = dragstrip_run(
-        env, "race", "nginx-return", "nginx-static", *misbehaving("mortal", "dies"), "--rounds", "2", "--json", str(out)
+        env, "race", "nginx-return", "nginx-static", *mortal_words, "--rounds", "2", "--json", str(out)
     )
     told = json.loads(out.read_text())
     (mortal,) = [c for c in told["contenders"] if c["name"] == "mortal"]
     assert "dying now, as told" in mortal["out"]
+    assert "died under load" in mortal["out"]
     assert all("mortal" not in (p["a"], p["b"]) for p in told["pairs"])
     assert "dying now" in done.stdout
 

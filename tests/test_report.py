@@ -258,7 +258,7 @@ class Reader(html.parser.HTMLParser):
 
 def hostile_race() -> Race:
     """Markup wherever text comes from outside."""
-    nasty = f'"\'&{HOSTILE}'
+    nasty = f"\"'&{HOSTILE}"
     race = samples.race({f"a{nasty}": 50_000.0, f"b{nasty}": 20_000.0}, out={f"c{nasty}": f"it said {nasty}"})
     entrants = tuple(
         replace(e, title=nasty, version=nasty, language=nasty, parameters={nasty: nasty}, parity={nasty: e.name})
@@ -393,7 +393,7 @@ def test_the_page_says_how_to_run_it_again() -> None:
     )
     line = page.command(race)
     assert line.startswith("dragstrip race quick steady --serve 'mine='\"'\"'./serve r'\"'\"' {port}' http")
-    placed = replace(mine, parameters={"command": "./serve {port}", "cwd": "/my place"})
+    placed = replace(mine, parameters={"command": "./serve {port}", "folder": "/my place"})
     assert page.command(replace(race, entrants=(placed, url))).startswith(
         "cd '/my place' && dragstrip race --serve 'mine=./serve {port}' http"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -211,7 +212,7 @@ def slow_launches(rng: np.random.Generator, races: int, rounds: int) -> np.ndarr
 def test_equals_are_told_apart_in_at_most_5_percent_of_races_looked_at_after_every_round(
     noise: Callable[[np.random.Generator, int, int], np.ndarray],
 ) -> None:
-    """4000 races of 100 rounds, at no look of which the interval may exclude 1; it holds 1 where the race would stop."""
+    """4000 races of 100 rounds, at no look of which the interval may exclude 1; it holds 1 at the stop."""
     seen = simulate.look(noise(np.random.default_rng(11), 4000, 100))
     assert stats.binomtest(int(seen.ever.sum()), 4000, 0.05, alternative="greater").pvalue > 0.001
     assert stats.binomtest(int((~seen.covered).sum()), 4000, 0.05, alternative="greater").pvalue > 0.001
@@ -235,12 +236,12 @@ def test_on_recorded_noise_equals_are_told_apart_in_at_most_5_percent() -> None:
 def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> Race:
     """A race made of recorded rounds; blocks in which somebody waited over 15 % are void, as the inquiry has it."""
     got = simulate.recorded()[arm]
+    disturbed = simulate.disturbed(got)
     rounds = []
     for index, pick in enumerate(picks):
         blocks = []
         for at in range(12):
             for side, name in enumerate("AB"):
-                wait = max(got.engine_wait_ns[pick, at, side], got.server_wait_ns[pick, at, side])
                 made = samples.block(
                     name,
                     round=index,
@@ -251,8 +252,8 @@ def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> R
                     counted_ns=10 * MS,
                     server_cpu_ns=int(got.server_cpu_ns[pick, at, side]),
                 )
-                void = wait / got.duration_ns[pick, at, side] > 0.15
-                blocks.append(replace(made, void=("engine waited: planted",) if void else ()))
+                void = ("engine waited: planted",) if disturbed[pick, at, side] else ()
+                blocks.append(replace(made, void=void))
         rounds.append(of_blocks(index, blocks))
     return racing(["A", "B"], rounds, planned=planned)
 
@@ -615,3 +616,11 @@ def test_a_judgement_that_makes_no_sense_is_refused(words: dict[str, object]) ->
     """The message says what was given."""
     with pytest.raises(BadUsage, match=str(next(iter(words.values())))):
         verdict.judge(samples.race(rounds=1), **words)  # type: ignore[arg-type]
+
+
+def test_the_methods_figures_are_written_by_the_simulation() -> None:
+    """docs/METHOD.md has the one marked section, and its rows are those that the simulation prints."""
+    page = (Path(__file__).parents[1] / "docs" / "METHOD.md").read_text()
+    (section,) = re.findall(r"<!-- simulate:begin -->(.*?)<!-- simulate:end -->", page, re.DOTALL)
+    rows = [line.split("|")[1] for line in simulate.report(20).splitlines() if line.startswith("|")]
+    assert rows == [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]

@@ -12,7 +12,8 @@ class Tally:
 
     ``sent = answered + failed + in_flight`` always. ``errors`` holds the kinds that occurred; each failed
     request is in it once, and besides them failed attempts to connect (``connect``, ``refused``), which sent
-    nothing, and bytes that nobody asked for (``bad_response``).
+    nothing, and bytes that nobody asked for (``bad_response``). A latency runs from the request's sending, or from
+    the opening of a connection that it had to wait for, to the reading of its last byte.
     """
 
     @property

@@ -276,8 +276,10 @@ class Keeper:
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
         ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
-        what = f"died {waited_s:.2f} s after its start ({ended})" if died else (
-            f"was not right within {wake_s:g} s of its start (start.wake_s)"
+        what = (
+            f"died {waited_s:.2f} s after its start ({ended})"
+            if died
+            else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
         )
         last = f"; the last answer: {reason}" if reason else ""
         raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")

@@ -37,7 +37,7 @@ pub struct Conn {
     pub exchange: u32,
     /// How much of its request was sent.
     pub out_at: usize,
-    /// When it was sent; in Connecting, when that began.
+    /// When the outstanding request was due: its sending, or the opening of its own connection.
     pub since_ns: u64,
     /// Its answer so far.
     pub reader: Reader,

@@ -3,7 +3,8 @@
 //! Closed loop: as soon as a connection's answer is complete its next request leaves. One clock
 //! reading an answer is the arrival of this and the departure of the next; it is taken per event and not
 //! per batch, so that the time an answer waits for its turn here is in its latency, and connections =
-//! rate × mean latency holds (a stamp per batch would hide that wait between two latencies).
+//! rate × mean latency holds (a stamp per batch would hide that wait between two latencies). Where a
+//! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
 mod connections;
 
@@ -154,7 +155,9 @@ impl Share {
             Err(error) => return self.unsendable(index, error, now_ns, lap),
         };
         conn.state = State::Waiting;
-        conn.since_ns = now_ns;
+        if !conn.fresh {
+            conn.since_ns = now_ns; // else it was due when its connection began to be opened
+        }
         conn.out_at = sent;
         conn.exchange = self.next_exchange as u32;
         if sent < request.len() {

@@ -127,12 +127,11 @@ def _existing(at: Sequence[Key], given: Any) -> tuple[Key, ...]:
     """The part of a pydantic location that is in the file: unions append the name of a branch."""
     there: list[Key] = []
     for part in at:
-        if isinstance(given, Mapping) and part in given:
-            given = given[part]
-        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
-            given = given[part]
-        else:
+        in_table = isinstance(given, Mapping) and part in given
+        in_list = isinstance(given, list) and isinstance(part, int) and part < len(given)
+        if not (in_table or in_list):
             break
+        given = given[part]
         there.append(part)
     return tuple(there)
 

@@ -168,7 +168,7 @@ def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
 def command(race: Race) -> str:
     """What to type to run the same plan again."""
     load, plan = race.load, race.plan
-    places = {str(e.parameters["cwd"]) for e in race.entrants if e.kind == "serve" and "cwd" in e.parameters}
+    places = {str(e.parameters["folder"]) for e in race.entrants if e.kind == "serve" and "folder" in e.parameters}
     # Commands of one's own start in the directory in which the race was; several can't be told in one line.
     parts = ["cd", *places, "&&"] if len(places) == 1 else []
     parts += ["dragstrip", "race"]

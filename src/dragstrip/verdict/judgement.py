@@ -375,9 +375,10 @@ def _pauses(numbers: RoundNumbers, margin: float) -> tuple[str, ...]:
         if k == least or n < FLOOR or excess.mean() <= math.log1p(margin):
             continue
         if excess.mean() > 4 * excess.std(ddof=1) / math.sqrt(n):
+            own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
             notes.append(
-                f"{numbers.names[k]} loses {-100 * math.expm1(-mean[k]):.1f} % of its throughput to pauses "
-                f"({numbers.names[least]}: {max(-100 * math.expm1(-mean[least]), 0.0):.1f} %); totals, which decide, count them"
+                f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "
+                f"({numbers.names[least]}: {others:.1f} %); totals, which decide, count them"
             )
     return tuple(notes)
 
