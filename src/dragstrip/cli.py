@@ -15,6 +15,7 @@ from rich.console import Console
 
 from dragstrip import __version__, contender, install, verdict
 from dragstrip import race as racing
+from dragstrip.cli_load import load
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Race
@@ -295,6 +296,9 @@ def import_command(file: Path, store_path: Path | None) -> None:
     """Take a race that was exported, here or elsewhere, into the store."""
     with _open(store_path) as store:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
+
+
+cli.add_command(load)
 
 
 def main() -> None:
