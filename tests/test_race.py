@@ -79,15 +79,16 @@ def dragstrip_run(env: dict[str, str], *words: str) -> subprocess.CompletedProce
 
 
 def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, str], tmp_path: Path) -> None:
-    """nginx-lua against node at hello: exit 0, JSON by the published schema, the pair decided."""
+    """nginx-lua against node at hello: JSON by the published schema, the pair decided; or void, with exit code 3."""
     out = tmp_path / "out.json"
     done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--rounds", "10")
-    assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(out.read_text())
     jsonschema.validate(told, SCHEMA)
+    # A disturbed machine may void the race; then it must say so, and never exit as if it had an answer.
+    assert done.returncode == (3 if told["void"] else 0), done.stdout + done.stderr
     (pair,) = told["pairs"]
     assert {pair["a"], pair["b"]} == {"nginx-lua", "node"}
-    assert pair["verdict"] in ("faster", "slower")
+    assert told["void"] or pair["verdict"] in ("faster", "slower")
     assert "nginx-lua" in done.stdout
     assert "node" in done.stdout
 

@@ -252,7 +252,7 @@ def _distinct(rng: random.Random, spans: Mapping[str, Sequence[int]], count: int
     """Up to ``count`` different draws; fewer where the spans have no more. One empty draw where nothing varies."""
     if not spans:
         return [{}]
-    drawn: dict[tuple[int, ...], dict[str, int]] = Field(default_factory=dict)
+    drawn: dict[tuple[int, ...], dict[str, int]] = {}
     for numbers in _draws(rng, spans, tries=50 * count):
         if len(drawn) == count:
             break

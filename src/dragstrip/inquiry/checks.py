@@ -144,7 +144,16 @@ def _made(check: str, findings: Iterable[tuple[str, str]], otherwise: str) -> Ch
     if not told:
         return Check(check=check, status=PASS, detail=otherwise)
     told.sort(key=lambda finding: -_RANK[finding[0]])
-    return Check(check=check, status=told[0][0], detail="; ".join(detail for _, detail in told))
+    return Check(check=check, status=told[0][0], detail=_joined([detail for _, detail in told]))
+
+
+def _joined(details: Sequence[str]) -> str:
+    """Sentences of the form "seen: what to do" as one, what to do said once for all that were seen alike."""
+    seen: dict[str, list[str]] = {}
+    for detail in details:
+        before, colon, remedy = detail.rpartition(": ")
+        seen.setdefault(colon + remedy, []).append(before)
+    return "; ".join(", ".join(parts) + remedy for remedy, parts in seen.items())
 
 
 def _level(value: float, limits: tuple[float, float]) -> str:
