@@ -108,6 +108,8 @@ def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, s
 
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
     kind, at = fault["type"], tuple(fault["loc"])
+    if kind == "missing" and isinstance(at[-1], int):
+        return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values would do")
     if kind == "missing":
         table = _model_at(model, at[:-1])
         described = _fields_of(table)[str(at[-1])].description if table else None
