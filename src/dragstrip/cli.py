@@ -81,18 +81,31 @@ def cli() -> None:
 @click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
-@click.option("--keepalive/--no-keepalive", default=True, show_default=True)
+@click.option("--keepalive/--no-keepalive", default=True, show_default=True, help="Or a new connection per request.")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
 @click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
-@click.option("--metric", type=click.Choice(["throughput", "cpu"]), default="throughput", show_default=True)
-@click.option("--rounds", type=click.IntRange(2, 10_000), default=None, help="Fix the number of rounds.")
+@click.option(
+    "--metric",
+    type=click.Choice(["throughput", "cpu"]),
+    default="throughput",
+    show_default=True,
+    help="What decides; cpu is the servers' CPU time per request.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(2, 10_000),
+    default=None,
+    help="Fix the number of rounds; a verdict takes at least 10.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or - for stdout."
+)
+@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None, help="One self-contained page.")
 @click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
-@click.option("--engine-cores", default=None)
+@click.option("--engine-cores", default=None, help="Where the load comes from.")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @_store_option

@@ -107,8 +107,8 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     lanes = machine.lanes(request.server_cores, request.engine_cores)
     if request.threads is not None and request.threads > len(lanes.engine):
         raise BadUsage(
-            f"--threads {request.threads}: the engine's lane has {len(lanes.engine)} cores, one thread each; "
-            f"--engine-cores gives it more"
+            f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
+            f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
         )
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()

@@ -24,7 +24,24 @@ local function multiply(path, query)
     "<html><body><p>Hello %s!</p><p>PATH=%s</p><p>RESULT: %d*%d=%d</p></body></html>\n", mark, path, a, b, a * b)
 end
 
+local function missing()
+  return "404 Not Found", "text/plain", "not found\n"
+end
+
 local routes = { ["/"] = hello, ["/multiply"] = multiply }
+
+-- Whether the client wants the connection kept open, and what it is told about it.
+local function persistence(request, minor)
+  local lower = request:lower()
+  -- A plain search first: most requests have no such header.
+  local wish = lower:find("\r\nconnection:", 1, true) and lower:match("\r\nconnection: *([%w-]+)")
+  if minor == "0" then
+    if wish == "keep-alive" then return true, "Connection: keep-alive\r\n\r\n" end
+    return false, "Connection: close\r\n\r\n"
+  end
+  if wish == "close" then return false, "Connection: close\r\n\r\n" end
+  return true, "\r\n"
+end
 
 -- The answer to one request, and whether the connection stays open after it.
 local function respond(request)
@@ -32,17 +49,14 @@ local function respond(request)
   if not target then
     return "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false
   end
-  local wish = request:lower():match("\r\nconnection: *([%w-]+)")
-  local keep = wish ~= "close" and (minor ~= "0" or wish == "keep-alive")
-  local told = keep and (minor == "0" and "Connection: keep-alive\r\n" or "") or "Connection: close\r\n"
-  local path, query = target:match("^([^?]*)%??(.*)$")
-  local route = routes[path]
-  local status, kind, body = "404 Not Found", "text/plain", "not found\n"
-  if route then
-    status, kind, body = route(path, query)
+  local keep, told = persistence(request, minor)
+  local path, query = target, ""
+  if not routes[target] then
+    path, query = target:match("^([^?]*)%??(.*)$")
   end
+  local status, kind, body = (routes[path] or missing)(path, query)
   return "HTTP/1.1 " .. status .. "\r\nContent-Type: " .. kind .. "\r\nContent-Length: " .. #body .. "\r\n"
-    .. told .. "\r\n" .. body, keep
+    .. told .. body, keep
 end
 
 local listener = assert(socket.tcp4())
@@ -111,15 +125,16 @@ end
 
 local function serve(client, own)
   local text, reason, rest = client:receive(READ_SIZE)
-  local input, from = own.input .. (text or rest or ""), 1
-  while not own.closing do
-    local _, stop = input:find("\r\n\r\n", from, true)
-    if not stop then break end
-    local answer, keep = respond(input:sub(from, stop))
-    own.output, own.closing, from = own.output .. answer, not keep, stop + 1
+  local input, output, keep = own.input .. (text or rest or ""), own.output, not own.closing
+  local _, stop = input:find("\r\n\r\n", 1, true)
+  while stop and keep do
+    local answer
+    answer, keep = respond(input:sub(1, stop))
+    output, input = output .. answer, input:sub(stop + 1)
+    _, stop = input:find("\r\n\r\n", 1, true)
   end
-  own.input = from == 1 and input or input:sub(from)
-  if from > 1 then flush(client, own) end
+  own.input, own.output, own.closing = input, output, not keep
+  if output ~= "" then flush(client, own) end
   if clients[client] and (reason == "closed" or #own.input > LARGEST_HEAD) then drop(client) end
 end
 
