@@ -98,11 +98,23 @@ def test_the_same_seed_gives_the_same_order_of_blocks(env: dict[str, str], tmp_p
     orders = []
     for number, seed in enumerate(["7", "7", "8"]):
         out = tmp_path / f"{number}.json"
-        words = ["race", "nginx-return", "nginx-static", "--rounds", "2", "--seed", seed, "--json", str(out)]
+        words = [
+            "race",
+            "nginx-return",
+            "nginx-static",
+            "nginx-lua",
+            "--rounds",
+            "2",
+            "--seed",
+            seed,
+            "--json",
+            str(out),
+        ]
         done = dragstrip_run(env, *words)
         assert out.exists(), done.stdout + done.stderr
         told = json.loads(out.read_text())
-        orders.append([passes[:12] for passes in told["order"]])
+        # A disturbed machine adds rounds and calibration chooses the passes: their common beginning must agree.
+        orders.append([passes[:3] for passes in told["order"][:2]])
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
 
