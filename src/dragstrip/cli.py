@@ -117,7 +117,8 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
             if resume_id:
                 recorded = store.load(resume_id)
                 entries = tuple(contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants)
-                racing.resume(recorded.id, entries, load_workload(recorded.workload), store=store, progress=progress)
+                workload = load_workload(words["workload"] or recorded.workload)
+                racing.resume(recorded.id, entries, workload, store=store, progress=progress)
                 result = store.load(recorded.id)
             else:
                 result = racing.run(_request(words), store=store, progress=progress)

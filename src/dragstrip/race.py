@@ -154,6 +154,10 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
         raise BadUsage(
             f"race {race.id} has ended ({race.finished}): there is nothing to resume; `dragstrip rerun` repeats it"
         )
+    if workload.name != race.workload:
+        raise BadUsage(
+            f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
+        )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     field_ = _Field(entrants=list(race.entrants))
     by_name = {entry.name: entry for entry in entries}
