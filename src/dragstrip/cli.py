@@ -113,6 +113,7 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
     """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers."""
     console = Console()
     with _open(store_path) as store, Progress(console, quiet=quiet) as progress:
+        before = [] if resume_id else [line.race for line in store.runs()]
         try:
             if resume_id:
                 recorded = store.load(resume_id)
@@ -124,7 +125,7 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
                 result = racing.run(_request(words), store=store, progress=progress)
         except KeyboardInterrupt:
             progress.close()
-            _show_interrupted(console, store, words, store_path)
+            _show_interrupted(console, store, before, words, store_path)
             raise
     _conclude(console, result, words, store_path)
 
@@ -180,9 +181,12 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _show_interrupted(console: Console, store: Store, words: dict[str, Any], store_path: Path | None) -> None:
+def _show_interrupted(
+    console: Console, store: Store, before: list[str], words: dict[str, Any], store_path: Path | None
+) -> None:
+    """What was measured, unless the race was interrupted before anything was: then the newest is an older one."""
     newest = store.runs()[:1]
-    if newest and newest[0].finished == "interrupted":
+    if newest and newest[0].race not in before and newest[0].finished == "interrupted":
         _conclude_quietly(console, store.load(newest[0].race), words, store_path)
 
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: A warm-up slice lasts five typical latencies, within these bounds.
 SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
 
+#: The first look at a server of which nothing is known, for the length of its slices.
+FIRST_LOOK_NS = 20_000_000
+
 
 class Running(Protocol):
     """A contender that is up: launched by a keeper, or somebody's own at an address."""
@@ -168,8 +171,11 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
         p50_ns: its typical latency, for the length of a slice; 0 if unknown yet.
     """
     session = track.open(entry, running)
-    slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     started = time.monotonic_ns()
+    if p50_ns == 0:
+        (first,) = track.engine.run([(session, 0, FIRST_LOOK_NS, 0)])
+        p50_ns = first.p50_ns if first.requests else SLICE_MOST_NS
+    slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     rates: list[float] = []
     while True:
         for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
