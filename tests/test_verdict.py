@@ -565,7 +565,7 @@ def test_own_intervals_are_the_ordinary_ones_on_the_log_scale() -> None:
 
 
 def pair_of(**changes: object) -> verdict.Pair:
-    """The pair of method.md's own example."""
+    """The pair of METHOD.md's own example."""
     usual: dict[str, object] = {
         "a": "nginx-lua", "b": "node", "metric": "throughput", "ratio": 2.41, "low": 2.36, "high": 2.46,
         "verdict": "faster", "rounds": 24, "spent_s": 38.0, "margin": 0.01, "within_margin": False,

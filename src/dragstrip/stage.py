@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Ended", "Keeper", "Running", "free_port", "scratch_root", "sweep_stale"]
 
 HOST = "127.0.0.1"
-#: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s (``stacks.md``, trap 6).
+#: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
 GRACE_S = 15.0
 #: The same after Ctrl-C, where the person waits.
 INTERRUPTED_GRACE_S = 0.5
