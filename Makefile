@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= never
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml
 
-.PHONY: race build test test-deps lint fmt bench fuzz pictures clean
+FUZZ_CASES ?= 20000
+
+.PHONY: race build test test-deps lint fmt bench check-live fuzz pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -47,8 +49,20 @@ test: test-deps lint fuzz
 	cargo test --workspace --release --exclude dragstrip-python
 	$(BIN)/python -m pytest
 
-bench: build
+fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000 for a long run
+	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release -p dragstrip-engine --test response
+
+bench: build  ## this engine beside wrk, CPU time per request
+	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/python benchmarks/engine_vs_wrk.py
+
+check-live: build  ## does a race call what is true here today: a server against itself, and 10 % planted
+	cargo build --release --examples -p dragstrip-engine
+	$(BIN)/python benchmarks/live_check.py
+
+pictures: build  ## the README's picture, from the latest stored race
+	mkdir -p docs/pictures
+	$(BIN)/dragstrip report last --svg docs/pictures/race.svg
 
 clean:
 	rm -rf target $(VENV) .stamps runs

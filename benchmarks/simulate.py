@@ -156,6 +156,12 @@ def recorded() -> dict[str, Recorded]:
     return arms
 
 
+def disturbed(arm: Recorded) -> NDArray[np.bool_]:
+    """Blocks of which others took over 15 % from the engine or the server, as ``inquiry.block_reasons`` has it."""
+    taken = np.minimum(arm.server_wait_ns, arm.duration_ns - arm.server_cpu_ns)
+    return np.maximum(arm.engine_wait_ns, taken) / arm.duration_ns > 0.15
+
+
 def numbers(arm: Recorded, kind: str) -> Array:
     """One log ratio per round, A's speed over B's.
 
@@ -163,8 +169,7 @@ def numbers(arm: Recorded, kind: str) -> Array:
         kind: "totals" (passes in which somebody waited over 15 % are dropped), "totals, nothing dropped",
             "median over passes" or "CPU per request".
     """
-    waited = np.maximum(arm.engine_wait_ns, arm.server_wait_ns) / arm.duration_ns > 0.15
-    keep = ~waited.any(axis=2, keepdims=True) | (kind == "totals, nothing dropped")
+    keep = ~disturbed(arm).any(axis=2, keepdims=True) | (kind == "totals, nothing dropped")
     answers = (arm.answers * keep).sum(axis=1)
     if kind == "median over passes":
         return np.asarray(np.median(np.log(arm.answers[..., 0] / arm.answers[..., 1]), axis=1))

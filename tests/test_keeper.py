@@ -134,9 +134,7 @@ def test_an_orderly_end_leaves_the_directories_to_the_director(talk: Talk) -> No
     assert (talk.root / "launch-1").exists()
 
 
-@given(
-    pieces=st.lists(st.binary(max_size=3000), max_size=12), limit=st.integers(1024, 4000)
-)
+@given(pieces=st.lists(st.binary(max_size=3000), max_size=12), limit=st.integers(1024, 4000))
 def test_a_bounded_log_keeps_head_and_tail_and_counts_what_it_left_out(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int
 ) -> None:

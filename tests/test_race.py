@@ -27,8 +27,8 @@ PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
-def misbehaving(name: str, fault: str) -> list[str]:
-    return ["--serve", f"{name}={PYTHON} {HERE}/servers/misbehaving.py {{port}} {fault}"]
+def misbehaving(name: str, fault: str, *more: str) -> list[str]:
+    return ["--serve", f"{name}={PYTHON} {HERE}/servers/misbehaving.py {{port}} {fault} {' '.join(more)}"]
 
 
 @pytest.fixture
@@ -79,15 +79,16 @@ def dragstrip_run(env: dict[str, str], *words: str) -> subprocess.CompletedProce
 
 
 def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, str], tmp_path: Path) -> None:
-    """nginx-lua against node at hello: exit 0, JSON by the published schema, the pair decided."""
+    """nginx-lua against node at hello: JSON by the published schema, the pair decided; or void, with exit code 3."""
     out = tmp_path / "out.json"
-    done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--budget", "30s")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--rounds", "10")
     told = json.loads(out.read_text())
     jsonschema.validate(told, SCHEMA)
+    # A disturbed machine may void the race; then it must say so, and never exit as if it had an answer.
+    assert done.returncode == (3 if told["void"] else 0), done.stdout + done.stderr
     (pair,) = told["pairs"]
     assert {pair["a"], pair["b"]} == {"nginx-lua", "node"}
-    assert pair["verdict"] in ("faster", "slower")
+    assert told["void"] or pair["verdict"] in ("faster", "slower")
     assert "nginx-lua" in done.stdout
     assert "node" in done.stdout
 
@@ -97,11 +98,23 @@ def test_the_same_seed_gives_the_same_order_of_blocks(env: dict[str, str], tmp_p
     orders = []
     for number, seed in enumerate(["7", "7", "8"]):
         out = tmp_path / f"{number}.json"
-        words = ["race", "nginx-return", "nginx-static", "--rounds", "2", "--seed", seed, "--json", str(out)]
+        words = [
+            "race",
+            "nginx-return",
+            "nginx-static",
+            "nginx-lua",
+            "--rounds",
+            "2",
+            "--seed",
+            seed,
+            "--json",
+            str(out),
+        ]
         done = dragstrip_run(env, *words)
         assert out.exists(), done.stdout + done.stderr
         told = json.loads(out.read_text())
-        orders.append([passes[:12] for passes in told["order"]])
+        # A disturbed machine adds rounds and calibration chooses the passes: their common beginning must agree.
+        orders.append([passes[:3] for passes in told["order"][:2]])
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
 
@@ -148,12 +161,14 @@ def test_one_that_never_serves_is_out_with_how_long_it_was_waited_for(env: dict[
 def test_one_that_dies_under_load_is_named_with_its_last_words(env: dict[str, str], tmp_path: Path) -> None:
     """It passes scrutineering, dies in the middle of a block, and yields no number."""
     out = tmp_path / "out.json"
+    mortal_words = misbehaving("mortal", "dies", str(tmp_path / "launched"))
     done = dragstrip_run(
-        env, "race", "nginx-return", "nginx-static", *misbehaving("mortal", "dies"), "--rounds", "2", "--json", str(out)
+        env, "race", "nginx-return", "nginx-static", *mortal_words, "--rounds", "2", "--json", str(out)
     )
     told = json.loads(out.read_text())
     (mortal,) = [c for c in told["contenders"] if c["name"] == "mortal"]
     assert "dying now, as told" in mortal["out"]
+    assert "died under load" in mortal["out"]
     assert all("mortal" not in (p["a"], p["b"]) for p in told["pairs"])
     assert "dying now" in done.stdout
 

@@ -258,7 +258,7 @@ class Reader(html.parser.HTMLParser):
 
 def hostile_race() -> Race:
     """Markup wherever text comes from outside."""
-    nasty = f'"\'&{HOSTILE}'
+    nasty = f"\"'&{HOSTILE}"
     race = samples.race({f"a{nasty}": 50_000.0, f"b{nasty}": 20_000.0}, out={f"c{nasty}": f"it said {nasty}"})
     entrants = tuple(
         replace(e, title=nasty, version=nasty, language=nasty, parameters={nasty: nasty}, parity={nasty: e.name})

@@ -236,12 +236,12 @@ def test_on_recorded_noise_equals_are_told_apart_in_at_most_5_percent() -> None:
 def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> Race:
     """A race made of recorded rounds; blocks in which somebody waited over 15 % are void, as the inquiry has it."""
     got = simulate.recorded()[arm]
+    disturbed = simulate.disturbed(got)
     rounds = []
     for index, pick in enumerate(picks):
         blocks = []
         for at in range(12):
             for side, name in enumerate("AB"):
-                wait = max(got.engine_wait_ns[pick, at, side], got.server_wait_ns[pick, at, side])
                 made = samples.block(
                     name,
                     round=index,
@@ -252,8 +252,8 @@ def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> R
                     counted_ns=10 * MS,
                     server_cpu_ns=int(got.server_cpu_ns[pick, at, side]),
                 )
-                void = wait / got.duration_ns[pick, at, side] > 0.15
-                blocks.append(replace(made, void=("engine waited: planted",) if void else ()))
+                void = ("engine waited: planted",) if disturbed[pick, at, side] else ()
+                blocks.append(replace(made, void=void))
         rounds.append(of_blocks(index, blocks))
     return racing(["A", "B"], rounds, planned=planned)
 
@@ -565,7 +565,7 @@ def test_own_intervals_are_the_ordinary_ones_on_the_log_scale() -> None:
 
 
 def pair_of(**changes: object) -> verdict.Pair:
-    """The pair of method.md's own example."""
+    """The pair of METHOD.md's own example."""
     usual: dict[str, object] = {
         "a": "nginx-lua", "b": "node", "metric": "throughput", "ratio": 2.41, "low": 2.36, "high": 2.46,
         "verdict": "faster", "rounds": 24, "spent_s": 38.0, "margin": 0.01, "within_margin": False,

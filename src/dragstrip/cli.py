@@ -15,6 +15,7 @@ from rich.console import Console
 
 from dragstrip import __version__, contender, install, verdict
 from dragstrip import race as racing
+from dragstrip.cli_load import load
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Race
@@ -80,18 +81,31 @@ def cli() -> None:
 @click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
-@click.option("--keepalive/--no-keepalive", default=True, show_default=True)
+@click.option("--keepalive/--no-keepalive", default=True, show_default=True, help="Or a new connection per request.")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
 @click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
-@click.option("--metric", type=click.Choice(["throughput", "cpu"]), default="throughput", show_default=True)
-@click.option("--rounds", type=click.IntRange(2, 10_000), default=None, help="Fix the number of rounds.")
+@click.option(
+    "--metric",
+    type=click.Choice(["throughput", "cpu"]),
+    default="throughput",
+    show_default=True,
+    help="What decides; cpu is the servers' CPU time per request.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(2, 10_000),
+    default=None,
+    help="Fix the number of rounds; a verdict takes at least 10.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or - for stdout."
+)
+@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None, help="One self-contained page.")
 @click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
-@click.option("--engine-cores", default=None)
+@click.option("--engine-cores", default=None, help="Where the load comes from.")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @_store_option
@@ -99,17 +113,19 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
     """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers."""
     console = Console()
     with _open(store_path) as store, Progress(console, quiet=quiet) as progress:
+        before = [] if resume_id else [line.race for line in store.runs()]
         try:
             if resume_id:
                 recorded = store.load(resume_id)
                 entries = tuple(contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants)
-                racing.resume(recorded.id, entries, load_workload(recorded.workload), store=store, progress=progress)
+                workload = load_workload(words["workload"] or recorded.workload)
+                racing.resume(recorded.id, entries, workload, store=store, progress=progress)
                 result = store.load(recorded.id)
             else:
                 result = racing.run(_request(words), store=store, progress=progress)
         except KeyboardInterrupt:
             progress.close()
-            _show_interrupted(console, store, words, store_path)
+            _show_interrupted(console, store, before, words, store_path)
             raise
     _conclude(console, result, words, store_path)
 
@@ -165,9 +181,12 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _show_interrupted(console: Console, store: Store, words: dict[str, Any], store_path: Path | None) -> None:
+def _show_interrupted(
+    console: Console, store: Store, before: list[str], words: dict[str, Any], store_path: Path | None
+) -> None:
+    """What was measured, unless the race was interrupted before anything was: then the newest is an older one."""
     newest = store.runs()[:1]
-    if newest and newest[0].finished == "interrupted":
+    if newest and newest[0].race not in before and newest[0].finished == "interrupted":
         _conclude_quietly(console, store.load(newest[0].race), words, store_path)
 
 
@@ -295,6 +314,9 @@ def import_command(file: Path, store_path: Path | None) -> None:
     """Take a race that was exported, here or elsewhere, into the store."""
     with _open(store_path) as store:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
+
+
+cli.add_command(load)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 Every message says whose, which field, what was given and what would do. The exit code belongs to
 the kind of refusal: 1 the answer is a failure, 2 wrong usage or definition, 3 the measurement is
-void (``shared/design.md``, "Command line").
+void.
 """
 
 

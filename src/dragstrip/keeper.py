@@ -183,13 +183,18 @@ def why_not_as_user(order: dict[str, Any]) -> str:
     program = find_program(order)
     words = [os.path.join(order["cwd"], word) for word in order["command"][1:]]
     needs = [(program, os.X_OK, "execute"), (order["cwd"], os.X_OK, "enter")]
-    needs += [(path, os.X_OK, "enter") if os.path.isdir(path) else (path, os.R_OK, "read")
-              for path in words if os.path.exists(path)]
+    needs += [
+        (path, os.X_OK, "enter") if os.path.isdir(path) else (path, os.R_OK, "read")
+        for path in words
+        if os.path.exists(path)
+    ]
 
     def look(pipe: int) -> None:
         _take_user(order)
-        os.write(pipe, ", ".join(f"may not {verb} {path}" for path, mode, verb in needs
-                                 if not os.access(path, mode)).encode())
+        os.write(
+            pipe,
+            ", ".join(f"may not {verb} {path}" for path, mode, verb in needs if not os.access(path, mode)).encode(),
+        )
 
     pid, why = _in_child(look)
     os.waitpid(pid, 0)
@@ -347,8 +352,15 @@ class Keeper:
         if launch.why:
             self._finish("failed", "KILL", 0.0)
         else:
-            self._say({"is": "started", "launch": launch.number, "pid": launch.pid, "cgroup": launch.cgroup,
-                       "note": launch.note})
+            self._say(
+                {
+                    "is": "started",
+                    "launch": launch.number,
+                    "pid": launch.pid,
+                    "cgroup": launch.cgroup,
+                    "note": launch.note,
+                }
+            )
 
     def _turn(self, timeout_s: float | None) -> None:
         """Waits for one event of any kind, or the time given, and takes in all that there is."""
@@ -404,12 +416,19 @@ class Keeper:
         until = time.monotonic() + 1.0
         while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
             self._turn(0.005)
-        self._say({
-            "is": word, "launch": launch.number, "exit_status": launch.exit_status, "why": launch.why,
-            "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000,
-            "cpu_source": "proc" if cgroup_us is None else "cgroup",
-            "peak_memory_bytes": peak, "how": how, "log_tail": launch.log.tail(),
-        })
+        self._say(
+            {
+                "is": word,
+                "launch": launch.number,
+                "exit_status": launch.exit_status,
+                "why": launch.why,
+                "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000,
+                "cpu_source": "proc" if cgroup_us is None else "cgroup",
+                "peak_memory_bytes": peak,
+                "how": how,
+                "log_tail": launch.log.tail(),
+            }
+        )
         self._launch = None
         launch.close()
         if self._abandoned:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import dragstrip
 from dragstrip import machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
-from dragstrip.errors import BadUsage, NotReady, StageError
+from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
 from dragstrip.rounds import Outcome, Track, run_round, warm_up
 from dragstrip.scrutiny import scrutineer
@@ -33,9 +33,14 @@ PROBES = 12
 #: A calibration block: long enough to meet a slow server's median latency a few times.
 CALIBRATION_NS = 200_000_000
 
-#: Before a round the rest of the machine should keep less than this share of the lanes busy; and how long a race
-#: waits for that, all its rounds together.
-QUIET, PATIENCE_S = 0.12, 30.0
+#: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
+LEARNED_LEAST_S = 0.05
+
+#: Before a round the rest of the machine should keep less than this share of the lanes busy.
+QUIET = 0.12
+
+#: How long a race waits for that, all its rounds together; at most so large a share of its budget, which pays for it.
+PATIENCE_S, PATIENCE_SHARE = 30.0, 0.1
 
 #: A round that the machine disturbed is run again; so many in a row void the race.
 MOST_VOID_ROUNDS = 5
@@ -86,6 +91,7 @@ class _Field:
     ready: dict[str, Entry] = field(default_factory=dict)
     p50_ns: dict[str, int] = field(default_factory=dict)
     launch_s: dict[str, float] = field(default_factory=dict)
+    learned: dict[str, Entry] = field(default_factory=dict)
 
 
 def run(request: Request, *, store: Store, progress: Progress) -> Race:
@@ -101,8 +107,8 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     lanes = machine.lanes(request.server_cores, request.engine_cores)
     if request.threads is not None and request.threads > len(lanes.engine):
         raise BadUsage(
-            f"--threads {request.threads}: the engine's lane has {len(lanes.engine)} cores, one thread each; "
-            f"--engine-cores gives it more"
+            f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
+            f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
         )
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
@@ -147,6 +153,10 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
     if race.finished in ("decided", "budget", "rounds"):
         raise BadUsage(
             f"race {race.id} has ended ({race.finished}): there is nothing to resume; `dragstrip rerun` repeats it"
+        )
+    if workload.name != race.workload:
+        raise BadUsage(
+            f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
         )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     field_ = _Field(entrants=list(race.entrants))
@@ -196,7 +206,7 @@ def _ready_versions(request: Request) -> dict[str, str | Missing]:
 
 @contextmanager
 def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> Iterator[Track]:
-    from dragstrip._engine import Engine  # old results must be readable where the engine can't load
+    from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
 
     stage.sweep_stale()
     before = os.sched_getaffinity(0)
@@ -206,9 +216,12 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> I
             # The director and its keepers stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
-        engine = Engine(list(lanes.engine[: load.threads]))
-        open_things.callback(engine.shutdown)
-        yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+        try:
+            engine = Engine(list(lanes.engine[: load.threads]))
+            open_things.callback(engine.shutdown)
+            yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+        except EngineError as error:
+            raise EngineFailure(f"the load engine: {error}") from error
 
 
 def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Field, progress: Progress) -> None:
@@ -230,7 +243,7 @@ def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Fie
             why = str(error)
     progress.entrant(entry.name, f"out: {why}" if why else "ready")
     if not why:
-        field_.ready[entry.name] = entry
+        field_.ready[entry.name] = field_.learned.get(entry.name, entry)
     field_.entrants.append(
         Entrant(
             name=entry.name,
@@ -258,15 +271,22 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[st
     findings = scrutineer(running.host, running.port, keepalive=both[0], closing=both[1])
     if findings.problems:
         return "; ".join(findings.problems), {}
-    launch_ns = time.monotonic_ns()
     warm = warm_up(track, entry, running, 0)
     (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
     processes, threads = running.counts()
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
-        return f"answered nothing right under load: {tally.sample or dict(tally.errors)}", {}
+        words = running.log_tail(5) or "none"
+        return f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}", {}
     field_.p50_ns[entry.name] = tally.p50_ns
-    field_.launch_s[entry.name] = (running.ready_ns + time.monotonic_ns() - launch_ns - CALIBRATION_NS) / 1e9
+    warm_up_s = warm.warm_up_ns / 1e9
+    if entry.contender is None:
+        # Nobody says what runs an ad hoc server, so it was watched as long as a just-in-time runtime; where that
+        # showed no rise, the rounds need not wait so long. Their own warm-ups still end by evidence.
+        least_s = min(max(LEARNED_LEAST_S, warm.enough_s), entry.warm_up_least_s)
+        field_.learned[entry.name] = replace(entry, warm_up_least_s=least_s)
+        warm_up_s = min(warm_up_s, max(least_s, LEARNED_LEAST_S))
+    field_.launch_s[entry.name] = running.ready_ns / 1e9 + warm_up_s
     facts = dict(findings.facts) | dict(entry.parity)
     facts["processes, threads"] = f"{processes}, {threads}" if processes else "unknown"
     facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
@@ -303,7 +323,7 @@ class _Director:
         self.entries, self.p50_ns = dict(field_.ready), field_.p50_ns
         self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
         self.void_in_a_row = 0
-        self.patience_s = PATIENCE_S
+        self.patience_s = min(PATIENCE_S, PATIENCE_SHARE * race.plan.budget_s)
 
     def drive(self) -> Race:
         """Runs rounds until the race is over; an interruption is recorded and passed on."""
@@ -356,7 +376,7 @@ class _Director:
         self._let_out(outcome, index)
 
     def _await_quiet(self) -> None:
-        """Waits for the rest of the machine, 30 s in the whole race: waiting is paid from the budget."""
+        """Waits for the rest of the machine, as long as the race still has patience."""
         if self.patience_s <= 0:
             return
         began = time.monotonic()

@@ -1,6 +1,6 @@
 """Raw outcome of one race and its parts; plain frozen values, no behaviour, no I/O.
 
-Names follow ``shared/design.md`` ("Data model"). Times are monotonic nanoseconds (CLOCK_MONOTONIC)
+Times are monotonic nanoseconds (CLOCK_MONOTONIC)
 with one wall-clock anchor per race. Units stand last in each name.
 """
 

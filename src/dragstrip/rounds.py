@@ -20,7 +20,7 @@ from dragstrip.record import Block, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder
 from dragstrip.scrutiny import is_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
-from dragstrip.warm_up import WINDOW, settled
+from dragstrip.warm_up import WINDOW, enough_s, settled
 from dragstrip.workload import Exchange, Workload
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 #: A warm-up slice lasts five typical latencies, within these bounds.
 SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
+
+#: The first look at a server of which nothing is known, for the length of its slices.
+FIRST_LOOK_NS = 20_000_000
 
 
 class Running(Protocol):
@@ -123,27 +126,42 @@ class Track:
         return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
 
     def open(self, entry: Entry, running: Running) -> int:
-        """Opens the round's connections to a contender; returns the engine's session."""
-        session = self.engine.open(
-            running.host,
-            running.port,
-            [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
-            connections=self.load.connections,
-            keepalive=self.load.keepalive,
-            timeout_ns=self.load.timeout_ns,
-        )
-        return int(session)
+        """Opens the round's connections to a contender; returns the engine's session.
+
+        Raises:
+            StageError: it takes no connections, though it just answered.
+        """
+        from dragstrip._engine import EngineError
+
+        try:
+            return self.engine.open(
+                running.host,
+                running.port,
+                [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
+                connections=self.load.connections,
+                keepalive=self.load.keepalive,
+                timeout_ns=self.load.timeout_ns,
+            )
+        except EngineError as error:
+            if running.alive() and "descriptor" in str(error):
+                raise  # ours are too few: that is no fault of this contender's
+            raise StageError(f"{entry.name}: {error}; its last words: {running.log_tail(5) or 'none'}") from error
 
 
 @dataclass
 class Warm:
-    """A contender that is up, connected and warm, within one round."""
+    """A contender that is up, connected and warm, within one round.
+
+    Args:
+        enough_s: seconds of warm-up after which nothing was left to gain, as this one was seen.
+    """
 
     entry: Entry
     running: Running
     session: int
     warm_up_ns: int
     settled: bool
+    enough_s: float
 
 
 def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
@@ -153,21 +171,24 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
         p50_ns: its typical latency, for the length of a slice; 0 if unknown yet.
     """
     session = track.open(entry, running)
-    slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     started = time.monotonic_ns()
+    if p50_ns == 0:
+        (first,) = track.engine.run([(session, 0, FIRST_LOOK_NS, 0)])
+        p50_ns = first.p50_ns if first.requests else SLICE_MOST_NS
+    slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     rates: list[float] = []
     while True:
         for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
             rates.append(tally.requests / max(tally.counted_ns, 1))
             if tally.gave_up:
-                return Warm(entry, running, session, time.monotonic_ns() - started, settled=False)
+                return Warm(entry, running, session, time.monotonic_ns() - started, settled=False, enough_s=0.0)
         spent_ns = time.monotonic_ns() - started
         if spent_ns < entry.warm_up_least_s * 1e9:
             continue
         flat = settled(rates)
         if flat or spent_ns >= entry.warm_up_most_s * 1e9:
             watch(track, running, session)
-            return Warm(entry, running, session, spent_ns, settled=flat)
+            return Warm(entry, running, session, spent_ns, flat, enough_s(rates, slice_ns / 1e9))
 
 
 def watch(track: Track, running: Running, session: int) -> None:
@@ -207,10 +228,13 @@ def run_round(
             except StageError as error:
                 out[name] = str(error)
         for name in [name for name in order.launches if name in up]:
-            warm[name] = warm_up(track, entries[name], up[name], p50_ns.get(name, 0))
+            try:
+                warm[name] = warm_up(track, entries[name], up[name], p50_ns.get(name, 0))
+            except StageError as error:
+                out[name] = str(error)
             counts[name] = up[name].counts()
         blocks = _load(track, plan, order, index, warm)
-        out |= _fallen(blocks, up)
+        out = _fallen(blocks, up) | out
         grace_s = GRACE_S
     finally:
         for made in warm.values():
@@ -224,7 +248,10 @@ def run_round(
     ended_ns = time.monotonic_ns()
     record = Round(index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks)
     reasons = inquiry.round_reasons(
-        record, steal_ns=steal_ns(track.lanes.all) - stolen_before, cores=len(track.lanes.all)
+        record,
+        steal_ns=steal_ns(track.lanes.all) - stolen_before,
+        cores=len(track.lanes.all),
+        shared_lanes=track.lanes.shared,
     )
     return Outcome(replace(record, void=reasons), out)
 
@@ -251,7 +278,11 @@ def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping
     ]
     single = {name: made.running.counts()[1] == 1 for name, made in warm.items()}
     return inquiry.with_reasons(
-        blocks, connections=track.load.connections, server_cores=len(track.lanes.server), single_threaded=single
+        blocks,
+        connections=track.load.connections,
+        server_cores=len(track.lanes.server),
+        single_threaded=single,
+        shared_lanes=track.lanes.shared,
     )
 
 

@@ -70,7 +70,8 @@ class _Source:
         self._recorder = recorder
 
     def makefile(self, *_args: object, **_kwargs: object) -> io.BufferedReader:
-        return io.BufferedReader(self._recorder)
+        # A buffer of one byte never reads past the answer: what a server sends beyond it stays to be found.
+        return io.BufferedReader(self._recorder, buffer_size=1)
 
 
 def fetch(sock: socket.socket, exchange: Exchange) -> Answer:

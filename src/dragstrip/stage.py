@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Ended", "Keeper", "Running", "free_port", "scratch_root", "sweep_stale"]
 
 HOST = "127.0.0.1"
-#: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s (``stacks.md``, trap 6).
+#: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
 GRACE_S = 15.0
 #: The same after Ctrl-C, where the person waits.
 INTERRUPTED_GRACE_S = 0.5
@@ -276,8 +276,10 @@ class Keeper:
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
         ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
-        what = f"died {waited_s:.2f} s after its start ({ended})" if died else (
-            f"was not right within {wake_s:g} s of its start (start.wake_s)"
+        what = (
+            f"died {waited_s:.2f} s after its start ({ended})"
+            if died
+            else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
         )
         last = f"; the last answer: {reason}" if reason else ""
         raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")

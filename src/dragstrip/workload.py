@@ -59,7 +59,7 @@ class RequestFields(Strict):
 class AnswerFields(Strict):
     """The right answer; ``body`` is a template that may use the numbers and ``mark``."""
 
-    status: int = Field(200, ge=200, le=599)
+    status: int = Field(default=200, ge=200, le=599)
     content_type: str = Field(pattern=r"^[a-z0-9.+-]+/[a-z0-9.+-]+$", description='like "text/plain"')
     body: str = Field(description="the exact body, as a template")
 
@@ -67,15 +67,15 @@ class AnswerFields(Strict):
 class LoadFields(Strict):
     """The pool of requests under load: each number's first and last value, and how many to draw."""
 
-    count: int = Field(16, ge=1, le=10_000)
-    numbers: dict[str, Span] = {}
+    count: int = Field(default=16, ge=1, le=10_000)
+    numbers: dict[str, Span] = Field(default_factory=dict)
 
 
 class ProbeFields(Strict):
     """What scrutineering asks: some cases always, then numbers drawn from wider spans."""
 
     always: Annotated[tuple[dict[str, int], ...], Field(strict=False)] = ()
-    numbers: dict[str, Span] = {}
+    numbers: dict[str, Span] = Field(default_factory=dict)
 
 
 class WorkloadFile(Strict):
@@ -111,7 +111,9 @@ class Workload:
         """Whether its answers carry the contender's own four characters."""
         return "mark" in _names_in(self.fields.answer.body)
 
-    def exchanges(self, *, mark: str = "", keepalive: bool = True, seed: int = 0, host: str = HOST) -> tuple[Exchange, ...]:
+    def exchanges(
+        self, *, mark: str = "", keepalive: bool = True, seed: int = 0, host: str = HOST
+    ) -> tuple[Exchange, ...]:
         """The pool of different requests that a race is loaded with; one where nothing varies.
 
         Args:
@@ -129,7 +131,7 @@ class Workload:
     def probes(
         self, *, mark: str = "", keepalive: bool = True, seed: int = 0, count: int = 12, host: str = HOST
     ) -> tuple[Exchange, ...]:
-        """At most ``count`` randomised requests for scrutineering: the cases always asked first; one where nothing varies.
+        """At most ``count`` randomised requests for scrutineering, the fixed cases first; one where nothing varies.
 
         Raises:
             BadUsage: as ``exchanges``.
@@ -204,7 +206,9 @@ def _check_numbers(fields: WorkloadFile, source: Source) -> None:
     for number, case in enumerate(fields.probes.always):
         if set(case) != set(fields.load.numbers):
             raise source.bad(
-                ("probes", "always", number), f"has {sorted(case)}", f"give each of {sorted(fields.load.numbers)} a value"
+                ("probes", "always", number),
+                f"has {sorted(case)}",
+                f"give each of {sorted(fields.load.numbers)} a value",
             )
 
 

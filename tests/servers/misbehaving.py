@@ -1,9 +1,9 @@
 """A small HTTP server with one planted fault, for races. Standard library only.
 
-usage: misbehaving.py PORT FAULT
+usage: misbehaving.py PORT FAULT [FILE]
 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
-exits (ends at once), dies (ends after 2000 answers), counterfeit (a fixed answer to multiply).
+exits (ends at once), dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import selectors
 import socket
 import sys
 import time
+from pathlib import Path
 
 BODY = b"hello world\n"
 
@@ -29,6 +30,9 @@ def serve(port: int, fault: str) -> None:
     ready = selectors.DefaultSelector()
     ready.register(listener, selectors.EVENT_READ)
     served = 0
+    mortal = fault == "dies" and Path(sys.argv[3]).exists()
+    if fault == "dies":
+        Path(sys.argv[3]).touch()
     while True:
         for key, _ in ready.select():
             if key.fileobj is listener:
@@ -56,7 +60,7 @@ def serve(port: int, fault: str) -> None:
             if close:
                 ready.unregister(connection)
                 connection.close()
-            if fault == "dies" and served >= 2000:
+            if mortal and served >= 5000:
                 sys.stderr.write("misbehaving: dying now, as told\n")
                 sys.stderr.flush()
                 os._exit(9)

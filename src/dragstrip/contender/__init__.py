@@ -21,7 +21,7 @@ from dragstrip.contender.entrants import (
     url_entry,
     variant,
 )
-from dragstrip.contender.fields import PER_CORE, Alternative, Contender, load
+from dragstrip.contender.fields import PER_CORE, Alternative, Contender, Install, load
 from dragstrip.contender.found import Missing, Ready, cache_dir, environment
 from dragstrip.contender.start import Start, build, check, prepare, status
 
@@ -31,6 +31,7 @@ __all__ = [
     "Alternative",
     "Contender",
     "Entry",
+    "Install",
     "LineUp",
     "Missing",
     "Ready",

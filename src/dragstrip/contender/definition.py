@@ -108,6 +108,8 @@ def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, s
 
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
     kind, at = fault["type"], tuple(fault["loc"])
+    if kind == "missing" and isinstance(at[-1], int):
+        return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values would do")
     if kind == "missing":
         table = _model_at(model, at[:-1])
         described = _fields_of(table)[str(at[-1])].description if table else None
@@ -127,12 +129,11 @@ def _existing(at: Sequence[Key], given: Any) -> tuple[Key, ...]:
     """The part of a pydantic location that is in the file: unions append the name of a branch."""
     there: list[Key] = []
     for part in at:
-        if isinstance(given, Mapping) and part in given:
-            given = given[part]
-        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
-            given = given[part]
-        else:
+        in_table = isinstance(given, Mapping) and part in given
+        in_list = isinstance(given, list) and isinstance(part, int) and part < len(given)
+        if not (in_table or in_list):
             break
+        given = given[part]
         there.append(part)
     return tuple(there)
 

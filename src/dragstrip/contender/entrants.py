@@ -97,7 +97,7 @@ class LineUp(Strict):
     title: str = Field(min_length=1, description="one line that says what is compared")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like ["one", "two:workers=2"]')
     workload: str = "hello"
-    connections: int | None = Field(None, ge=1, le=100_000)
+    connections: int | None = Field(default=None, ge=1, le=100_000)
 
 
 def line_up(word: str) -> LineUp:
@@ -229,7 +229,9 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
         value = kind(text)
     except ValueError as error:
         wanted = "a whole number" if kind is int else "a number"
-        raise BadUsage(f"{name}: {key}={text}: {wanted} would do, like {1 if default == PER_CORE else default}") from error
+        raise BadUsage(
+            f"{name}: {key}={text}: {wanted} would do, like {1 if default == PER_CORE else default}"
+        ) from error
     if default == PER_CORE and int(value) < 1:
         raise BadUsage(f"{name}: {key}={text}: at least 1 would do")
     return value

@@ -50,7 +50,7 @@ class Alternative(Strict):
 
     pip: Words = ()
     npm: Words = ()
-    programs: dict[str, str] = {}
+    programs: dict[str, str] = Field(default_factory=dict)
 
 
 class Install(Strict):
@@ -67,7 +67,7 @@ class Build(Strict):
     """A command run once; what it leaves in ``{build}`` is kept by content hash."""
 
     command: Command = Field(description="the command that builds into {build}, one word per item")
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     files: Words = ()
 
 
@@ -82,18 +82,18 @@ class Version(Strict):
 class WarmUp(Strict):
     """Seconds of its own load before anything counts."""
 
-    least_s: float = Field(0.05, ge=0, le=60)
-    most_s: float = Field(2.0, gt=0, le=120)
+    least_s: float = Field(default=0.05, ge=0, le=60)
+    most_s: float = Field(default=2.0, gt=0, le=120)
 
 
 class StartFields(Strict):
     """How it is started and stopped."""
 
     command: Command = Field(description="the command that serves in the foreground, one word per item")
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     render: Words = ()
-    copy_: Words = Field((), alias="copy")  # pydantic's models have a method of that name
-    wake_s: float = Field(10.0, gt=0, le=120)
+    copy_: Words = Field(default=(), alias="copy")  # pydantic's models have a method of that name
+    wake_s: float = Field(default=10.0, gt=0, le=120)
     stop_signal: str = "TERM"
     unprivileged: bool = True
 
@@ -105,15 +105,15 @@ class ContenderFile(Strict):
     title: str = Field(min_length=1, max_length=120, description="its name as people write it")
     host: str = Field(min_length=1, description="what terminates HTTP")
     language: str = Field(min_length=1, description='what runs the handler; "none" for static')
-    homepage: str = Field("", pattern=r"^(https?://\S+)?$")
-    mark: str = Field("", pattern=r"^([!-~]{4})?$")
+    homepage: str = Field(default="", pattern=r"^(https?://\S+)?$")
+    mark: str = Field(default="", pattern=r"^([!-~]{4})?$")
     workloads: Words = Field(min_length=1, description='the workloads it serves, like ["hello"]')
     needs: Needs = Needs()
     install: Install = Install()
     build: Build | None = None
     version: Version = Version()
-    parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = {}
-    parity: dict[str, str] = {}
+    parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = Field(default_factory=dict)
+    parity: dict[str, str] = Field(default_factory=dict)
     warm_up: WarmUp = WarmUp()
     start: StartFields = Field(description="the table that says how it is started")
 

@@ -149,7 +149,7 @@ def say(command: tuple[str, ...]) -> str:
         _AbsentError: it can't be run, fails, or takes over 10 s.
     """
     try:
-        state = os.stat(command[0])
+        state = Path(command[0]).stat()
     except OSError as error:
         raise _AbsentError(f"`{command[0]}` can't be run: {error.strerror}") from error
     return _say(command, (state.st_mtime_ns, state.st_size))
@@ -276,4 +276,4 @@ def _dpkg_versions(_state: int) -> dict[str, str]:
     except OSError:
         return {}
     entry = re.compile(r"^Package: (\S+)\nStatus: \S+ \S+ installed\n(?:.+\n)*?Version: (\S+)$", re.MULTILINE)
-    return {name: version for name, version in entry.findall(text)}
+    return dict(entry.findall(text))

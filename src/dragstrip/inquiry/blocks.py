@@ -43,6 +43,17 @@ def server_wait(block: Block) -> float | None:
     return None if block.server_wait_ns is None else block.server_wait_ns / max(block.duration_ns, 1)
 
 
+def taken_by_others(block: Block, cores: int) -> float | None:
+    """At most this share of the block others took from the server's cores; None if unreadable.
+
+    Its threads' run-queue wait alone does not say so: they also wait for each other (a collector's helpers beside the
+    main thread), and dropping such blocks would drop a server's own pauses. While others run, the tree does not: so no
+    more than the share of the time in which it did not.
+    """
+    waited, busy = server_wait(block), server_busy(block, cores)
+    return None if waited is None or busy is None else max(min(waited, 1 - busy), 0.0)
+
+
 def failures(block: Block) -> int:
     """Failed requests and failed connects, which are no requests yet."""
     return max(block.failed, sum(block.errors.values()))
@@ -54,7 +65,13 @@ def percent(share: float) -> str:
 
 
 def block_reasons(
-    block: Block, *, connections: int, server_cores: int, single_threaded: bool, typical_wait: float | None
+    block: Block,
+    *,
+    connections: int,
+    server_cores: int,
+    single_threaded: bool,
+    typical_wait: float | None,
+    shared_lanes: bool = False,
 ) -> tuple[str, ...]:
     """Why this block must never be used; empty if it counts.
 
@@ -64,15 +81,14 @@ def block_reasons(
         connections: of the load, the most that can be in flight.
         server_cores: how many cores the server may use.
         single_threaded: the server's tree has one thread, so that it can only ever wait for others.
-        typical_wait: a server of several threads waits for itself; only what exceeds this, its own median share in
-            this round, is evidence of others. None: unknown, the server's wait says nothing.
+        typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of
+            ``taken_by_others`` in this round, is evidence of others. None: unknown, its wait says nothing.
+        shared_lanes: engine and server share cores and wait for each other: waits say nothing.
     """
-    return (
-        *_accounting(block, connections),
-        *_answers(block),
-        *_waits(block, single_threaded=single_threaded, typical_wait=typical_wait),
-        *_generator(block, 1 if single_threaded else server_cores),
-    )
+    cores = 1 if single_threaded else server_cores
+    usual = 0.0 if single_threaded else typical_wait
+    waits = () if shared_lanes else _waits(block, cores, usual)
+    return (*_accounting(block, connections), *_answers(block), *waits, *_generator(block, cores))
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[str, ...]:
@@ -116,16 +132,13 @@ def _kinds(errors: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items(), key=lambda item: -item[1]) if count)
 
 
-def _waits(block: Block, *, single_threaded: bool, typical_wait: float | None) -> Iterable[str]:
+def _waits(block: Block, cores: int, usual: float | None) -> Iterable[str]:
     if engine_wait(block) > MOST_WAIT:
         yield f"engine waited: {percent(engine_wait(block))} of the block for its core, taken by others"
-    waited = server_wait(block)
-    if waited is None or (typical_wait is None and not single_threaded):
-        return
-    own = 0.0 if single_threaded else typical_wait or 0.0
-    if waited - own > MOST_WAIT:
-        usual = "" if single_threaded else f" (usual for it in this round: {percent(own)})"
-        yield f"server waited: {percent(waited)} of the block for its core, taken by others{usual}"
+    taken = taken_by_others(block, cores)
+    if taken is not None and usual is not None and taken - usual > MOST_WAIT:
+        beside = f" (usual for it in this round: {percent(usual)})" if usual else ""
+        yield f"server waited: {percent(taken)} of the block for its core, taken by others{beside}"
 
 
 def _generator(block: Block, cores: int) -> Iterable[str]:
@@ -138,17 +151,23 @@ def _generator(block: Block, cores: int) -> Iterable[str]:
 
 
 def with_reasons(
-    blocks: Sequence[Block], *, connections: int, server_cores: int, single_threaded: Mapping[str, bool]
+    blocks: Sequence[Block],
+    *,
+    connections: int,
+    server_cores: int,
+    single_threaded: Mapping[str, bool],
+    shared_lanes: bool = False,
 ) -> tuple[Block, ...]:
     """A round's blocks with the reasons that void them filled in, in the same order.
 
     Args:
         blocks: of one round.
         single_threaded: by contender; one that is missing counts as having several threads.
+        shared_lanes: engine and servers share cores.
     """
     waits: dict[str, list[float]] = {}
     for block in blocks:
-        waits.setdefault(block.contender, []).extend(w for w in [server_wait(block)] if w is not None)
+        waits.setdefault(block.contender, []).extend(w for w in [taken_by_others(block, server_cores)] if w is not None)
     typical = {name: median(shares) for name, shares in waits.items() if shares}
     return tuple(
         replace(
@@ -159,6 +178,7 @@ def with_reasons(
                 server_cores=server_cores,
                 single_threaded=single_threaded.get(block.contender, False),
                 typical_wait=typical.get(block.contender),
+                shared_lanes=shared_lanes,
             ),
         )
         for block in blocks
@@ -190,22 +210,24 @@ def wrong_under_load(blocks: Sequence[Block]) -> str:
     return ""
 
 
-def round_reasons(record: Round, *, steal_ns: int, cores: int) -> tuple[str, ...]:
+def round_reasons(record: Round, *, steal_ns: int, cores: int, shared_lanes: bool = False) -> tuple[str, ...]:
     """Why a round as a whole is void and has to be run again, by what the machine did; empty if it counts.
 
     Args:
         steal_ns: hypervisor steal on the race's cores over the whole round, summed; cores: how many those are.
+        shared_lanes: engine and servers share cores: the engine's wait says nothing.
     """
-    return tuple(_round_reasons(record, steal_ns / max((record.ended_ns - record.started_ns) * cores, 1)))
+    stolen = steal_ns / max((record.ended_ns - record.started_ns) * cores, 1)
+    return tuple(_round_reasons(record, stolen, shared_lanes))
 
 
-def _round_reasons(record: Round, stolen: float) -> Iterable[str]:
+def _round_reasons(record: Round, stolen: float, shared_lanes: bool) -> Iterable[str]:
     if stolen > ROUND_STEAL:
         yield f"steal: the hypervisor took {percent(stolen)} of the race's cores"
     if not record.blocks:
         return
     waited = median(engine_wait(block) for block in record.blocks)
-    if waited > ROUND_ENGINE_WAIT:
+    if waited > ROUND_ENGINE_WAIT and not shared_lanes:
         yield f"engine waited: {percent(waited)} of the time for its core (median over blocks), taken by others"
     # A contender that died or answered wrong leaves the race; that does not make the others' round void.
     fallen = _fallen(record)

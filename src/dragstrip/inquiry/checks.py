@@ -22,9 +22,9 @@ from dragstrip.inquiry.blocks import (
     failures,
     percent,
     server_busy,
-    server_wait,
+    taken_by_others,
 )
-from dragstrip.inquiry.launches import launch_findings
+from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.record import Block, Launch, Race
 
 PASS, WARN, VOID = "pass", "warn", "void"
@@ -96,6 +96,10 @@ class _Side:
         """Median share of its cores that it kept busy; None if its CPU time is unreadable."""
         return self.middle(lambda block: server_busy(block, self.cores))
 
+    def taken(self) -> float | None:
+        """Median share of its cores' time that others took at most; None if unreadable."""
+        return self.middle(lambda block: taken_by_others(block, self.cores))
+
 
 def is_void(checks: Sequence[Check]) -> bool:
     """Whether the race can't be stood behind (exit code 3)."""
@@ -121,8 +125,8 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _rounds(race),
         _lanes(race),
         _generator(measured),
-        _engine_wait(measured),
-        _server_wait(measured),
+        _engine_wait(race, measured),
+        _server_wait(race, measured),
         _steal(race, measured),
         _accounting(race, measured),
         _errors(measured),
@@ -140,7 +144,16 @@ def _made(check: str, findings: Iterable[tuple[str, str]], otherwise: str) -> Ch
     if not told:
         return Check(check=check, status=PASS, detail=otherwise)
     told.sort(key=lambda finding: -_RANK[finding[0]])
-    return Check(check=check, status=told[0][0], detail="; ".join(detail for _, detail in told))
+    return Check(check=check, status=told[0][0], detail=_joined([detail for _, detail in told]))
+
+
+def _joined(details: Sequence[str]) -> str:
+    """Sentences of the form "seen: what to do" as one, what to do said once for all that were seen alike."""
+    seen: dict[str, list[str]] = {}
+    for detail in details:
+        before, colon, remedy = detail.rpartition(": ")
+        seen.setdefault(colon + remedy, []).append(before)
+    return "; ".join(", ".join(parts) + remedy for remedy, parts in seen.items())
 
 
 def _level(value: float, limits: tuple[float, float]) -> str:
@@ -159,7 +172,7 @@ def _rounds(race: Race) -> Check:
 
 
 def _lanes(race: Race) -> Check:
-    shared = sorted(set(race.server_cores) & set(race.engine_cores))
+    shared = _shared(race)
     if not shared:
         detail = f"servers on cores {_list(race.server_cores)}, engine on cores {_list(race.engine_cores)}"
         return Check(check="lanes", status=PASS, detail=detail)
@@ -168,6 +181,10 @@ def _lanes(race: Race) -> Check:
         "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)"
     )
     return Check(check="lanes", status=WARN, detail=detail)
+
+
+def _shared(race: Race) -> list[int]:
+    return sorted(set(race.server_cores) & set(race.engine_cores))
 
 
 def _list(numbers: Iterable[int]) -> str:
@@ -190,27 +207,29 @@ def _generator(sides: Sequence[_Side]) -> Check:
     return _made("generator", findings(), f"the engine used at most {percent(most)} of its cores")
 
 
-def _engine_wait(sides: Sequence[_Side]) -> Check:
+def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
     seen = f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
+    if _shared(race):
+        return Check(check="engine wait", status=PASS, detail=f"{seen}; it shares them with the servers")
     return _made("engine wait", [(_level(share, WAIT), f"{seen}, taken by others: {QUIET}")], seen)
 
 
-def _server_wait(sides: Sequence[_Side]) -> Check:
-    waits = {side.name: side.middle(server_wait) for side in sides}
-    own = [side.name for side in sides if not side.single and _level(waits[side.name] or 0.0, WAIT) != PASS]
-    findings = [
-        (_level(share, WAIT), f"{side.name} waited {percent(share)} of the time for its core, taken by others: {QUIET}")
-        for side in sides
-        if side.single and (share := waits[side.name]) is not None
-    ]
-    readable = [share for name, share in waits.items() if share is not None and name not in own]
-    seen = "not readable"
-    if readable:
-        seen = f"servers waited at most {percent(max(readable))} of the time for their cores"
-    if own:
-        seen += f"; {', '.join(own)}: of several threads, which also wait for each other, so it says nothing"
-    return _made("server wait", findings, seen)
+def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
+    """Several threads may wait for each other while the core is idle for another reason: they warn, never void."""
+    if _shared(race):
+        return Check(check="server wait", status=PASS, detail="says nothing: servers share cores with the engine")
+    findings, most, unread = [], 0.0, []
+    for side in sides:
+        taken = side.taken()
+        if taken is None:
+            unread.append(side.name)
+            continue
+        most = max(most, taken)
+        level = _level(taken, WAIT) if side.single else min(_level(taken, WAIT), WARN, key=_RANK.__getitem__)
+        findings.append((level, f"others took up to {percent(taken)} of {side.name}'s time on its cores: {QUIET}"))
+    unknown = f"; unreadable: {', '.join(unread)}" if unread else ""
+    return _made("server wait", findings, f"others took at most {percent(most)} of any server's time{unknown}")
 
 
 def _steal(race: Race, sides: Sequence[_Side]) -> Check:
@@ -286,7 +305,11 @@ def _saturation(sides: Sequence[_Side]) -> Check:
 
 
 def _launches(sides: Sequence[_Side]) -> Check:
-    findings = [(WARN, detail) for side in sides for detail in launch_findings(side.name, side.launches, side.used)]
+    speeds = {side.name: round_speeds(side.used) for side in sides}
+    findings = []
+    for side in sides:
+        others = [speeds[other.name] for other in sides if other.name != side.name]
+        findings += [(WARN, told) for told in launch_findings(side.name, side.launches, speeds[side.name], others)]
     findings += [
         (WARN, f"{side.name} was already running: how its launches differ is not in the interval")
         for side in sides

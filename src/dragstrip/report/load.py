@@ -1,0 +1,358 @@
+"""A run of load: in the terminal, as JSON (``schema/load.schema.json``), as HdrHistogram's percentile text, and live.
+
+Latencies are those of a closed loop, by the engine's own clock in user space, from a request's departure to the
+reading of its answer's last byte: a server that stalls is asked less often meanwhile, so its tail looks better than
+it is to users who don't wait for each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hdrh.histogram import HdrHistogram
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.loading.request import PLAIN
+from dragstrip.report import marks, words
+from dragstrip.report.load_bins import Bin, bins
+
+if TYPE_CHECKING:
+    from dragstrip.loading import Learned, LoadRequest, LoadResult, Slice
+
+#: Version of the JSON's shape; a field may be added within one, never changed or taken away.
+JSON_SCHEMA = 1
+
+QUANTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+QUANTILES |= {"p99.9": 99.9, "p99.99": 99.99, "p99.999": 99.999}
+
+#: The generator is the limit from here on; it had to wait for its core for a telling time from there on.
+ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
+
+KIND_MEANS = {
+    "connect": "no connection could be opened",
+    "refused": "connection refused",
+    "reset": "connection reset while an answer was due",
+    "closed_early": "connection closed before the answer was complete",
+    "timeout": "no complete answer within the time limit (--timeout)",
+    "bad_response": "not sound HTTP",
+    "wrong_status": "another status than the first plain answer's",
+    "wrong_length": "a body of another length than the first plain answer's",
+    "wrong_body": "other bytes than the first plain answer's",
+    "send": "the request could not be sent",
+}
+
+LOOP = "closed loop, user-space clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One service level objective: what was allowed, what came out, and whether it holds."""
+
+    name: str
+    text: str
+    limit: float
+    value: float | None
+    met: bool
+
+
+def histogram(result: LoadResult) -> HdrHistogram | None:
+    """All latencies in nanoseconds; None where nothing was answered in time."""
+    if not result.in_time:
+        return None
+    # The library's decode wants the base64 text of the V2 format, header included.
+    return HdrHistogram.decode(base64.b64encode(result.latency_hdr))
+
+
+def limits(result: LoadResult, *, max_p99_s: float | None, max_errors: float | None) -> list[Limit]:
+    """The objectives that were set; one of latency is missed where there is no latency to tell."""
+    found: list[Limit] = []
+    if max_p99_s is not None:
+        latencies = histogram(result)
+        p99_s = latencies.get_value_at_percentile(99.0) / 1e9 if latencies else None
+        told = f"p99 {_latency(p99_s * 1e9) if p99_s else words.NONE}, at most {_latency(max_p99_s * 1e9)}"
+        found.append(Limit("max-p99", told, max_p99_s, p99_s, p99_s is not None and p99_s <= max_p99_s))
+    if max_errors is not None:
+        share = result.error_share if result.answered or result.errors else 1.0
+        told = f"errors {words.percent(share)}, at most {words.percent(max_errors)}"
+        found.append(Limit("max-errors", told, max_errors, share, share <= max_errors))
+    return found
+
+
+def warnings(result: LoadResult) -> list[str]:
+    """What keeps the numbers from meaning what they seem to mean, in words."""
+    told = list(result.notes)
+    if result.engine_share >= ENGINE_FULL:
+        told.append(
+            f"the load generator was the limit: its {_cores(result)} busy {result.engine_share:.0%} of the time, so "
+            "the server may be faster than this; give it more cores (-t), or move the server off them"
+        )
+    elif result.engine_wait_share >= ENGINE_WAITS:
+        told.append(
+            f"the load generator had to wait for its {_cores(result, were=False)} {result.engine_wait_share:.0%} of "
+            "the time: other programs, the server perhaps, run there too; pin the server elsewhere (taskset -c)"
+        )
+    latencies = histogram(result)
+    if result.late and latencies and result.late_s * 1e9 > latencies.get_max_value():
+        told.append(
+            f"when the time was up {result.late:,} answers were still to come, the last "
+            f"{_latency(result.late_s * 1e9)} later: slower than all in the histogram, which they are not in"
+        )
+    if result.finished == "gave up":
+        told.append("ended early: no connection was left, the server refused or dropped them all")
+    if {"wrong_length", "wrong_body"} & result.errors.keys():
+        told.append("an answer that changes can't be checked against the first one; choose an address where it stays")
+    return told
+
+
+def _cores(result: LoadResult, *, were: bool = True) -> str:
+    one = len(result.cores) == 1
+    name = f"core {result.cores[0]}" if one else f"{len(result.cores)} cores"
+    return name + ((" was" if one else " were") if were else "")
+
+
+def sentence(result: LoadResult) -> str:
+    """The run in one sentence."""
+    keep = "kept alive" if result.request.keepalive else "a new one for each request"
+    over = f"over {words.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
+    if not result.answered:
+        return f"{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
+    how = "interrupted: " if result.finished == "interrupted" else ""
+    return (
+        f"{how}{result.request.url} answered {words.count(result.requests)} requests right in "
+        f"{result.duration_s:.2f} s: {words.figure(result.rate_per_s)} a second {over}"
+    )
+
+
+def show(console: Console, result: LoadResult, objectives: Sequence[Limit] = ()) -> None:
+    """Prints the whole report."""
+    parts: list[RenderableType] = [Text(sentence(result), style="bold"), Text()]
+    latencies = histogram(result)
+    if latencies:
+        parts += [
+            Text(f"latency ({LOOP})", style="bold"),
+            _percentiles(result, latencies),
+            Text(),
+            _picture(bins(latencies)),
+            Text(),
+        ]
+    parts += [*_checks(result), _facts(result), Text()]
+    for one in objectives:
+        mark, style = ("●", "blue") if one.met else ("■", "bold magenta")
+        parts.append(Text.assemble((f"{mark} {'met' if one.met else 'missed'} ", style), one.text))
+    parts += [Text(f"▲ {line}", style="yellow") for line in warnings(result)]
+    marks.emit(console, *parts)
+
+
+def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    table.add_column("at most", justify="right", no_wrap=True)
+    table.add_column("answers above", justify="right", no_wrap=True)
+    for label, q in QUANTILES.items():
+        above = result.in_time * (100 - q) / 100
+        table.add_row(label, _latency(latencies.get_value_at_percentile(q)), words.brief(above) if above >= 1 else "<1")
+    table.add_row("max", _latency(latencies.get_max_value()), "0")
+    table.add_row("mean ± sd", f"{_latency(result.mean_ns)} ± {_latency(latencies.get_stddev())}", "")
+    return table
+
+
+def _picture(found: Sequence[Bin]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, expand=True, padding=(0, 2, 0, 0))
+    for _ in ("bound", "answers", "share"):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(ratio=1, no_wrap=True)
+    most, total = max(one.count for one in found), sum(one.count for one in found)
+    for one in found:
+        share = one.count / total
+        shown = f"{share:.1%}" if share >= 0.0005 or not one.count else "<0.1%"
+        table.add_row(f"up to {_latency(one.to_ns)}", words.count(one.count), shown, _Line(one.count / most))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A bar without an interval; what is not nothing gets at least a cell."""
+
+    share: float
+
+    def __rich_console__(self, console: Console, options: Any) -> Any:
+        width = round(self.share * min(options.max_width, 60))
+        yield Text("█" * max(width, 1 if self.share else 0), style=marks.BAR)
+
+
+def _checks(result: LoadResult) -> list[RenderableType]:
+    learned = result.learned
+    what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
+    if not result.errors:
+        return [Text.assemble(("● ", "blue"), f"every answer was checked and right: {what}")]
+    right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
+    parts: list[RenderableType] = [Text.assemble(("■ ", "bold magenta"), f"every answer was checked: {right}")]
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
+    for kind, count in result.errors.items():
+        table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), KIND_MEANS.get(kind, ""))
+    parts.append(table)
+    if result.sample:
+        parts.append(Text(f"  the first of them: {result.sample[:200]!r}"))
+    return parts
+
+
+def _facts(result: LoadResult) -> Text:
+    late = f", {result.late:,} of them after the time was up" if result.late else ""
+    unanswered = result.sent - result.requests - result.failed
+    lines = [
+        f"sent {result.sent:,}, the first {PLAIN} plainly, to learn the right answer: in no rate, in no latency",
+        f"answered right {result.requests:,}{late}, failed {result.failed:,}"
+        + (f", unanswered {unanswered:,}" if unanswered else ""),
+        f"connections opened {result.connects:,}, read {words.memory(result.bytes_in)}, "
+        f"written {words.memory(result.bytes_out)}",
+        f"load generator: {words.microseconds(result.engine_us_per_request)} µs CPU per request, "
+        f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}",
+    ]
+    return Text("\n".join(lines), style="dim")
+
+
+def _latency(value_ns: float | None) -> str:
+    """A latency with its unit."""
+    value = words.finite(value_ns)
+    if value is None:
+        return words.NONE
+    if value < 999_500:
+        return f"{words.microseconds(value / 1e3)} µs"
+    return f"{words.figure(value / 1e6)} ms" if value < 999_950_000 else f"{value / 1e9:.2f} s"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) that ``load_json`` follows."""
+    path = Path(__file__).parents[1] / "schema" / "load.schema.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str, Any]:
+    """The run; numbers that there are none of are null."""
+    request, learned = result.request, result.learned
+    return {
+        "schema": JSON_SCHEMA,
+        "url": request.url,
+        "method": request.method,
+        "started": result.started,
+        "finished": result.finished,
+        "software": result.software,
+        "load": {
+            "loop": "closed",
+            "connections": result.connections,
+            "threads": len(result.cores),
+            "engine_cores": list(result.cores),
+            "keepalive": request.keepalive,
+            "requests": request.requests,
+            "duration_s": request.duration_s,
+            "timeout_s": request.timeout_s,
+        },
+        "right_answer": {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server},
+        "requests": result.requests,
+        "plain_requests": PLAIN,
+        "late": result.late,
+        "late_s": result.late_s,
+        "sent": result.sent,
+        "failed": result.failed,
+        "unanswered": result.sent - result.requests - result.failed,
+        "errors": result.errors,
+        "error_sample": result.sample,
+        "duration_s": result.duration_s,
+        "rate_per_s": result.rate_per_s,
+        "latency_us": _latency_json(result),
+        "latency_clock": LOOP,
+        "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
+        "connections_opened": result.connects,
+        "bytes_in": result.bytes_in,
+        "bytes_out": result.bytes_out,
+        "engine": {
+            "cpu_us_per_request": result.engine_us_per_request,
+            "busy_share": result.engine_share,
+            "wait_share": result.engine_wait_share,
+            "was_the_limit": result.engine_share >= ENGINE_FULL,
+        },
+        "slices": [_slice_json(part) for part in result.slices],
+        "limits": [{"name": one.name, "limit": one.limit, "value": one.value, "met": one.met} for one in objectives],
+        "warnings": warnings(result),
+    }
+
+
+def _latency_json(result: LoadResult) -> dict[str, float | None]:
+    latencies = histogram(result)
+    if not latencies or result.mean_ns is None:
+        return dict.fromkeys(["min", "mean", "sd", *QUANTILES, "max"])
+    found: dict[str, float | None] = {
+        "min": latencies.get_min_value() / 1000,
+        "mean": result.mean_ns / 1000,
+        "sd": latencies.get_stddev() / 1000,
+    }
+    found |= {label: latencies.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return found | {"max": latencies.get_max_value() / 1000}
+
+
+def _slice_json(part: Slice) -> dict[str, Any]:
+    return {
+        "duration_s": part.counted_ns / 1e9,
+        "requests": part.answered,
+        "rate_per_s": part.requests * 1e9 / max(part.counted_ns, 1),
+        "p50_us": part.p50_ns / 1000 if part.requests else None,
+        "p99_us": part.p99_ns / 1000 if part.requests else None,
+        "max_us": part.max_ns / 1000 if part.requests else None,
+        "errors": part.errors,
+    }
+
+
+def hgrm(result: LoadResult) -> str:
+    """HdrHistogram's percentile distribution in milliseconds, as its plotter and wrk2's readers take it."""
+    out = io.BytesIO()
+    latencies = histogram(result) or HdrHistogram(1, 60_000_000_000, 3)
+    latencies.output_percentile_distribution(out, 1e6)
+    # The library scales the mean in this line and forgets the deviation.
+    moments = (
+        f"#[Mean    = {latencies.get_mean_value() / 1e6:12.3f}, StdDeviation   = {latencies.get_stddev() / 1e6:14.3f}]"
+    )
+    return re.sub(r"^#\[Mean .*$", moments, out.getvalue().decode("ascii"), flags=re.MULTILINE)
+
+
+class Live:
+    """A run as it goes: one line on a terminal, redrawn between slices only, gone at the end; else nothing."""
+
+    def __init__(self, console: Console, *, quiet: bool) -> None:
+        self._console, self._quiet = console, quiet
+        self._shown = console.is_terminal and not quiet
+
+    def begun(self, request: LoadRequest, learned: Learned, doubts: Sequence[str]) -> None:
+        """What the right answer is was learned; the load begins; ``doubts`` stay on the screen, unless quiet."""
+        for line in () if self._quiet else doubts:
+            self._console.print(Text(f"dragstrip: {line}"), soft_wrap=True)
+        self._draw(f"{request.url}: status {learned.status}, {len(learned.body):,} bytes; loading")
+
+    def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None:
+        """How it stands."""
+        part, spent_s = done[-1], sum(one.counted_ns for one in done) / 1e9
+        sent, failed = sum(one.sent for one in done), sum(sum(one.errors.values()) for one in done)
+        of = f" of {request.duration_s:g} s" if request.duration_s else ""
+        of += f", {sent:,} of {request.requests:,} sent" if request.requests else ""
+        rate = words.brief(part.requests * 1e9 / max(part.counted_ns, 1))
+        errors = f"{failed:,} errors" if failed else "no error"
+        self._draw(f"{spent_s:.0f} s{of} · {rate}/s · p99 {_latency(part.p99_ns)} · {errors}")
+
+    def close(self) -> None:
+        """Takes the line away; safe to call twice."""
+        self._draw("")
+
+    def _draw(self, line: str) -> None:
+        if self._shown:
+            line = line if not self._console.options.ascii_only else line.replace("·", "-").replace("µ", "u")
+            self._console.file.write(f"\r{line[: self._console.width - 1]}\x1b[K")
+            self._console.file.flush()

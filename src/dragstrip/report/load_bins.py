@@ -1,0 +1,70 @@
+"""Latencies sorted into few bins that a reader can take in: bounds of round numbers, finer where they lie close."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hdrh.histogram import HdrHistogram
+
+#: Bounds within a power of ten, from fine to coarse.
+_LADDERS = (
+    (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.4, 2.7, 3, 3.3, 3.6, 4, 4.5, 5, 5.5, 6, 6.5, 7, 8, 9),
+    (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8),
+    (1, 1.5, 2, 3, 5, 7),
+    (1, 2, 5),
+    (1, 3),
+    (1,),
+)
+
+#: Rows of the picture at most.
+MOST = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """How many answers took longer than the bin before allows, and at most so long."""
+
+    to_ns: float
+    count: int
+
+
+def bins(latencies: HdrHistogram, most: int = MOST) -> list[Bin]:
+    """The whole histogram in at most so many bins, none left out between the first and the last."""
+    low, high = max(latencies.get_min_value(), 1), max(latencies.get_max_value(), 1)
+    bounds = next(found for found in (_bounds(low, high, ladder) for ladder in _LADDERS) if len(found) <= most)
+    counts = [0] * len(bounds)
+    at = 0
+    for item in latencies.get_recorded_iterator():
+        # A recorded value stands for a range of them; its highest is what percentiles tell, too.
+        while item.value_iterated_to > bounds[at] and at < len(bounds) - 1:
+            at += 1
+        counts[at] += item.count_added_in_this_iter_step
+    return [Bin(bound, count) for bound, count in zip(bounds, counts, strict=True)]
+
+
+def linear(latencies: HdrHistogram, count: int) -> list[Bin]:
+    """Bins of one width from the least to the largest latency; the first holds the least alone, as hey has it."""
+    low, high = latencies.get_min_value(), latencies.get_max_value()
+    bounds = [low + (high - low) * step / count for step in range(count + 1)]
+    counts = [0] * len(bounds)
+    at = 0
+    for item in latencies.get_recorded_iterator():
+        while item.value_iterated_to > max(bounds[at], latencies.get_highest_equivalent_value(low)) and at < count:
+            at += 1
+        counts[at] += item.count_added_in_this_iter_step
+    return [Bin(bound, number) for bound, number in zip(bounds, counts, strict=True)]
+
+
+def _bounds(low: float, high: float, ladder: Sequence[float]) -> list[float]:
+    """Round numbers from the first that is not below ``low`` to the first that is not below ``high``."""
+    found: list[float] = []
+    for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2):
+        for step in ladder:
+            bound = step * 10**power
+            if bound >= low:
+                found.append(bound)
+            if bound >= high:
+                return found
+    return found

@@ -1,0 +1,621 @@
+"""Definitions, entrants and what it takes to start them; the shipped contenders are started for real."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import pwd
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragstrip import contender
+from dragstrip.contender import Entry, Missing, Ready, Start, found
+from dragstrip.contender.definition import Source
+from dragstrip.errors import BadDefinition, BadUsage, NotReady, StageError
+from dragstrip.workload import Exchange
+from dragstrip.workload import load as load_workload
+
+SHIPPED = sorted(contender.shipped())
+SERVED = [(name, workload) for name in SHIPPED for workload in contender.find(name).fields.workloads]
+NOBODY = pwd.getpwnam("nobody")
+
+GOOD = """\
+name = "mine"
+title = "Mine"
+host = "mine"
+language = "C"
+workloads = ["hello"]
+
+[parameters]
+workers = 2
+ratio = 0.5
+greeting = "hi"
+quick = false
+
+[parity]
+workers = "{workers}"
+
+[start]
+command = ["sh", "{scratch}/run.sh", "{port}"]
+render = ["run.sh"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "run.sh").write_text("echo {{ workers }} on {{ port }}\n")
+    return tmp_path
+
+
+def define(folder: Path, text: str = GOOD) -> contender.Contender:
+    (folder / "contender.toml").write_text(text)
+    return contender.load(folder / "contender.toml")
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "field", "words"),
+    [
+        ('title = "Mine"', 'titel = "Mine"', 2, "titel", ["no such key", "did you mean title?"]),
+        ('title = "Mine"', "title = 3", 2, "title", ["given 3", "a text in quotes"]),
+        ('title = "Mine"', "", None, "title", ["is missing", "add `title = …`"]),
+        ('name = "mine"', 'name = "My Own"', 1, "name", ["given 'My Own'", "pattern"]),
+        ('workloads = ["hello"]', 'workloads = "hello"', 5, "workloads", ["given 'hello'", "a list"]),
+        ('workloads = ["hello"]', 'workloads = ["hello", 7]', 5, "workloads.1", ["given 7", "a text in quotes"]),
+        ("workers = 2", "workers = [2]", 8, "parameters.workers", ["given [2]", "a number, a text"]),
+        ("workers = 2", "workers = 2\nport = 1", 9, "parameters.port", ["taken"]),
+        ("greeting = ", "greeting = 'a{b}'\nother = ", 10, "parameters.greeting", ["plain value"]),
+        ('"{port}"]', '"{prot}"]', 17, "start.command", ["no {prot}", "did you mean port?"]),
+        ('"{port}"]', '"{port"]', 17, "start.command", ["braces"]),
+        ('"{workers}"', '"{wokers}"', 14, "parity.workers", ["no {wokers}", "did you mean workers"]),
+        ('["run.sh"]', '["gone.sh"]', 18, "start.render", ["'gone.sh'", "not in"]),
+        ('["run.sh"]', '["/etc/passwd"]', 18, "start.render", ["lies elsewhere"]),
+        ('["run.sh"]', '["../../x/run.sh"]', 18, "start.render", ["lies elsewhere"]),
+        ('["run.sh"]', '["run.sh"]\nwake_s = "soon"', 19, "start.wake_s", ["given 'soon'", "a number"]),
+        ('["run.sh"]', '["run.sh"]\nwake_s = 0', 19, "start.wake_s", ["given 0", "greater than 0"]),
+        ('["run.sh"]', '["run.sh"]\nstop_signal = "STOPP"', 19, "start.stop_signal", ["'STOPP'", "TERM"]),
+        ('["run.sh"]', '["run.sh"]\nunprivileged = 1', 19, "start.unprivileged", ["given 1", "true or false"]),
+        ("[start]", '[version]\npattern = "x"\n[start]', 16, "version", ["only one of"]),
+        ("[start]", '[version]\ncommand = ["a"]\npattern = "("\n[start]', 18, "version.pattern", ["given '('"]),
+        ("[start]", '[version]\ncommand = ["a"]\npattern = "x"\n[start]', 18, "version.pattern", ["one group"]),
+        ("[start]", "[warm_up]\nleast_s = 9.0\n[start]", 17, "warm_up.least_s", ["above most_s"]),
+        ("[start]", '[build]\ncommand = ["make"]\n[start]', 16, "build.files", ["is missing", "files ="]),
+        ("[start]", '[[install.alternatives]]\npipp = ["x"]\n[start]', 17, "install.alternatives.0.pipp", ["pip?"]),
+        ("[start]", "[start", 16, "the file", ["is no TOML"]),
+        ('render = ["run.sh"]', 'copyy = ["run.sh"]', 18, "start.copyy", ["did you mean copy?"]),
+    ],
+)
+def test_a_bad_definition_is_refused_with_file_line_field_and_remedy(
+    folder: Path, before: str, after: str, line: int | None, field: str, words: list[str]
+) -> None:
+    """The message says where, what was given and what would do."""
+    assert before in GOOD
+    with pytest.raises(BadDefinition) as refusal:
+        define(folder, GOOD.replace(before, after, 1))
+    assert (refusal.value.line, refusal.value.field) == (line, field)
+    place = f"{folder}/contender.toml" + (f":{line}: " if line else ": ")
+    assert str(refusal.value).startswith(place)
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_of_several_faults_the_first_by_line_is_told(folder: Path) -> None:
+    """So that a file is mended from top to bottom."""
+    text = GOOD.replace('host = "mine"', "host = 1").replace("workers = 2", "workers = []")
+    with pytest.raises(BadDefinition, match=r":3: host"):
+        define(folder, text)
+
+
+def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
+    """Not with a traceback."""
+    (folder / "contender.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadDefinition, match="can't be read"):
+        contender.load(folder / "contender.toml")
+
+
+def test_a_key_within_a_text_of_several_lines_is_not_taken_for_a_key() -> None:
+    """The line that is told is the key's own."""
+    source = Source(Path("x"), 'a = """\nb = 1\n[t]\n"""\nb = 2\n[t]\n"c d".e = 1\n[[l]]\nx = 1\n[[l]]\nx = 2\n')
+    assert [source.line(at) for at in (("a",), ("b",), ("t",), ("t", "c d", "e"))] == [1, 5, 6, 7]
+    assert [source.line(("l", 0, "x")), source.line(("l", 1, "x")), source.line(("l", 1))] == [9, 11, 10]
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Whatever stands in the file, the answer is a contender or a BadDefinition."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "contender.toml"
+        file.write_text(text, encoding="utf-8", newline="")
+        with pytest.raises(BadDefinition):
+            contender.load(file)
+
+
+# --- entrants --------------------------------------------------------------------------------------------------
+
+
+def test_overrides_take_the_type_of_the_default(folder: Path) -> None:
+    """int, float, text and bool; the variant's name carries them as typed."""
+    define(folder)
+    entry = contender.entry(f"{folder}:workers=4,ratio=1,greeting=ho,quick=yes")
+    assert entry.name == "mine:workers=4,ratio=1,greeting=ho,quick=yes"
+    values = [entry.parameters[key] for key in ("workers", "ratio", "greeting", "quick")]
+    assert values == [4, 1.0, "ho", True]
+    assert isinstance(values[1], float)
+    assert entry.parity == {"workers": "4"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("workres=4", ["no parameter 'workres'", "did you mean workers"]),
+        ("workers=many", ["workers=many", "a whole number"]),
+        ("ratio=half", ["ratio=half", "a number"]),
+        ("quick=perhaps", ["quick=perhaps", "true or false"]),
+        ("workers", ["'workers' is no override", "key=value"]),
+        ("workers=", ["is no override"]),
+        ("workers=1,workers=2", ["given twice"]),
+    ],
+)
+def test_a_bad_override_is_refused_with_what_there_is(folder: Path, typed: str, words: list[str]) -> None:
+    """Exit code 2, the word, and what would do."""
+    define(folder)
+    with pytest.raises(BadUsage) as refusal:
+        contender.entry(f"{folder}:{typed}")
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_a_count_per_core_takes_whole_numbers_from_1() -> None:
+    """`workers = "{cores}"` is a number for whoever overrides it."""
+    assert contender.entry("node:workers=3").parameters["workers"] == 3
+    for typed in ("0", "-1", "two"):
+        with pytest.raises(BadUsage, match="workers="):
+            contender.entry(f"node:workers={typed}")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    """Names, paths and line-ups alike."""
+    with pytest.raises(BadUsage, match="did you mean nginx-return"):
+        contender.find("nginx-retrun")
+    with pytest.raises(BadUsage, match="no \\./nowhere"):
+        contender.find("./nowhere")
+    with pytest.raises(BadUsage, match="did you mean default"):
+        contender.line_up("defualt")
+
+
+def test_a_definition_is_found_by_file_by_folder_and_by_name_in_a_given_folder(folder: Path) -> None:
+    """All three are the same contender."""
+    mine = folder / "more" / "mine"
+    mine.mkdir(parents=True)
+    shutil.copy(folder / "run.sh", mine)
+    define(mine)
+    ways = [contender.find(str(mine)), contender.find(str(mine / "contender.toml"))]
+    ways.append(contender.find("mine", [folder / "more"]))
+    assert len({way.definition_hash for way in ways}) == 1
+    assert str(mine) in contender.names([folder / "more"])
+
+
+def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(tmp_path: Path) -> None:
+    """`{port}` is filled in; no shell sees it; it runs as the user."""
+    entry = contender.serve_entry('mine=./server "a b" --port {port} --threads={cores}', tmp_path)
+    start = contender.prepare(entry, scratch=tmp_path / "s", port=8080, cores=(0, 1), workload="multiply")
+    assert start.command == ("./server", "a b", "--port", "8080", "--threads=2")
+    assert (start.name, start.cwd, start.unprivileged, entry.mark) == ("mine", tmp_path, False, "USER")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mine=./server", ["no {port}", "would do"]),
+        ("./server --port {port}", ["a name and a command"]),
+        ("=./server {port}", ["can't be shown"]),
+        ("a\x1bb=./server {port}", ["can't be shown"]),
+        (f"{'x' * 61}=./server {{port}}", ["1 to 60"]),
+        ("mine=./server '{port}", ["can't be read"]),
+        ("mine=./server {port} {prot}", ["no {prot}", "did you mean port"]),
+        ("mine=", ["a name and a command"]),
+    ],
+)
+def test_a_bad_ad_hoc_command_is_refused(text: str, words: list[str]) -> None:
+    """The message shows one that would do."""
+    with pytest.raises(BadUsage) as refusal:
+        contender.serve_entry(text)
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_an_ad_hoc_program_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    """Told before anything is started."""
+    state = contender.check(contender.serve_entry("mine=./server {port}", tmp_path))
+    assert isinstance(state, Missing)
+    assert "./server" in state.reason
+
+
+def test_a_url_is_an_address_on_this_machine() -> None:
+    """The same server under its two spellings is one entrant."""
+    ways = [contender.entry(text) for text in ("http://127.0.0.1:8080", "http://localhost:8080/")]
+    assert ways[0] == ways[1]
+    assert ways[0].url == contender.Address("127.0.0.1", 8080)
+    assert isinstance(contender.check(ways[0]), Ready)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://192.0.2.1/", "http://example.invalid/", "https://127.0.0.1/", "http://127.0.0.1/path",
+        "http://127.0.0.1/?a=1", "http://u:p@127.0.0.1/", "http://127.0.0.1:99999/", "http://[::1]/", "ftp://127.0.0.1/",
+    ],
+)  # fmt: skip
+def test_a_url_elsewhere_or_of_another_kind_is_refused(text: str) -> None:
+    """Dragstrip loads nobody else's machine; the message has one that would do."""
+    with pytest.raises(BadUsage, match=r"127\.0\.0\.1"):
+        contender.entry(text)
+
+
+@pytest.mark.parametrize("text", ["node:workers=2", "http://127.0.0.1:8080/", "serve", "own"])
+def test_an_entry_comes_back_from_what_a_record_keeps(folder: Path, text: str) -> None:
+    """Name, kind and parameters are enough to go on with a race."""
+    define(folder)
+    if text == "serve":
+        entry = contender.serve_entry("mine=./server {port} 'a b'", folder)
+    else:
+        entry = contender.entry(f"{folder}:workers=3" if text == "own" else text)
+    again = contender.entry_of(entry.name, entry.kind, dict(entry.parameters))
+    assert replace(again, contender=None) == replace(entry, contender=None)
+
+
+def test_a_workload_that_a_contender_lacks_is_refused_with_those_that_have_it(tmp_path: Path) -> None:
+    """Before anything is prepared."""
+    entry = contender.entry("nginx-return")
+    with pytest.raises(BadUsage, match=r"multiply.*only hello.*nginx-lua"):
+        contender.prepare(entry, scratch=tmp_path, port=1, cores=(0,), workload="multiply")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- readiness, builds, preparation ----------------------------------------------------------------------------
+
+
+def test_the_hash_covers_the_definition_and_every_file_it_uses(folder: Path) -> None:
+    """A changed template is another contender; a file beside it that it doesn't list is not."""
+    before = define(folder).definition_hash
+    (folder / "notes.txt").write_text("unrelated")
+    assert define(folder).definition_hash == before
+    (folder / "run.sh").write_text("echo other {{ port }}\n")
+    assert define(folder).definition_hash != before
+    assert len(before) == 64
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        ('commands = ["no-such-program"]', ["`no-such-program`", "PATH"]),
+        ('files = ["/no/such/{arch}"]', ["/no/such/"]),
+        ('files = ["{modules}/x.so"]', ["{modules}"]),
+        ('python = ["no_such"]', ["`no_such`", "private environment"]),
+        ('commands = ["sh"]\nrun = [["sh", "-c", "echo too old; exit 3"]]', ["status 3", "too old"]),
+    ],
+)
+def test_what_is_missing_is_said_with_a_remedy(folder: Path, needs: str, words: list[str]) -> None:
+    """A reason in words, never an exception; preparing it anyway is refused with the same words."""
+    text = GOOD.replace("[start]", f'[install]\nhint = "https://example.invalid/get"\n[needs]\n{needs}\n[start]')
+    mine = define(folder, text)
+    state = contender.check(mine)
+    assert isinstance(state, Missing)
+    assert "https://example.invalid/get" in state.remedy
+    for word in words:
+        assert word in state.reason
+    with pytest.raises(NotReady, match="is not ready"):
+        contender.prepare(contender.variant(mine), scratch=folder / "s", port=1, cores=(0,), workload="hello")
+
+
+def test_preparing_renders_and_copies_readable_files_and_settles_the_command(folder: Path, tmp_path: Path) -> None:
+    """Templates know port, cores and parameters; {cores} becomes the lane's size; an umask doesn't shut nobody out."""
+    (folder / "sub").mkdir()
+    (folder / "sub" / "data").write_text("{{ left as it is }}")
+    text = GOOD.replace("workers = 2", 'workers = "{cores}"').replace("render =", 'copy = ["sub/data"]\nrender =')
+    scratch = tmp_path / "scratch"
+    before = os.umask(0o077)
+    try:
+        scratch.mkdir()
+        entry = contender.variant(define(folder, text))
+        start = contender.prepare(entry, scratch=scratch, port=8080, cores=(2, 3, 5), workload="hello")
+    finally:
+        os.umask(before)
+    assert (scratch / "run.sh").read_text() == "echo 3 on 8080\n"
+    assert (scratch / "sub" / "data").read_text() == "{{ left as it is }}"
+    assert start.command == ("sh", f"{scratch}/run.sh", "8080")
+    assert entry.parity == {"workers": "one per core of the lane"}
+    assert scratch.stat().st_mode & 0o055 == 0o055
+    assert (scratch / "sub").stat().st_mode & 0o055 == 0o055
+    assert (scratch / "sub" / "data").stat().st_mode & 0o044 == 0o044
+
+
+@pytest.mark.parametrize("template", ["fine\n{{ prot }}\n", "fine\n{% if %}\n"])
+def test_a_template_that_cannot_be_filled_is_refused_by_file_and_line(folder: Path, template: str) -> None:
+    """Unknown names are an error, never an empty text."""
+    mine = define(folder)
+    (folder / "run.sh").write_text(template)
+    with pytest.raises(BadDefinition, match=r"run\.sh:2: template"):
+        contender.prepare(contender.variant(mine), scratch=folder / "s", port=1, cores=(0,), workload="hello")
+
+
+BUILT = GOOD.replace(
+    "[start]",
+    '[needs]\ncommands = ["sh"]\n[build]\ncommand = ["sh", "make.sh", "{build}"]\nfiles = ["make.sh"]\n[start]',
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_build_runs_once_and_again_when_a_file_of_it_changes(folder: Path, cache: Path) -> None:
+    """It works on a copy of its files, leaves the definition's folder alone, and what it made is kept."""
+    (folder / "make.sh").write_text(f"date >> {folder}/times; echo made > $1/server; chmod 700 $1/server; touch here")
+    first = contender.build(define(folder, BUILT))
+    assert contender.build(define(folder, BUILT)) == first
+    assert first is not None
+    assert len((folder / "times").read_text().splitlines()) == 1
+    assert first.is_relative_to(cache)
+    assert not (folder / "here").exists()
+    assert (first / "server").stat().st_mode & 0o755 == 0o755
+    (folder / "make.sh").write_text(f"date >> {folder}/times; echo other > $1/server")
+    assert contender.build(define(folder, BUILT)) != first
+    assert len((folder / "times").read_text().splitlines()) == 2
+    assert not list(cache.glob("builds/.*"))
+
+
+def test_a_failing_build_shows_the_compilers_last_lines_and_leaves_nothing(folder: Path, cache: Path) -> None:
+    """The next try builds again."""
+    (folder / "make.sh").write_text("for i in $(seq 99); do echo line $i; done; echo undefined: Foo >&2; exit 7")
+    with pytest.raises(
+        StageError, match=r"mine: its build failed with status 7[^$]*line 99\nundefined: Foo"
+    ) as refusal:
+        contender.build(define(folder, BUILT))
+    assert "line 50\n" not in str(refusal.value)
+    assert list(cache.glob("builds/*")) == []
+
+
+def test_programs_come_from_path_first_and_then_from_a_private_environment(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alternative's own place for a program is a pattern within its environment."""
+    way = '[needs]\ncommands = ["thing"]\n[[install.alternatives]]\npip = ["thing-wheel"]\n'
+    way += 'programs.thing = "lib/*/thing"\n'
+    mine = define(folder, GOOD.replace("[start]", f"{way}[start]"))
+    assert isinstance(contender.check(mine), Missing)
+    private = contender.environment(["thing-wheel>=2"]) / "lib" / "python3" / "thing"
+    private.parent.mkdir(parents=True)
+    private.write_text("#!/bin/sh\n")
+    private.chmod(0o755)
+    assert found.find_programs(mine) == {"thing": private}
+    (folder / "bin").mkdir()
+    shutil.copy(private, folder / "bin" / "thing")
+    monkeypatch.setenv("PATH", f"{folder}/bin", prepend=os.pathsep)
+    assert found.find_programs(mine) == {"thing": folder / "bin" / "thing"}
+
+
+# --- the shipped ones ------------------------------------------------------------------------------------------
+
+
+def test_shipped_definitions_are_named_like_their_folders_and_marked_apart() -> None:
+    """Old results point at names; marks tell answers apart; the line-up names only what there is."""
+    shipped = contender.shipped()
+    assert len(shipped) >= 8
+    assert all(one.folder.name == name for name, one in shipped.items())
+    marks = [one.fields.mark for one in shipped.values() if "multiply" in one.fields.workloads]
+    assert all(len(mark) == 4 for mark in marks)
+    assert len(set(marks)) == len(marks)
+    line_up = contender.line_up("default")
+    assert len(line_up.names) == 8
+    assert all(load_workload(line_up.workload).name in shipped[name].fields.workloads for name in line_up.names)
+
+
+def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -> None:
+    """Debian's own LuaJIT conflicts with OpenResty's branch; luajit2 is the one to ask for."""
+    for one in contender.shipped().values():
+        assert not {"luajit", "libluajit-5.1-dev"} & set(one.fields.install.debian)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_contender_is_ready_here(name: str) -> None:
+    """CI installs them: one that is missing fails, with its remedy. A packaged program says its package's version."""
+    row = contender.status(name)
+    assert row["status"] == "ready", f"{row['reason']}; {row['remedy']}"
+    assert row["version"] not in ("", "unknown")
+    if row["name"].startswith("nginx") and Path("/var/lib/dpkg/info/nginx.list").exists():
+        told = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "nginx"], capture_output=True, text=True)
+        assert f"({told.stdout}" in row["version"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def serving(text: str, workload: str, cores: tuple[int, ...] = (0,)) -> Iterator[tuple[Start, subprocess.Popen[bytes]]]:
+    """Starts a contender straight from its Start, as nobody when root, and waits until it listens."""
+    scratch = Path(tempfile.mkdtemp(prefix="contender-"))
+    try:
+        entry: Entry = contender.entry(text)
+        start = contender.prepare(entry, scratch=scratch, port=free_port(), cores=cores, workload=workload)
+        who = {}
+        if os.geteuid() == 0 and start.unprivileged:
+            for place in (scratch, *scratch.rglob("*")):
+                os.chown(place, NOBODY.pw_uid, NOBODY.pw_gid)
+            who = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
+        log = (scratch.parent / f"{scratch.name}.log").open("w+b")
+        server = subprocess.Popen(
+            start.command, cwd=start.cwd, env={**os.environ, **start.env}, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, start_new_session=True, **who,
+        )  # fmt: skip
+        try:
+            await_listening(start, server, Path(log.name))
+            yield start, server
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+            log.close()
+            Path(log.name).unlink()
+    finally:
+        shutil.rmtree(scratch)
+
+
+def await_listening(start: Start, server: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + start.wake_s
+    while True:
+        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", start.port), timeout=5):
+            return
+        assert server.poll() is None, log.read_text(errors="replace")
+        assert time.monotonic() < end, f"not listening after {start.wake_s} s: {log.read_text(errors='replace')}"
+        time.sleep(0.01)
+
+
+def await_no_group(leader: int) -> None:
+    """Until no process of a group is left; 15 s only bound a failing test."""
+    end = time.monotonic() + 15
+    with contextlib.suppress(ProcessLookupError):
+        while os.killpg(leader, 0) is None:
+            assert time.monotonic() < end, f"processes of group {leader} are left"
+            time.sleep(0.01)
+
+
+def answer(connection: socket.socket, request: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+    connection.sendall(request)
+    response = http.client.HTTPResponse(connection, method="GET")
+    response.begin()
+    return response, response.read()
+
+
+def assert_right(response: http.client.HTTPResponse, body: bytes, exchange: Exchange) -> None:
+    assert response.status == exchange.status
+    assert (response.getheader("Content-Type") or "").split(";")[0] == exchange.content_type
+    assert body == exchange.body
+    assert response.getheader("Content-Length") == str(len(body))
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("name", "workload"), SERVED)
+def test_every_contender_answers_every_workload_byte_for_byte(name: str, workload: str) -> None:
+    """As nobody; over one connection in order, back and again; then a connection each, which the server closes."""
+    asked = load_workload(workload)
+    mark = contender.find(name).fields.mark
+    keep = [*asked.exchanges(mark=mark, seed=1), *asked.probes(mark=mark, seed=1, count=30)]
+    close = asked.probes(mark=mark, seed=2, count=10, keepalive=False)
+    with serving(name, workload) as (start, _):
+        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+            for exchange in [*keep, *reversed(keep)]:
+                response, body = answer(connection, exchange.request)
+                assert_right(response, body, exchange)
+                assert not response.will_close
+        for exchange in close:
+            with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+                response, body = answer(connection, exchange.request)
+                assert_right(response, body, exchange)
+                assert connection.recv(1) == b""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_contender_closes_a_busy_connection(name: str) -> None:
+    """Limits of 1000 requests or so are lifted: 2500 answers come over one connection. SIGTERM then ends it."""
+    (exchange,) = load_workload("hello").exchanges()
+    with (
+        serving(name, "hello") as (start, server),
+        socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection,
+    ):
+        for _ in range(2500):
+            response, body = answer(connection, exchange.request)
+            assert body == exchange.body
+            assert not response.will_close
+        os.kill(server.pid, signal.Signals[f"SIG{start.stop_signal}"])
+        server.wait(15)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", [name for name, workload in SERVED if workload == "multiply"])
+def test_a_query_without_numbers_harms_nobody(name: str) -> None:
+    """Refused with a status of 400 or more ("//" as the stack likes); the next right request is answered right."""
+    exchange = load_workload("multiply").exchanges(mark=contender.find(name).fields.mark)[0]
+    with serving(name, "multiply") as (start, _):
+        for path in ("/multiply", "/multiply?a=x&b=3", "/nowhere", "//"):
+            with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+                response, _ = answer(
+                    connection, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+                )
+                assert response.status >= 400 or path == "//"
+        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+            assert_right(*answer(connection, exchange.request), exchange)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", [n for n in SHIPPED if "workers" in contender.find(n).fields.parameters])
+def test_several_workers_answer_and_end_together(name: str) -> None:
+    """`workers=2` serves, and after the stop signal nothing of its process group is left."""
+    (exchange,) = load_workload("hello").exchanges(keepalive=False)
+    with serving(f"{name}:workers=2", "hello") as (start, server):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+                assert_right(*answer(connection, exchange.request), exchange)
+        os.kill(server.pid, signal.Signals[f"SIG{start.stop_signal}"])
+        server.wait(15)
+        await_no_group(server.pid)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", [n for n in SHIPPED if "most connections" in contender.find(n).fields.parity])
+def test_more_connections_than_select_knows_are_closed_and_the_others_served(name: str) -> None:
+    """1100 connections: those beyond the descriptor set are closed, the first one still gets its answers."""
+    (exchange,) = load_workload("hello").exchanges()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with serving(name, "hello") as (start, server), contextlib.ExitStack() as open_ones:
+            many = [
+                open_ones.enter_context(socket.create_connection(("127.0.0.1", start.port), timeout=10))
+                for _ in range(1100)
+            ]
+            with contextlib.suppress(ConnectionError):
+                assert many[-1].recv(1) == b""
+            assert_right(*answer(many[0], exchange.request), exchange)
+            assert server.poll() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("lua")])
+def test_split_glued_and_old_requests_are_answered(name: str) -> None:
+    """A request in two pieces, three in one piece, and an HTTP/1.0 one, after which the connection is closed."""
+    (exchange,) = load_workload("hello").exchanges()
+    with serving(name, "hello") as (start, _):
+        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+            connection.sendall(exchange.request[:20])
+            assert_right(*answer(connection, exchange.request[20:]), exchange)
+            connection.sendall(exchange.request * 3)
+            got = b""
+            while got.count(exchange.body) < 3:
+                got += connection.recv(4096)
+        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
+            response, body = answer(connection, b"GET / HTTP/1.0\r\n\r\n")
+            assert_right(response, body, exchange)
+            assert connection.recv(1) == b""

@@ -1,0 +1,69 @@
+"""When a server counts as warm: pure, with fixed seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dragstrip.warm_up import WINDOW, enough_s, rise, settled
+
+
+def noisy(levels: np.ndarray, share: float, seed: int) -> list[float]:
+    return list(levels * (1 + share * np.random.default_rng(seed).standard_normal(len(levels))))
+
+
+def test_fewer_slices_than_a_window_are_never_settled() -> None:
+    """There is no slope to believe yet."""
+    assert not settled([100.0] * (WINDOW - 1))
+    assert settled([100.0] * WINDOW)
+
+
+def test_a_clear_rise_is_not_settled_and_its_size_is_told() -> None:
+    """10 % over the window, without noise: the slope says so."""
+    rates = list(np.linspace(100, 110, WINDOW))
+    up, error = rise(rates)
+    assert up == pytest.approx(10 / 105, rel=1e-9)
+    assert error == pytest.approx(0, abs=1e-12)
+    assert not settled(rates)
+
+
+def test_only_the_last_slices_count() -> None:
+    """A cold start that is over does not keep a server waiting."""
+    assert settled([10.0] * 5 + [100.0] * WINDOW)
+
+
+def test_a_fall_is_settled() -> None:
+    """A server that slows down has warmed up; the trend check watches for the rest."""
+    assert settled(list(np.linspace(110, 100, WINDOW)))
+
+
+def test_one_disturbed_slice_does_not_decide() -> None:
+    """Theil's slope is a median of slopes."""
+    rates = [100.0] * WINDOW
+    rates[0] = 30.0
+    assert settled(rates)
+
+
+def test_noise_without_a_rise_settles_nearly_always() -> None:
+    """Within two standard errors: of pure noise only a few windows in a hundred may look like a rise."""
+    called = [settled(noisy(np.full(WINDOW, 100.0), 0.03, seed)) for seed in range(400)]
+    assert sum(called) >= 0.9 * len(called)
+
+
+def test_a_server_without_a_rise_needs_one_window_only() -> None:
+    """Watched for half a second, flat from the start: 50 ms would have done."""
+    rates = noisy(np.full(100, 100.0), 0.01, 3)
+    assert enough_s(rates, 0.005) == pytest.approx(WINDOW * 0.005)
+
+
+def test_a_server_that_rises_needs_as_long_as_it_rose() -> None:
+    """30 % too slow for the first 40 slices: the window after them is the first that counts."""
+    levels = np.concatenate([np.full(40, 70.0), np.full(60, 100.0)])
+    assert enough_s(noisy(levels, 0.01, 4), 0.005) == pytest.approx((40 + WINDOW) * 0.005)
+
+
+def test_noise_cannot_hide_a_rise_above_three_per_cent() -> None:
+    """However much the last window scatters, 5 % below its median is below it."""
+    levels = np.concatenate([np.full(30, 95.0), np.full(70, 100.0)])
+    levels[-WINDOW::2] *= 1.2
+    assert enough_s(list(levels), 0.005) > 30 * 0.005

@@ -1,0 +1,170 @@
+"""Workloads: the requests and their right answers, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragstrip import workload
+from dragstrip.errors import BadDefinition, BadUsage
+
+GOOD = """\
+name = "add"
+title = "adds"
+
+[request]
+path = "/add?a={{ a }}"
+
+[answer]
+content_type = "text/plain"
+body = "{{ a + 1 }} {{ mark }}"
+
+[load]
+count = 4
+numbers.a = [1, 9]
+
+[probes]
+numbers.a = [0, 99]
+always = [{ a = 0 }, { a = 99 }]
+"""
+
+
+def define(folder: Path, text: str) -> workload.Workload:
+    file = folder / f"{abs(hash(text))}.toml"
+    file.write_text(text)
+    return workload.load(file)
+
+
+def test_hello_is_one_request_with_twelve_bytes_of_plain_text() -> None:
+    """The whole exchange as it goes over the wire."""
+    hello = workload.load("hello")
+    (kept,) = hello.exchanges()
+    assert kept.request == b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: dragstrip\r\nAccept: */*\r\n\r\n"
+    assert (kept.path, kept.status, kept.content_type, kept.body) == ("/", 200, "text/plain", b"hello world\n")
+    assert len(kept.body) == 12
+    assert hello.probes() == (kept,)
+    (closed,) = hello.exchanges(keepalive=False)
+    assert closed.request == kept.request[:-2] + b"Connection: close\r\n\r\n"
+
+
+def test_multiply_answers_the_page_that_the_design_shows() -> None:
+    """2*3 as the first probe, with the contender's mark in it."""
+    probe = workload.load("multiply").probes(mark="abcd")[0]
+    assert probe.path == "/multiply?a=2&b=3"
+    right = b"<html><body><p>Hello abcd!</p><p>PATH=/multiply</p><p>RESULT: 2*3=6</p></body></html>\n"
+    assert (probe.body, probe.content_type, probe.status) == (right, "text/html", 200)
+
+
+@given(st.integers(min_value=0, max_value=2**63))
+def test_a_load_has_sixteen_different_requests_of_one_length_fixed_by_the_seed(seed: int) -> None:
+    """And their answers have one length too, whatever the seed."""
+    multiply = workload.load("multiply")
+    pool = multiply.exchanges(mark="abcd", seed=seed)
+    assert len({exchange.path for exchange in pool}) == len(pool) == 16
+    assert len({len(exchange.body) for exchange in pool}) == 1
+    assert len({len(exchange.request) for exchange in pool}) == 1
+    assert pool == multiply.exchanges(mark="abcd", seed=seed)
+
+
+@given(st.integers(min_value=0, max_value=2**63), st.integers(min_value=1, max_value=60))
+def test_probes_ask_the_fixed_cases_and_others_within_what_every_language_counts_in(seed: int, count: int) -> None:
+    """Zeros and the largest numbers always; products below 2^31; each answer is the true product."""
+    probes = workload.load("multiply").probes(mark="abcd", seed=seed, count=count)
+    assert len(probes) == count
+    asked = []
+    for probe in probes:
+        match = re.fullmatch(r"/multiply\?a=(\d+)&b=(\d+)", probe.path)
+        assert match
+        a, b = int(match[1]), int(match[2])
+        asked.append((a, b))
+        assert a * b < 2**31
+        assert f"RESULT: {a}*{b}={a * b}</p>".encode() in probe.body
+    assert {(2, 3), (0, 0), (0, 7), (1, 46340), (46340, 46340)} >= set(asked[:5])
+
+
+def test_another_seed_asks_other_probes_and_loads_another_pool() -> None:
+    """What isn't computed is found out: no fixed list of answers serves two races."""
+    multiply = workload.load("multiply")
+    assert multiply.probes(mark="abcd", seed=1) != multiply.probes(mark="abcd", seed=2)
+    assert multiply.exchanges(mark="abcd", seed=1) != multiply.exchanges(mark="abcd", seed=2)
+
+
+def test_marks_change_the_body_and_never_its_length() -> None:
+    """So that all contenders answer the same number of bytes."""
+    multiply = workload.load("multiply")
+    one, other = (multiply.exchanges(mark=mark)[0].body for mark in ("abcd", "wxyz"))
+    assert one != other
+    assert len(one) == len(other)
+
+
+@pytest.mark.parametrize("mark", ["", "abc", "abcde", "a\nbc"])
+def test_a_contender_without_a_proper_mark_is_refused(mark: str) -> None:
+    """Only where the answer has the mark in it."""
+    with pytest.raises(BadUsage, match='mark = "4 characters"'):
+        workload.load("multiply").exchanges(mark=mark)
+    assert workload.load("hello").exchanges(mark=mark)
+
+
+def test_an_unknown_workload_is_refused_with_those_there_are() -> None:
+    """By name and by path."""
+    with pytest.raises(BadUsage, match="did you mean multiply"):
+        workload.load("multipy")
+    with pytest.raises(BadUsage, match=r"nowhere\.toml"):
+        workload.load("./nowhere.toml")
+
+
+def test_a_workload_of_ones_own_is_loaded_from_its_file(tmp_path: Path) -> None:
+    """The fixed cases come first, then drawn ones."""
+    own = define(tmp_path, GOOD)
+    assert own.name == "add"
+    assert [probe.body for probe in own.probes(mark="abcd", count=2)] == [b"1 abcd", b"100 abcd"]
+    assert len(own.exchanges(mark="abcd")) == 4
+
+
+def test_a_pool_larger_than_its_numbers_allow_has_each_of_them_once(tmp_path: Path) -> None:
+    """Nine numbers make nine requests, though a hundred were wished for."""
+    pool = define(tmp_path, GOOD.replace("count = 4", "count = 100")).exchanges(mark="abcd")
+    assert len({exchange.path for exchange in pool}) == len(pool) == 9
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "field", "words"),
+    [
+        ("count = 4", "cuont = 4", 12, "load.cuont", ["did you mean count"]),
+        ("count = 4", "count = 0", 12, "load.count", ["given 0"]),
+        ("[1, 9]", "[9, 1]", 13, "load.numbers.a", ["given [9, 1]", "[first, last]"]),
+        ("[1, 9]", "[1]", 13, "load.numbers.a", ["given [1]", "at least 2 values"]),
+        ("[1, 9]", "[1, 2, 3]", 13, "load.numbers.a", ["given [1, 2, 3]", "at most 2"]),
+        ("[1, 9]", '[1, "9"]', 13, "load.numbers.a.1", ["given '9'", "a whole number"]),
+        ("[0, 99]", "[0, 99]\nnumbers.b = [0, 1]", 16, "probes.numbers", ["['a', 'b']", "['a']"]),
+        ("{ a = 99 }", "{ b = 99 }", 17, "probes.always.1", ["['b']", "['a']"]),
+        ('"/add?a={{ a }}"', '"add"', 5, "request.path", ["given 'add'"]),
+        ('"/add?a={{ a }}"', '"/add a={{ a }}"', 5, "request.path", ["without spaces"]),
+        ('"/add?a={{ a }}"', '"/add?a={{ mark }}"', 5, "request.path", ["no 'mark'", "a"]),
+        ('"/add?a={{ a }}"', '"/add?a={{ a }"', 5, "request.path", ["no template"]),
+        ('"{{ a + 1 }} {{ mark }}"', '"{{ c }}"', 9, "answer.body", ["no 'c'", "mark"]),
+        ('"text/plain"', '"Text/Plain; charset=x"', 8, "answer.content_type", ["pattern"]),
+        ('"text/plain"', '"text/plain"\nstatus = 99', 9, "answer.status", ["given 99"]),
+        ('title = "adds"', "", None, "title", ["is missing"]),
+    ],
+)
+def test_a_bad_workload_is_refused_with_file_line_field_and_remedy(
+    tmp_path: Path, before: str, after: str, line: int | None, field: str, words: list[str]
+) -> None:
+    """The message says where, what was given and what would do."""
+    assert before in GOOD
+    with pytest.raises(BadDefinition) as refusal:
+        define(tmp_path, GOOD.replace(before, after, 1))
+    assert (refusal.value.line, refusal.value.field) == (line, field)
+    for word in (".toml", *words):
+        assert word in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", workload.names())
+def test_every_shipped_workload_is_loaded_by_the_name_of_its_file(name: str) -> None:
+    """Contenders list that name."""
+    assert workload.load(name).name == name
