@@ -106,6 +106,13 @@ def cli() -> None:
 @click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")
+@click.option(
+    "--io",
+    type=click.Choice(["epoll", "uring", "auto"]),
+    default="epoll",
+    show_default=True,
+    help="The engine's back end.",
+)
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @_store_option
@@ -151,6 +158,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
         rounds=words["rounds"],
         server_cores=words["server_cores"],
         engine_cores=words["engine_cores"],
+        io=words["io"],
         explicit=line_up is None,
     )
 

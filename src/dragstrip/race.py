@@ -56,6 +56,8 @@ class Request:
         rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
+        io: the engine's back end, "epoll", "uring" or "auto". epoll is the default here until the check by Little's
+            law allows for io_uring's latencies, which leave out the time in the engine's own queue.
     """
 
     entries: tuple[Entry, ...]
@@ -72,6 +74,7 @@ class Request:
     rounds: int | None = None
     server_cores: str | None = None
     engine_cores: str | None = None
+    io: str = "epoll"
     explicit: bool = True
 
 
@@ -121,7 +124,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     )
     progress.phase("checking what is installed")
     field_, versions = _Field(), _ready_versions(request)
-    with _track(request.workload, load, lanes, seed) as track:
+    with _track(request.workload, load, lanes, seed, request.io) as track:
         for entry in request.entries:
             _scrutineer(track, entry, versions[entry.name], field_, progress)
         race = Race(
@@ -134,7 +137,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             plan=_plan(request, field_),
             software=dragstrip.__version__,
             method=METHOD_VERSION,
-            machine=facts,
+            machine=facts | {"engine_io": track.engine.backend},
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),
@@ -161,7 +164,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     field_ = _Field(entrants=list(race.entrants))
     by_name = {entry.name: entry for entry in entries}
-    with _track(workload, race.load, lanes, race.seed) as track:
+    with _track(workload, race.load, lanes, race.seed, _io_of(race)) as track:
         for entrant in race.entrants:
             if entrant.out:
                 continue
@@ -176,6 +179,11 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
             field_.ready |= scratch.ready
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
         return _Director(track, store, progress, replace(race, finished=""), field_).drive()
+
+
+def _io_of(race: Race) -> str:
+    """The back end that a race began with: its rounds must not change theirs in the middle."""
+    return "uring" if str(race.machine.get("engine_io", "")).startswith("io_uring") else "epoll"
 
 
 def _cores(cores: Sequence[int]) -> str:
@@ -205,7 +213,7 @@ def _ready_versions(request: Request) -> dict[str, str | Missing]:
 
 
 @contextmanager
-def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> Iterator[Track]:
+def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: str = "epoll") -> Iterator[Track]:
     from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
 
     stage.sweep_stale()
@@ -217,7 +225,7 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int) -> I
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
         try:
-            engine = Engine(list(lanes.engine[: load.threads]))
+            engine = Engine(list(lanes.engine[: load.threads]), io=io)
             open_things.callback(engine.shutdown)
             yield Track(engine, lanes, load, workload, scratch, open_things, seed)
         except EngineError as error:
