@@ -1,4 +1,5 @@
--- Both workloads as a WSAPI application (Lua 5.1 to 5.4): status, headers, body iterator.
+-- Both workloads as a WSAPI application (Lua 5.1 to 5.4): status, headers, body iterator. Its hosts are several:
+-- WSAPI's own FastCGI loop, a small one in C, uWSGI. A wrapped coroutine suits uWSGI too, which calls until it raises.
 local function answer(status, kind, body)
   return status, { ["Content-Type"] = kind, ["Content-Length"] = #body }, coroutine.wrap(function()
     coroutine.yield(body)
@@ -24,4 +25,4 @@ local function application(environment)
   return answer(200, "text/plain", "hello world\n")
 end
 
-require("wsapi.fastcgi").run(application)
+return application
