@@ -1,0 +1,15 @@
+-- A chunk that is called per request with path, query and mark; answers status, content type and body.
+local path, query, mark = ...
+
+if path == "/" then
+  return 200, "text/plain", "hello world\n"
+end
+if path ~= "/multiply" then
+  return 404, "text/plain", "not found\n"
+end
+local a, b = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)"))
+if not (a and b) then
+  return 400, "text/plain", "a and b must be whole numbers\n"
+end
+return 200, "text/html", string.format(
+  "<html><body><p>Hello %s!</p><p>PATH=%s</p><p>RESULT: %d*%d=%d</p></body></html>\n", mark, path, a, b, a * b)

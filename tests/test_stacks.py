@@ -1,0 +1,174 @@
+"""Traps of the shipped stacks that the general tests of definitions don't show; every server here is real."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragstrip import contender
+from dragstrip.contender import Missing
+from dragstrip.errors import StageError
+from dragstrip.scrutiny import fault, fetch, is_right, scrutineer
+from dragstrip.stage import Keeper, Running, free_port, scratch_root
+from dragstrip.workload import Exchange, load
+
+CORE = max(os.sched_getaffinity(0))
+WRITE_UPS = [f"write-up-{number}" for number in range(1, 6)]
+SHIPPED = contender.shipped()
+READY = [name for name, one in SHIPPED.items() if not isinstance(contender.check(one), Missing)]
+
+#: Connections open at once, more than any default pool of processes or threads.
+MANY = 60
+
+
+def right_ones(entry: contender.Entry, workload: str = "multiply") -> tuple[Exchange, ...]:
+    return load(workload).exchanges(mark=entry.mark if load(workload).needs_mark else "")
+
+
+@contextlib.contextmanager
+def serving(text: str, workload: str = "multiply") -> Iterator[tuple[contender.Entry, Running]]:
+    """A contender's launch on one core, as a race would make it."""
+    entry = contender.entry(text)
+    with scratch_root() as root, Keeper(name=entry.name, scratch_root=root) as keeper:
+        scratch = root / "launch"
+        scratch.mkdir()
+        start = contender.prepare(entry, scratch=scratch, port=free_port(), cores=(CORE,), workload=workload)
+        exchange = right_ones(entry, workload)[0]
+        yield entry, keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right(exchange))
+
+
+def changed(folder: Path, name: str, file: str, before: str, after: str) -> Path:
+    """A user's copy of a shipped definition, its siblings' files beside it, with one thing done otherwise."""
+    source, target = SHIPPED[name].folder, folder / "changed"
+    shutil.copytree(source, target)
+    for path in SHIPPED[name].files():
+        (target / path).parent.mkdir(exist_ok=True)
+        if path.startswith("../"):
+            shutil.copy(source / path, target / path)
+    definition = target / "contender.toml"
+    definition.write_text(re.sub(r"wake_s = \d+", "wake_s = 5", definition.read_text()))  # it never will be right
+    text = (target / file).read_text()
+    assert before in text
+    (target / file).write_text(text.replace(before, after))
+    return definition
+
+
+@pytest.mark.live
+def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path) -> None:
+    """The program as one would carelessly write it serves every other Lua rightly; scrutineering names the bytes."""
+    careless = changed(
+        tmp_path, "haproxy-lua", "app.lua",
+        'tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)"))',
+        'query:match("%f[%w]a=(%d+)"), query:match("%f[%w]b=(%d+)")',
+    )  # fmt: skip
+    with pytest.raises(StageError, match=r"differs from the right .*=\d+\.0</p>"), serving(str(careless)):
+        pass
+    with serving("haproxy-lua") as (entry, running):
+        asked = load("multiply")
+        found = scrutineer(
+            running.host, running.port,
+            keepalive=asked.probes(mark=entry.mark), closing=asked.probes(mark=entry.mark, keepalive=False),
+        )  # fmt: skip
+        assert found.problems == ()
+
+
+@pytest.mark.live
+def test_a_dead_backends_fast_502s_are_refused(tmp_path: Path) -> None:
+    """nginx alone answers at once, and wrongly: it never comes to a number."""
+    lone = changed(tmp_path, "fastcgi-lua51", "nginx.conf", "/app{{ number }}.sock", "/nobody.sock")
+    with pytest.raises(StageError, match="answered status 502 where 200 is right"), serving(str(lone)):
+        pass
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", [n for n in READY if any("hold.sh" in f for f in SHIPPED[n].files())])
+@pytest.mark.parametrize("victim", ["nginx", "backend"])
+def test_a_front_and_its_backend_end_together(name: str, victim: str) -> None:
+    """Whichever is killed takes the other along, and the launch counts as dead."""
+    with serving(name) as (_, running):
+        own = next(pid for pid in running.pids() if is_main(pid, running.pid) and is_nginx(pid) == (victim == "nginx"))
+        os.kill(own, signal.SIGKILL)
+        end = time.monotonic() + 15
+        while running.alive():
+            assert time.monotonic() < end, f"{name} goes on without its {victim}"
+            time.sleep(0.01)
+        assert running.stop().died
+
+
+def is_main(pid: int, launcher: int) -> bool:
+    """A program that the launcher's watching shells hold: not a shell, and a shell's child."""
+    if command(pid) in ("sh", "dash", "bash") or pid == launcher:
+        return False
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return command(parent) in ("sh", "dash", "bash")
+
+
+def is_nginx(pid: int) -> bool:
+    return command(pid) == "nginx"
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", READY)
+def test_no_connection_owns_a_worker(name: str) -> None:
+    """60 connections stay open, and each gets its answers in turn: nobody starves behind another (uWSGI's
+    http11-socket, kept upstream connections, too few processes)."""
+    with serving(name, "hello") as (entry, running), contextlib.ExitStack() as stack:
+        (exchange,) = right_ones(entry, "hello")
+        address = (running.host, running.port)
+        many = [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(MANY)]
+        for _ in range(2):
+            for one in many:
+                answer = fetch(one, exchange)
+                assert fault(exchange, answer) is None
+                assert not answer.closes
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("text", ["apache-mod-lua:scope=once", "go-luajit:mode=file", "go-luajit:mode=string"])
+def test_what_was_published_otherwise_is_a_variant_and_right(text: str) -> None:
+    """A Lua state per request, a file per request, a text parsed per request: the same answers."""
+    with serving(text) as (entry, running):
+        probes = load("multiply").probes(mark=entry.mark)
+        closing = load("multiply").probes(mark=entry.mark, keepalive=False)
+        assert scrutineer(running.host, running.port, keepalive=probes, closing=closing).problems == ()
+        assert entry.name == text
+
+
+def test_whatever_waits_with_select_declares_how_many_connections_it_takes() -> None:
+    """LuaSocket's select knows 1024 descriptors; the general tests try what is declared here."""
+    waiting = [name for name, one in SHIPPED.items() if one.fields.host == "LuaSocket"]
+    assert set(waiting) >= {"lua", "lua51", "lua53", "luajit"}
+    assert all("most connections" in SHIPPED[name].fields.parity for name in waiting)
+
+
+def test_each_definition_says_its_workers_limits_log_and_compression() -> None:
+    """The parity sheet has them for all, because they differ by default (workers above all)."""
+    for name, one in SHIPPED.items():
+        assert {"workers", "keep-alive limit", "access log", "compression"} <= set(one.fields.parity), name
+
+
+@pytest.mark.parametrize("name", WRITE_UPS)
+def test_a_write_ups_field_is_defined_and_serves_its_workload(name: str) -> None:
+    """Every name is a definition (or variant of one); whoever no registry holds says where to get it."""
+    line_up = contender.line_up(name)
+    entries = [contender.entry(text) for text in line_up.names]
+    for one in entries:
+        assert one.contender is not None
+        one.refuse_unless_it_serves(line_up.workload)
+        how = one.contender.fields.install
+        assert how.debian or how.pip or how.npm or how.hint.startswith("https://")
+    obtainable = [one for one in entries if one.contender and one.contender.fields.install.debian]
+    assert len(obtainable) >= 2, "without the user's own builds there must be a verdict too"
