@@ -31,7 +31,7 @@ $(BIN)/python:
 	@touch $@
 
 test-deps: .stamps/test-deps
-	$(BIN)/dragstrip install --line-up default --yes
+	$(BIN)/dragstrip install --all --yes
 
 lint: .stamps/test-deps
 	cargo fmt --all --check

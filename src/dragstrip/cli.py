@@ -232,9 +232,20 @@ def install_command(names: tuple[str, ...], everything: bool, line_up: str | Non
         if not yes and not click.confirm("Run these?"):
             raise BadUsage("nothing was installed")
         install.carry_out(plan, say=click.echo)
+    _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+
+
+def _build_all(entries: list[contender.Entry]) -> None:
+    """Builds what is to be built; one failure doesn't keep the others from it, and is told at the end by exit code 1."""
+    failed = False
     for entry in entries:
-        if isinstance(contender.check(entry), contender.Ready):
+        try:
             contender.build(entry)
+        except DragstripError as error:
+            click.echo(f"dragstrip: {error}", err=True)
+            failed = True
+    if failed:
+        sys.exit(EXIT_FAILURE)
 
 
 @cli.command()
