@@ -236,7 +236,7 @@ def install_command(names: tuple[str, ...], everything: bool, line_up: str | Non
 
 
 def _build_all(entries: list[contender.Entry]) -> None:
-    """Builds what is to be built; one failure doesn't keep the others from it, and is told at the end by exit code 1."""
+    """Builds what is to be built; a failure is told, doesn't keep the others from it, and ends with exit code 1."""
     failed = False
     for entry in entries:
         try:

@@ -52,8 +52,9 @@ def settled(rates: Sequence[float]) -> bool:
 def enough_s(rates: Sequence[float], slice_s: float) -> float:
     """After how many seconds a warm-up, watched for longer, had nothing left to gain.
 
-    The first window from which on every window's median comes up to the last one's: within ``FLAT``, or within two
-    standard errors, but never more than 3 % below, so that noise can't hide a real rise.
+    The end of the first of two successive windows whose medians come up to the level of the last third: within
+    ``FLAT``, or within two standard errors, but never more than 3 % below, so that noise can't hide a real rise. A
+    later dip is a disturbance, not a rise that goes on.
 
     Args:
         rates: answers per second of successive slices of ``slice_s`` seconds, oldest first.
@@ -61,10 +62,10 @@ def enough_s(rates: Sequence[float], slice_s: float) -> float:
     windows = [np.asarray(rates[at : at + WINDOW], dtype=float) for at in range(0, len(rates) - WINDOW + 1, WINDOW)]
     if not windows:
         return len(rates) * slice_s
-    middles = [float(np.median(window)) for window in windows]
-    last = windows[-1]
-    scatter = 1.4826 * float(np.median(np.abs(last - middles[-1]))) / max(middles[-1], 1e-12)
+    last = np.concatenate(windows[-max(len(windows) // 3, 1) :])
+    level = float(np.median(last))
+    scatter = 1.4826 * float(np.median(np.abs(last - level))) / max(level, 1e-12)
     slack = max(FLAT, min(2 * 1.25 * scatter * (2 / WINDOW) ** 0.5, 0.03))
-    low = [middle < (1 - slack) * middles[-1] for middle in middles]
-    rising = len(low) - low[::-1].index(True) if True in low else 0
-    return (rising + 1) * WINDOW * slice_s
+    up = [float(np.median(window)) >= (1 - slack) * level for window in windows]
+    first = next((at for at in range(len(up) - 1) if up[at] and up[at + 1]), len(up) - 1)
+    return (first + 1) * WINDOW * slice_s
