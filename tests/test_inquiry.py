@@ -327,6 +327,12 @@ def test_a_server_that_comes_up_in_different_shapes_is_named() -> None:
     assert "2 and 2, 2 and 5" in check(race, "launches").detail
 
 
+def test_a_helper_thread_more_in_one_launch_is_no_other_shape() -> None:
+    """Runtimes start them as they need them: three threads where the others have two is not worth a warning."""
+    race = with_launches(samples.race(), lambda one: replace(one, threads=3) if one.round == 3 else one)
+    assert check(race, "launches").status == "pass"
+
+
 def slower(race: Race, by: Callable[[int], float]) -> Race:
     """The race with the throughput of "steady" changed by a factor per round."""
     return with_blocks(

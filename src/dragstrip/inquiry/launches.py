@@ -56,7 +56,9 @@ def launch_findings(
             "give it longer in its definition (warm_up)"
         )
     shapes = {(launch.processes, launch.threads) for launch in launches}
-    if len(shapes) > 1:
+    threads = [launch.threads for launch in launches] or [0]
+    # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
+    if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
         listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
         found.append(f"{name} came up with different numbers of processes and threads: {listed}")
     return found + _uneven(name, speeds, others)
