@@ -578,6 +578,11 @@ def pair_of(**changes: object) -> verdict.Pair:
     ("changes", "words"),
     [
         ({}, "nginx-lua served 2.41 times the requests of node (2.36–2.46, 24 rounds, 38 s)"),
+        # One decimal would do for so wide an interval, but would show its lower end as 1.
+        (
+            {"ratio": 1.178, "low": 1.026, "high": 1.352},
+            "nginx-lua served 1.18 times the requests of node (1.03–1.35, 24 rounds, 38 s)",
+        ),
         (
             {"a": "node", "b": "nginx-lua", "verdict": "slower", "ratio": 1 / 2.41, "low": 1 / 2.46, "high": 1 / 2.36},
             "nginx-lua served 2.41 times the requests of node (2.36–2.46, 24 rounds, 38 s)",

@@ -46,9 +46,12 @@ def _told_apart(pair: Pair) -> str:
 
 
 def _places(low: float, high: float) -> int:
-    """Decimals that show an interval as an interval: 1 to 4."""
+    """Decimals that show an interval as an interval, and an end that is not 1 as something else than 1: 1 to 4."""
     width = high - low
-    return min(max(-math.floor(math.log10(width / 2)), 1), 4) if width > 0 else 4
+    places = min(max(-math.floor(math.log10(width / 2)), 1), 4) if width > 0 else 4
+    while places < 4 and any(end != 1 and round(end, places) == 1 for end in (low, high)):
+        places += 1
+    return places
 
 
 def _times(ratio: float, places: int | None = None) -> str:
