@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -226,6 +227,38 @@ def test_an_interrupted_race_goes_on_where_it_stopped(env: dict[str, str], tmp_p
     assert len(json.loads(dragstrip_run(env, "runs", "--json").stdout)) == 1
 
 
+def test_one_that_is_no_longer_right_at_a_resume_is_out_and_the_others_go_on(env: dict[str, str]) -> None:
+    """A server that was already running has gone in the meantime: named in the record, not silently left out."""
+    from dragstrip.stage import free_port
+
+    port = free_port()
+    server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
+    try:
+        url = f"http://127.0.0.1:{port}/"
+        until(lambda: _listens(port), 20, "the server never listened")
+        race = _racing(env, url)
+        race.send_signal(signal.SIGINT)
+        race.communicate(timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+    before = _rounds(env)
+    again = subprocess.Popen([*DRAGSTRIP, "race", "--resume", "last"], env=env, stdout=subprocess.DEVNULL)
+    until(lambda: _rounds(env) > before or again.poll() is not None, 60, "no round was added")
+    again.send_signal(signal.SIGINT)
+    assert again.wait(60) == 130
+    told = json.loads(dragstrip_run(env, "show", "last", "--json").stdout)
+    out = {entry["name"]: entry["out"] for entry in told["contenders"]}
+    assert "refused" in out[url].lower()
+    assert not out["nginx-return"]
+    assert all(url not in (pair["a"], pair["b"]) for pair in told["pairs"])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_a_running_server_is_raced_by_its_address(env: dict[str, str], tmp_path: Path) -> None:
     """A URL joins as a contender; its page says that it was not launched afresh."""
     from dragstrip.stage import free_port
@@ -233,6 +266,7 @@ def test_a_running_server_is_raced_by_its_address(env: dict[str, str], tmp_path:
     port = free_port()
     server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
     try:
+        until(lambda: _listens(port), 20, "the server never listened")
         out = tmp_path / "out.json"
         url = f"http://127.0.0.1:{port}/"
         done = dragstrip_run(env, "race", "nginx-return", url, "--rounds", "2", "--json", str(out))

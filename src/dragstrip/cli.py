@@ -124,7 +124,9 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
         try:
             if resume_id:
                 recorded = store.load(resume_id)
-                entries = tuple(contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants)
+                entries = tuple(
+                    contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants if not e.out
+                )
                 workload = load_workload(words["workload"] or recorded.workload)
                 racing.resume(recorded.id, entries, workload, store=store, progress=progress)
                 result = store.load(recorded.id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from dragstrip import machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
-from dragstrip.rounds import Outcome, Track, run_round, warm_up
+from dragstrip.rounds import Track, run_round, warm_up
 from dragstrip.scrutiny import scrutineer
 from dragstrip.store import Store
 from dragstrip.workload import Workload
@@ -155,14 +155,14 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
     race = store.load(race_id)
     if race.finished in ("decided", "budget", "rounds"):
         raise BadUsage(
-            f"race {race.id} has ended ({race.finished}): there is nothing to resume; `dragstrip rerun` repeats it"
+            f"race {race.id} has ended ({race.finished}): there is nothing to resume; start a new race instead"
         )
     if workload.name != race.workload:
         raise BadUsage(
             f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
         )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-    field_ = _Field(entrants=list(race.entrants))
+    field_ = _Field()
     by_name = {entry.name: entry for entry in entries}
     with _track(workload, race.load, lanes, race.seed, _io_of(race)) as track:
         for entrant in race.entrants:
@@ -174,11 +174,11 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
                     f"{entrant.name}: its definition has changed since race {race.id} began "
                     f"({entrant.definition_hash[:12]} then, {entry.definition_hash[:12]} now); start a new race instead"
                 )
-            _scrutineer(track, entry, entrant.version, scratch := _Field(), progress)
-            field_.p50_ns |= scratch.p50_ns
-            field_.ready |= scratch.ready
+            _scrutineer(track, entry, entrant.version, field_, progress)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
-        return _Director(track, store, progress, replace(race, finished=""), field_).drive()
+        director = _Director(track, store, progress, replace(race, finished=""), field_)
+        director.let_out({entrant.name: entrant.out for entrant in field_.entrants if entrant.out}, len(race.rounds))
+        return director.drive()
 
 
 def _io_of(race: Race) -> str:
@@ -381,7 +381,7 @@ class _Director:
         self.store.append_round(self.race.id, outcome.round)
         self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
         self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
-        self._let_out(outcome, index)
+        self.let_out(outcome.out, index)
 
     def _await_quiet(self) -> None:
         """Waits for the rest of the machine, as long as the race still has patience."""
@@ -394,20 +394,17 @@ class _Director:
             detail = f"other programs keep {share:.0%} of the race's cores busy; measured all the same, see the checks"
             self.store.append_event(self.race.id, Event(at_ns=time.monotonic_ns(), kind="busy machine", detail=detail))
 
-    def _let_out(self, outcome: Outcome, index: int) -> None:
-        for name, reason in outcome.out.items():
+    def let_out(self, fallen: Mapping[str, str], index: int) -> None:
+        """Takes contenders out of the race, by name with the reason; ``index``: the round in which they fell out."""
+        for name, reason in fallen.items():
             self.store.entrant_out(self.race.id, name, reason, index)
             self.entries.pop(name, None)
             self.progress.entrant(name, f"out: {reason}")
-        self.race = replace(
-            self.race,
-            entrants=tuple(
-                replace(entrant, out=outcome.out[entrant.name], out_round=index)
-                if entrant.name in outcome.out
-                else entrant
-                for entrant in self.race.entrants
-            ),
+        entrants = tuple(
+            replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
+            for entrant in self.race.entrants
         )
+        self.race = replace(self.race, entrants=entrants)
 
 
 @dataclass(frozen=True, slots=True)
