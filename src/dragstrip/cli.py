@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,59 +12,26 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import __version__, contender, install, verdict
-from dragstrip import race as racing
+from dragstrip import __version__, contender, install, racing, verdict
 from dragstrip.cli_load import load
+from dragstrip.cli_words import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    EXIT_VOID,
+    Duration,
+    Share,
+    open_store,
+    store_option,
+    write_json,
+)
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.inquiry import inspect, is_void
+from dragstrip.inquiry import Check, inspect, is_void
 from dragstrip.record import Race
 from dragstrip.report import export, listing, page, picture, terminal
 from dragstrip.report.live import Progress
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
-
-EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
-
-
-class Duration(click.ParamType[float]):
-    """``60s``, ``2m``, ``1500ms`` or plain seconds, as wrk and hey users write them; seconds as a float."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds, above zero."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", str(value))
-        if not match or float(match[1]) <= 0:
-            self.fail(f"{value!r} is no duration above zero; 60s, 2m or 1500ms would do", param, ctx)
-        return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}[match[2]]
-
-
-class Share(click.ParamType[float]):
-    """``1%`` or ``0.01``, above 0 and below 100 %."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A share as a float."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", str(value))
-        share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
-        if not 0 < share < 1:
-            self.fail(f"{value!r} is no share between 0 and 100 %; 1% or 0.01 would do", param, ctx)
-        return share
-
-
-def _store_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--store", "store_path", type=click.Path(path_type=Path), default=None, help="Where races are kept."
-    )(command)
-
-
-def _open(store_path: Path | None) -> Store:
-    return Store(store_path or default_path())
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -115,11 +81,11 @@ def cli() -> None:
 )
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
-@_store_option
+@store_option
 def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
     """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers."""
     console = Console()
-    with _open(store_path) as store, Progress(console, quiet=quiet) as progress:
+    with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         before = [] if resume_id else [line.race for line in store.runs()]
         try:
             if resume_id:
@@ -168,10 +134,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
 def _conclude(console: Console, result: Race, words: dict[str, Any], store_path: Path | None) -> None:
     judged, checks = verdict.judge(result), inspect(result)
     terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"])
-    if words["json_path"]:
-        _write(words["json_path"], json.dumps(export.race_json(result, judged, checks), indent=2) + "\n")
-    if words["html_path"]:
-        page.write(result, judged, checks, words["html_path"])
+    _draw(result, judged, checks, words["json_path"], words["html_path"])
     console.print(
         f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True
     )
@@ -183,12 +146,13 @@ def _conclude(console: Console, result: Race, words: dict[str, Any], store_path:
         sys.exit(EXIT_FAILURE)
 
 
-def _write(path: Path, text: str) -> None:
-    if str(path) == "-":
-        click.echo(text, nl=False)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+def _draw(
+    result: Race, judged: verdict.Verdict, checks: Sequence[Check], json_path: Path | None, html_path: Path | None
+) -> None:
+    if json_path:
+        write_json(json_path, export.race_json(result, judged, checks), "--json")
+    if html_path:
+        page.write(result, judged, checks, html_path)
 
 
 def _show_interrupted(
@@ -268,10 +232,10 @@ def verify(names: tuple[str, ...], line_up: str | None, workload: str | None, **
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True)
-@_store_option
+@store_option
 def runs(as_json: bool, store_path: Path | None) -> None:
     """Stored races, newest first."""
-    with _open(store_path) as store:
+    with open_store(store_path) as store:
         rows = [asdict(line) for line in store.runs()]
     click.echo(json.dumps(rows, indent=2)) if as_json else listing.runs(Console(), rows)
 
@@ -281,10 +245,10 @@ def runs(as_json: bool, store_path: Path | None) -> None:
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
 @click.option("--json", "as_json", is_flag=True)
-@_store_option
+@store_option
 def show(run: str, pairs: bool, parity: bool, as_json: bool, store_path: Path | None) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
-    with _open(store_path) as store:
+    with open_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded), inspect(recorded)
     if as_json:
@@ -300,20 +264,17 @@ def show(run: str, pairs: bool, parity: bool, as_json: bool, store_path: Path | 
 @click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), default=None, help="The terminal's picture.")
-@_store_option
+@store_option
 def report(
     run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None
 ) -> None:
     """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
     if not (html_path or json_path or svg_path):
         raise BadUsage("report: nothing to write; --html FILE, --json FILE or --svg FILE would do")
-    with _open(store_path) as store:
+    with open_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded), inspect(recorded)
-    if html_path:
-        page.write(recorded, judged, checks, html_path)
-    if json_path:
-        _write(json_path, json.dumps(export.race_json(recorded, judged, checks), indent=2) + "\n")
+    _draw(recorded, judged, checks, json_path, html_path)
     if svg_path:
         picture.terminal_svg(recorded, judged, checks, svg_path)
 
@@ -321,19 +282,19 @@ def report(
 @cli.command(name="export")
 @click.argument("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@_store_option
+@store_option
 def export_command(run: str, file: Path, store_path: Path | None) -> None:
     """Write one race, every record of it, to FILE."""
-    with _open(store_path) as store:
+    with open_store(store_path) as store:
         click.echo(f"race {store.export_race(run, file)} written to {file}")
 
 
 @cli.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True))
-@_store_option
+@store_option
 def import_command(file: Path, store_path: Path | None) -> None:
     """Take a race that was exported, here or elsewhere, into the store."""
-    with _open(store_path) as store:
+    with open_store(store_path) as store:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
 
 

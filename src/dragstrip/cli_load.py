@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -12,44 +11,10 @@ import click
 from rich.console import Console
 
 from dragstrip import loading
+from dragstrip.cli_words import EXIT_FAILURE, EXIT_INTERRUPTED, Duration, Share, write_json, write_text
 from dragstrip.errors import BadUsage
 from dragstrip.report import load as report
 from dragstrip.report.load_styles import STYLES, styled
-
-EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
-
-_SPAN_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
-
-
-class Span(click.ParamType[float]):
-    """``10s``, ``2m``, ``5ms``, ``500us`` or plain seconds, above zero; seconds as a float."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h)?", str(value))
-        if not match or float(match[1]) <= 0:
-            self.fail(f"{value!r} is no time above zero; 10s, 2m, 5ms or 500us would do", param, ctx)
-        return float(match[1]) * _SPAN_S[match[2]]
-
-
-class Portion(click.ParamType[float]):
-    """``0.1%`` or ``0.001``, from 0 (none may fail) to below 100 %."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A share as a float."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", str(value))
-        share = float(match[1]) / (100 if match[2] else 1) if match else 1.0
-        if not 0 <= share < 1:
-            self.fail(f"{value!r} is no share from 0 to below 100 %; 0.1%, 0.001 or 0 would do", param, ctx)
-        return share
 
 
 class Count(click.ParamType[int]):
@@ -87,21 +52,25 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.argument("url")
 @click.option("--connections", "-c", type=Count(), default="32", show_default=True, help="Open at a time.")
 @click.option("--requests", "-n", type=Count(), default=None, help="Send exactly so many, then end.")
-@click.option("--duration", "-d", "duration_s", type=Span(), default=None, help="Default 10s; with -n what ends first.")
+@click.option(
+    "--duration", "-d", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."
+)
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads, one per core.")
 @click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
 @click.option("--method", "-m", default="GET", show_default=True)
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
 @click.option("--no-keepalive", is_flag=True, help="A new connection for each request.")
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
-@click.option("--timeout", "timeout_s", type=Span(), default="10s", show_default=True, help="For one answer.")
+@click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
 @click.option("--rate", "-R", default=None, help="Not yet: comes with the open loop.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
 @click.option("--hgrm", "hgrm_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
 @click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
-@click.option("--max-p99", "max_p99_s", type=Span(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms.")
-@click.option("--max-errors", type=Portion(), default=None, metavar="SHARE", help="Exit 1 above it, e.g. 0.1%.")
+@click.option(
+    "--max-p99", "max_p99_s", type=Duration(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms."
+)
+@click.option("--max-errors", type=Share(least=0.0), default=None, metavar="SHARE", help="Exit 1 above it, e.g. 0.1%.")
 @click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
 def load(**words: Any) -> None:
     """Load URL in a closed loop and report; every answer is checked against the first plain one.
@@ -167,17 +136,6 @@ def _tell(result: loading.LoadResult, objectives: list[report.Limit], words: dic
     elif not words["quiet"] and not to_stdout:
         report.show(Console(), result, objectives)
     if words["json_path"]:
-        _write(words["json_path"], json.dumps(report.load_json(result, objectives), indent=2) + "\n", "--json")
+        write_json(words["json_path"], report.load_json(result, objectives), "--json")
     if words["hgrm_path"]:
-        _write(words["hgrm_path"], report.hgrm(result), "--hgrm")
-
-
-def _write(path: Path, text: str, option: str) -> None:
-    if str(path) == "-":
-        click.echo(text, nl=False)
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadUsage(f"{option} {path}: can't be written ({error.strerror}); the report is above") from error
+        write_text(words["hgrm_path"], report.hgrm(result), "--hgrm")

@@ -1,0 +1,95 @@
+"""What several commands share: durations and shares as words, where races are kept, how files are written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dragstrip.errors import BadUsage
+from dragstrip.store import Store, default_path
+
+EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+_UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+class Duration(click.ParamType[float]):
+    """``60s``, ``2m``, ``5ms``, ``500us`` or plain seconds, as wrk and hey users write them, above zero; as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds, above zero."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h)?", str(value))
+        if not match or float(match[1]) <= 0:
+            self.fail(f"{value!r} is no duration above zero; 10s, 2m, 5ms or 500us would do", param, ctx)
+        return float(match[1]) * _UNITS_S[match[2]]
+
+
+class Share(click.ParamType[float]):
+    """``1%`` or ``0.01``, below 100 %.
+
+    Args:
+        least: 0 takes 0 too (none may fail); None wants it above 0.
+    """
+
+    name = "share"
+
+    def __init__(self, least: float | None = None) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """A share as a float."""
+        if isinstance(value, float):
+            return value
+        share = share_of(str(value))
+        if share is None or share >= 1 or (share <= 0 if self.least is None else share < self.least):
+            bounds = "between 0 and 100 %; 1% or 0.01" if self.least is None else "from 0 to below 100 %; 0.1% or 0"
+            self.fail(f"{value!r} is no share {bounds} would do", param, ctx)
+        return share
+
+
+def share_of(text: str) -> float | None:
+    """``1%`` or ``0.01`` as 0.01; None if it is no such number."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", text)
+    return float(match[1]) / (100 if match[2] else 1) if match else None
+
+
+def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--store FILE``, handed over as ``store_path``."""
+    return click.option(
+        "--store", "store_path", type=click.Path(path_type=Path), default=None, help="Where races are kept."
+    )(command)
+
+
+def open_store(store_path: Path | None) -> Store:
+    """The store that was named, or the usual one."""
+    return Store(store_path or default_path())
+
+
+def write_json(path: Path, told: Mapping[str, Any], option: str) -> None:
+    """Writes an object as indented JSON; ``write_text`` has the rest."""
+    write_text(path, json.dumps(told, indent=2) + "\n", option)
+
+
+def write_text(path: Path, text: str, option: str) -> None:
+    """Writes a file, its folder made if need be; ``-`` is the standard output.
+
+    Raises:
+        BadUsage: it can't be written; ``option`` says whose path it is.
+    """
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadUsage(f"{option} {path}: can't be written ({error.strerror}); give another path") from error
