@@ -106,6 +106,7 @@ class Engine:
         connections: int,
         keepalive: bool,
         timeout_ns: int,
+        unix: str | None = None,
     ) -> int:
         """Opens a session: ``connections`` to one address, kept until ``close``.
 
@@ -114,6 +115,7 @@ class Engine:
             keepalive: False opens a new connection for each request; the request itself must then
                 carry ``Connection: close``, and nothing is connected before the first block.
             timeout_ns: per request and per attempt to connect.
+            unix: a socket file; host and port are then not asked.
 
         Raises:
             EngineError: a field is out of bounds, too few descriptors, or the server can't be reached.

@@ -3,7 +3,7 @@
 //! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
 //! requests/s, the whole process's CPU time per request, and what went wrong. `make bench` sets it beside wrk.
 
-use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, resolve, tally};
+use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Target, resolve, tally};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -65,13 +65,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let request = |extra: &str| format!("GET {} HTTP/1.1\r\nHost: {address}\r\n{extra}\r\n", words.path);
     let (status, body) = fetch(address, &request("Connection: close\r\n"))?;
     let mut engine = Engine::with_backend(&[words.core], words.backend)?;
-    let session = engine.open(SessionPlan {
-        address,
-        exchanges: vec![Exchange { request: request("").into_bytes(), status, body }],
-        connections: words.connections,
-        keepalive: true,
-        timeout_ns: 5_000_000_000,
-    })?;
+    let exchange = Exchange { request: request("").into_bytes(), status, body };
+    let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
+    let session = engine.open(SessionPlan { connections: words.connections, timeout_ns: 5_000_000_000, ..plan })?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();
     let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests };

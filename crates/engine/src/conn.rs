@@ -27,7 +27,7 @@ pub struct Conn {
     pub socket: Option<Socket>,
     /// What it is doing.
     pub state: State,
-    /// Opened for the request under way or the next one, and not proven by an answer yet.
+    /// Opened, or to be opened, for the request under way or the next one, and not proven by an answer yet.
     pub fresh: bool,
     /// Successive failed attempts to connect in this block.
     pub failures: u8,
@@ -75,7 +75,7 @@ impl Conn {
 
     /// Gives the socket out, to be closed now or later.
     pub fn detach(&mut self) -> Option<Socket> {
-        self.state = State::Closed;
+        (self.state, self.fresh) = (State::Closed, false);
         self.reader.reset();
         self.socket.take()
     }

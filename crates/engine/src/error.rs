@@ -1,7 +1,7 @@
 //! What the engine refuses, in words for the person who must act.
 
+use crate::plan::Target;
 use std::io;
-use std::net::SocketAddr;
 
 /// Why the engine can't do what was asked; each message says what was given and what would do.
 #[derive(Debug, thiserror::Error)]
@@ -73,11 +73,11 @@ pub enum EngineError {
     },
     /// A connection of a new session could not be opened.
     #[error(
-        "{address}: connection {number} of a worker's {of} could not be opened ({source}); is the server listening?"
+        "{target}: connection {number} of a worker's {of} could not be opened ({source}); is the server listening?"
     )]
     Connect {
         /// Where to.
-        address: SocketAddr,
+        target: Target,
         /// 1-based, within the worker.
         number: usize,
         /// How many that worker opens.

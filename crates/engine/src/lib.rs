@@ -25,7 +25,7 @@ use evidence::ServerFiles;
 use gate::Gate;
 pub use io::Backend;
 use io::Chosen;
-pub use plan::{Block, Exchange, SessionPlan};
+pub use plan::{Block, Exchange, SessionPlan, Target};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

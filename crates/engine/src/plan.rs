@@ -1,7 +1,9 @@
 //! What to send, where, for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
+use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A request as it goes over the wire, and the one right answer to it.
 #[derive(Clone, Debug)]
@@ -21,11 +23,31 @@ impl Exchange {
     }
 }
 
-/// Connections to one address, and what goes over them.
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A socket file.
+    Unix(PathBuf),
+}
+
+impl Display for Target {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(out),
+            Self::Unix(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Connections to one server, and what goes over them.
+///
+/// Made by [`SessionPlan::new`] and struct update, so that a field more changes nothing for those who don't care.
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
     /// The server.
-    pub address: SocketAddr,
+    pub target: Target,
     /// Cycled per worker, at least one.
     pub exchanges: Vec<Exchange>,
     /// Over all workers.
@@ -53,12 +75,19 @@ pub struct Block {
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// More connections than ports of one client address.
 const MOST_CONNECTIONS: usize = 60_000;
+/// Longest path of a unix socket (`sun_path` of unix(7), its closing zero taken off).
+const LONGEST_PATH: usize = 107;
 
 fn refuse(field: &'static str, problem: String, remedy: &'static str) -> EngineError {
     EngineError::Plan { field, problem, remedy }
 }
 
 impl SessionPlan {
+    /// One connection, kept alive, ten seconds for an answer.
+    pub fn new(target: Target, exchanges: Vec<Exchange>) -> Self {
+        Self { target, exchanges, connections: 1, keepalive: true, timeout_ns: 10_000_000_000 }
+    }
+
     /// Refuses what can't be run.
     ///
     /// # Errors
@@ -81,6 +110,12 @@ impl SessionPlan {
         }
         if !(1_000_000..=LONGEST_NS).contains(&self.timeout_ns) {
             return Err(refuse("timeout_ns", format!("{} given", self.timeout_ns), "give 1 ms to 1 h, in ns"));
+        }
+        if let Target::Unix(path) = &self.target
+            && !(1..=LONGEST_PATH).contains(&path.as_os_str().len())
+        {
+            let problem = format!("{} has {} bytes", self.target, path.as_os_str().len());
+            return Err(refuse("target", problem, "a socket's path has 1 to 107; give a shorter one"));
         }
         Ok(())
     }
@@ -119,13 +154,8 @@ mod tests {
     fn every_connection_is_given_to_exactly_one_worker() {
         for connections in 1..50 {
             for workers in 1..9 {
-                let plan = SessionPlan {
-                    address: "127.0.0.1:1".parse().unwrap(),
-                    exchanges: vec![],
-                    connections,
-                    keepalive: true,
-                    timeout_ns: 1,
-                };
+                let target = Target::Tcp("127.0.0.1:1".parse().unwrap());
+                let plan = SessionPlan { connections, ..SessionPlan::new(target, vec![]) };
                 let shares: Vec<_> = (0..workers).map(|index| plan.share(index, workers)).collect();
                 assert_eq!(shares.iter().sum::<usize>(), connections);
                 assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);

@@ -5,10 +5,11 @@
 
 mod tally;
 
-use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan};
+use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan, Target};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -89,7 +90,7 @@ impl Engine {
         })
     }
 
-    #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns))]
+    #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns, unix = None))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one plan from here on
     fn open(
         &self,
@@ -100,12 +101,14 @@ impl Engine {
         connections: usize,
         keepalive: bool,
         timeout_ns: u64,
+        unix: Option<PathBuf>,
     ) -> PyResult<u32> {
         let exchange = |(request, status, body)| Exchange { request, status, body };
         let exchanges = exchanges.into_iter().map(exchange).collect();
         self.with(py, |engine| {
-            let address = engine::resolve(host, port)?;
-            engine.open(SessionPlan { address, exchanges, connections, keepalive, timeout_ns })
+            let target =
+                unix.map_or_else(|| engine::resolve(host, port).map(Target::Tcp), |path| Ok(Target::Unix(path)))?;
+            engine.open(SessionPlan { connections, keepalive, timeout_ns, ..SessionPlan::new(target, exchanges) })
         })
     }
 

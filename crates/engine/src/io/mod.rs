@@ -9,11 +9,11 @@ mod choice;
 mod epoll;
 mod uring;
 
+use crate::plan::Target;
 pub use choice::{Backend, Chosen, choose, probe};
 pub use epoll::Epoll;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 pub use uring::Uring;
 
@@ -110,18 +110,25 @@ pub trait Poller: Sized {
     fn settle(&mut self);
 }
 
-fn socket(address: SocketAddr) -> io::Result<Socket> {
-    Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
+fn socket(target: &Target) -> io::Result<(Socket, SockAddr)> {
+    let (domain, address) = match target {
+        Target::Tcp(address) => (Domain::for_address(*address), (*address).into()),
+        Target::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+    };
+    Ok((Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?, address))
 }
 
 /// Starts connecting; true if it is connected already, as on loopback, where the handshake runs inside the call.
-pub fn connect(address: SocketAddr, keepalive: bool) -> io::Result<(Socket, bool)> {
-    let socket = socket(address)?;
-    if keepalive {
+///
+/// # Errors
+/// What the kernel said; WouldBlock where a unix socket's queue of connections is full.
+pub fn connect(target: &Target, keepalive: bool) -> io::Result<(Socket, bool)> {
+    let (socket, address) = socket(target)?;
+    if keepalive && matches!(target, Target::Tcp(_)) {
         // One request per connection leaves nothing for Nagle's algorithm to hold back.
         socket.set_tcp_nodelay(true)?;
     }
-    match socket.connect(&address.into()) {
+    match socket.connect(&address) {
         Ok(()) => Ok((socket, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
         Err(error) => Err(error),
@@ -129,10 +136,17 @@ pub fn connect(address: SocketAddr, keepalive: bool) -> io::Result<(Socket, bool
 }
 
 /// Connects and waits for it.
-pub fn connect_wait(address: SocketAddr, limit: Duration) -> io::Result<Socket> {
-    let socket = socket(address)?;
-    socket.set_tcp_nodelay(true)?;
-    socket.connect_timeout(&address.into(), limit)?;
+pub fn connect_wait(target: &Target, limit: Duration) -> io::Result<Socket> {
+    let (socket, address) = socket(target)?;
+    if matches!(target, Target::Tcp(_)) {
+        socket.set_tcp_nodelay(true)?;
+        socket.connect_timeout(&address, limit)?;
+    } else {
+        // Connecting a unix socket waits as long as sending does (unix(7)).
+        socket.set_nonblocking(false)?;
+        socket.set_write_timeout(Some(limit))?;
+        socket.connect(&address)?;
+    }
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -52,7 +52,7 @@ impl<P: Poller> Share<P> {
             let limit = Duration::from_nanos(share.plan.timeout_ns);
             for index in 0..count {
                 share.open_one(index, limit).map_err(|source| EngineError::Connect {
-                    address: share.plan.address,
+                    target: share.plan.target.clone(),
                     number: index + 1,
                     of: count,
                     source,
@@ -64,7 +64,7 @@ impl<P: Poller> Share<P> {
     }
 
     fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
-        let socket = io::connect_wait(self.plan.address, limit)?;
+        let socket = io::connect_wait(&self.plan.target, limit)?;
         let conn = &mut self.conns[index];
         conn.attach(socket, State::Idle);
         conn.fresh = false;
@@ -91,13 +91,16 @@ impl<P: Poller> Share<P> {
     }
 
     pub(super) fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
-        let (socket, connected) = match io::connect(self.plan.address, self.plan.keepalive) {
+        if !self.conns[index].fresh {
+            self.conns[index].since_ns = now_ns; // else it waits for its turn since then
+        }
+        let (socket, connected) = match io::connect(&self.plan.target, self.plan.keepalive) {
             Ok(begun) => begun,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return self.queue_full(index, error, now_ns, lap),
             Err(error) => return self.unconnected(index, error, now_ns, lap),
         };
         let conn = &mut self.conns[index];
         conn.attach(socket, if connected { State::Idle } else { State::Connecting });
-        conn.since_ns = now_ns;
         let token = conn.token(index);
         let added = conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, !connected));
         match added {
@@ -130,6 +133,16 @@ impl<P: Poller> Share<P> {
         if lap.window.tickets.is_some() {
             self.cursor = 0; // others that found no ticket may send in its place
         }
+    }
+
+    /// A unix socket's queue of connections is full: TCP would try again by itself, here we do.
+    #[cold]
+    fn queue_full(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
+        if now_ns - self.conns[index].since_ns >= self.plan.timeout_ns {
+            return self.unconnected(index, error, now_ns, lap);
+        }
+        self.conns[index].fresh = true;
+        self.rest(index, now_ns);
     }
 
     pub(super) fn rest(&mut self, index: usize, now_ns: u64) {

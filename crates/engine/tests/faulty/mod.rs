@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
-use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Tally, tally};
+use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Tally, Target, tally};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -174,7 +174,8 @@ pub fn engine_over(workers: usize, backend: Backend) -> Engine {
 
 pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
     let exchange = Exchange { request: REQUEST.to_vec(), status: 200, body: BODY.to_vec() };
-    SessionPlan { address, exchanges: vec![exchange], connections, keepalive: true, timeout_ns: 5_000_000_000 }
+    let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
+    SessionPlan { connections, timeout_ns: 5_000_000_000, ..plan }
 }
 
 /// A block of exactly so many requests, within at most ten seconds.

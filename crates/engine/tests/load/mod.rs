@@ -1,11 +1,13 @@
 //! Real connections to a server that misbehaves: each fault has its kind, and the counts add up exactly.
 
 use crate::faulty::{BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve};
-use dragstrip_engine::{Block, EngineError, Exchange, SessionPlan};
+use dragstrip_engine::{Block, EngineError, Exchange, SessionPlan, Target};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use std::io::Write;
-use std::sync::atomic::Ordering;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn every_request_of_a_right_server_is_answered_and_counted_once() {
@@ -337,4 +339,46 @@ fn what_makes_no_sense_is_refused_with_the_field_named() {
     assert!(engine.run(&[block], &[]).unwrap_err().to_string().starts_with("counted_ns: 0"));
     assert!(matches!(dragstrip_engine::Engine::new(&[]), Err(EngineError::NoCores)));
     assert!(matches!(dragstrip_engine::Engine::new(&[1023]), Err(EngineError::Core { core: 1023, .. })));
+}
+
+/// Gives the right answer to everything at a socket file, as long as the process lives; counts requests.
+fn answer_at(path: &std::path::Path) -> Arc<AtomicU64> {
+    let _ = std::fs::remove_file(path);
+    let (listener, requests) = (UnixListener::bind(path).unwrap(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, counted) = (stream.unwrap(), Arc::clone(&counted));
+            std::thread::spawn(move || {
+                let mut request = [0; REQUEST.len()];
+                while stream.read_exact(&mut request).is_ok() {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let _ = stream.write_all(RIGHT);
+                }
+            });
+        }
+    });
+    requests
+}
+
+#[test]
+fn a_unix_socket_is_loaded_as_a_port_is_even_where_its_queue_is_full() {
+    let path = std::env::temp_dir().join(format!("dragstrip-{}-{:?}.sock", std::process::id(), crate::BACKEND));
+    let requests = answer_at(&path);
+    let target = Target::Unix(path.clone());
+    let nowhere = plan("127.0.0.1:1".parse().unwrap(), 300); // more than the 128 that std lets wait in its queue
+    for keepalive in [true, false] {
+        let mut engine = engine(2);
+        let session = engine.open(SessionPlan { target: target.clone(), keepalive, ..nowhere.clone() }).unwrap();
+        let done = engine.run(&[count(session, 2000)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (2000, vec![]));
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 4000);
+    std::fs::remove_file(&path).unwrap();
+    let refused = engine(1).open(SessionPlan { target, ..nowhere.clone() }).unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("unix:{}", path.display())), "{refused}");
+    let target = Target::Unix("/x".repeat(60).into());
+    let refused = engine(1).open(SessionPlan { target, ..nowhere }).unwrap_err().to_string();
+    assert!(refused.starts_with("target: unix:/x/x"), "{refused}");
 }
