@@ -443,7 +443,7 @@ def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_contender_is_ready_here(name: str) -> None:
     """CI installs them: one that is missing fails, with its remedy. A packaged program says its package's version."""
-    row = contender.status(name)
+    row = contender.status(contender.entry(name))
     assert row["status"] == "ready", f"{row['reason']}; {row['remedy']}"
     assert row["version"] not in ("", "unknown")
     if row["name"].startswith("nginx") and Path("/var/lib/dpkg/info/nginx.list").exists():
@@ -466,7 +466,7 @@ def serving(text: str, workload: str, cores: tuple[int, ...] = (0,)) -> Iterator
         who = {}
         if os.geteuid() == 0 and start.unprivileged:
             for place in (scratch, *scratch.rglob("*")):
-                os.chown(place, NOBODY.pw_uid, NOBODY.pw_gid)
+                os.chown(place, NOBODY.pw_uid, NOBODY.pw_gid, follow_symlinks=False)
             who = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
         log = (scratch.parent / f"{scratch.name}.log").open("w+b")
         server = subprocess.Popen(

@@ -12,7 +12,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import __version__, contender, install, racing, verdict
+from dragstrip import __version__, contender, racing, verdict
+from dragstrip.cli_contenders import contenders, install_command, verify
 from dragstrip.cli_load import load
 from dragstrip.cli_words import (
     EXIT_FAILURE,
@@ -21,6 +22,7 @@ from dragstrip.cli_words import (
     EXIT_VOID,
     Duration,
     Share,
+    definitions,
     open_store,
     store_option,
     write_json,
@@ -44,6 +46,7 @@ def cli() -> None:
 @click.argument("contenders", nargs=-1)
 @click.option("--line-up", default=None, help="A named list of contenders, for example: default.")
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Race a command of your own.")
+@definitions
 @click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
@@ -83,7 +86,10 @@ def cli() -> None:
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @store_option
 def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
-    """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers."""
+    """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers.
+
+    mine=NAME:key=value calls one by a name of your own.
+    """
     console = Console()
     with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         before = [] if resume_id else [line.race for line in store.runs()]
@@ -111,7 +117,8 @@ def _request(words: dict[str, Any]) -> racing.Request:
     if not names and not words["serve"]:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
     workload = load_workload(words["workload"] or (line_up.workload if line_up else "hello"))
-    entries = (*(contender.entry(name) for name in names), *(contender.serve_entry(text) for text in words["serve"]))
+    named = contender.entrants(names, extra_dirs=words["folders"], settings=words["settings"])
+    entries = (*named, *(contender.serve_entry(text) for text in words["serve"]))
     return racing.Request(
         entries=entries,
         workload=workload,
@@ -169,65 +176,6 @@ def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], sto
         _conclude(console, result, words, store_path)
     except SystemExit:  # an interrupted race ends with 130, whatever its verdict
         return
-
-
-@cli.command()
-@click.option("--json", "as_json", is_flag=True)
-@click.option("--contenders", "folders", multiple=True, type=click.Path(path_type=Path, exists=True))
-def contenders(as_json: bool, folders: tuple[Path, ...]) -> None:
-    """Every definition: ready, or missing and what would make it ready."""
-    rows = [contender.status(word) for word in contender.names(folders)]
-    click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)
-
-
-@cli.command(name="install")
-@click.argument("names", nargs=-1)
-@click.option("--all", "everything", is_flag=True)
-@click.option("--line-up", default=None)
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def install_command(names: tuple[str, ...], everything: bool, line_up: str | None, yes: bool) -> None:
-    """Install what contenders need, by the system's own package managers; says what it will run, then asks."""
-    wanted = contender.line_up(line_up).names if line_up else tuple(contender.names(())) if everything else names
-    if not wanted:
-        raise BadUsage("nothing to install: name contenders, or --all, or --line-up default")
-    entries = [contender.entry(name) for name in wanted]
-    missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
-    plan = install.plan(missing)
-    click.echo(plan.text())
-    if plan.steps:
-        if not yes and not click.confirm("Run these?"):
-            raise BadUsage("nothing was installed")
-        install.carry_out(plan, say=click.echo)
-    _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
-
-
-def _build_all(entries: list[contender.Entry]) -> None:
-    """Builds what is to be built; a failure is told, doesn't keep the others from it, and ends with exit code 1."""
-    failed = False
-    for entry in entries:
-        try:
-            contender.build(entry)
-        except DragstripError as error:
-            click.echo(f"dragstrip: {error}", err=True)
-            failed = True
-    if failed:
-        sys.exit(EXIT_FAILURE)
-
-
-@cli.command()
-@click.argument("names", nargs=-1)
-@click.option("--line-up", default=None)
-@click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
-@click.option("--server-cores", default=None)
-@click.option("--engine-cores", default=None)
-def verify(names: tuple[str, ...], line_up: str | None, workload: str | None, **cores: Any) -> None:
-    """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
-    chosen = contender.line_up(line_up).names if line_up else names or tuple(contender.names(()))
-    failed = False
-    for line in racing.verify([contender.entry(name) for name in chosen], workload, **cores):
-        failed |= line.failed
-        click.echo(line.text)
-    sys.exit(EXIT_FAILURE if failed else 0)
 
 
 @cli.command()
@@ -298,7 +246,8 @@ def import_command(file: Path, store_path: Path | None) -> None:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
 
 
-cli.add_command(load)
+for command in (load, contenders, install_command, verify):
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -93,3 +93,18 @@ def write_text(path: Path, text: str, option: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadUsage(f"{option} {path}: can't be written ({error.strerror}); give another path") from error
+
+
+def definitions(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--contenders DIR`` and ``--set NAME.key=value``, for every command that names contenders."""
+    folders = click.Path(path_type=Path, exists=True, file_okay=False)
+    command = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME.key=value",
+        help="A parameter; program=/opt/… says where it is.",
+    )(command)
+    return click.option(
+        "--contenders", "folders", multiple=True, type=folders, help="A folder of definitions of your own."
+    )(command)

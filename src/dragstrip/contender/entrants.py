@@ -1,17 +1,18 @@
 """Who enters a race: a definition with its parameters settled, a command given ad hoc, or an address.
 
-The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``, ``./mine/contender.toml``,
-``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``.
+The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``, ``new=nginx-lua:program=/opt/nginx``,
+``./mine/contender.toml``, ``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -33,8 +34,12 @@ AD_HOC_MARK = "USER"
 #: Names in braces that ``--serve`` may use.
 SERVE_NAMES = ("port", "cores", "scratch")
 
-#: Key of an entry's parameters that says where a definition that isn't shipped lies.
-DEFINITION = "definition"
+#: Keys of an entry's parameters: where a definition that isn't shipped lies; what an entrant with a name of its own was
+#: typed as; and, before a command's name, where the user said that it is.
+DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
+
+#: Folders of the user's own definitions, separated by ``:``.
+FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,11 @@ def line_up(word: str) -> LineUp:
     return read(file, LineUp)[0]
 
 
+def load_once(file: Path) -> Contender:
+    """A definition by its file, read again only when that has changed."""
+    return _loaded(file.absolute(), file.stat().st_mtime_ns)
+
+
 @cache
 def _loaded(file: Path, _changed_ns: int) -> Contender:
     return load(file)
@@ -121,36 +131,48 @@ def _loaded(file: Path, _changed_ns: int) -> Contender:
 def shipped() -> dict[str, Contender]:
     """Every definition that comes with Dragstrip, by name."""
     files = sorted(SHIPPED.glob(f"*/{FILE_NAME}"))
-    return {one.name: one for one in (_loaded(file, file.stat().st_mtime_ns) for file in files)}
+    return {one.name: one for one in map(load_once, files)}
 
 
 def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
-    """A contender by its shipped name, by a name in some more folders, or by the path of its file or folder.
+    """A contender by its shipped name, by a name in the user's folders, or by the path of its file or folder.
+
+    Args:
+        extra_dirs: folders besides those in ``$DRAGSTRIP_CONTENDERS``.
 
     Raises:
-        BadUsage: nothing of that name; the message has the nearest names. BadDefinition: it is refused.
+        BadUsage: nothing of that name (the message has the nearest names), or two. BadDefinition: it is refused.
     """
-    shipped_file = SHIPPED / word / FILE_NAME
-    if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and shipped_file.is_file():
-        return _loaded(shipped_file, shipped_file.stat().st_mtime_ns)
-    more = {folder.name: folder / FILE_NAME for folder in _folders(extra_dirs)}
-    path = Path(word)
-    for file in (more.get(word), path, path / FILE_NAME):
-        if file is not None and file.is_file():
-            file = file.absolute()
-            return _loaded(file, file.stat().st_mtime_ns)
+    more = {load_once(folder / FILE_NAME).name: folder for folder in _folders(extra_dirs)} if "/" not in word else {}
+    if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and (SHIPPED / word / FILE_NAME).is_file():
+        if word in more:
+            raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; another name would do")
+        return load_once(SHIPPED / word / FILE_NAME)
+    path = more.get(word, Path(word))
+    for file in (path, path / FILE_NAME):
+        if file.is_file():
+            return load_once(file)
     if "/" in word or word.endswith(".toml"):
         raise BadUsage(f"there is no {word}; a {FILE_NAME}, or a folder that has one, would do")
     raise BadUsage(f"there is no contender {word!r}; {nearest(word, {*shipped(), *more}, 'there are')}")
 
 
 def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
-    """Folders with a definition: each of some folders itself, or those just below it."""
-    return sorted({file.parent for one in extra_dirs for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
+    """The user's folders with a definition: each of the given ones and the environment's itself, or just below it.
+
+    Raises:
+        BadUsage: a folder of the environment is not there.
+    """
+    told = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
+    absent = next((str(folder) for folder in told if not folder.is_dir()), None)
+    if absent:
+        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is no folder; folders separated by {os.pathsep} would do")
+    every = (*told, *extra_dirs)
+    return sorted({file.parent for one in every for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
 
 
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
-    """Words for every contender there is: shipped ones by name, those of more folders by path."""
+    """Words for every contender there is: shipped ones by name, the user's by path."""
     return [*sorted(shipped()), *(str(folder) for folder in _folders(extra_dirs))]
 
 
@@ -172,8 +194,12 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     return name, overrides
 
 
-def entry(text: str, extra_dirs: Iterable[Path] = ()) -> Entry:
-    """An entrant from one word of the command line: a name, a variant, a path or a URL.
+def entry(text: str, extra_dirs: Iterable[Path] = (), settings: Mapping[str, str] | None = None) -> Entry:
+    """An entrant from one word of the command line: a name, a variant, a path or a URL; ``mine=…`` names it otherwise.
+
+    Args:
+        settings: overrides that the word itself doesn't have. Places of programs leave the name as it is: they
+            say where things are on this machine.
 
     Raises:
         BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback.
@@ -181,39 +207,108 @@ def entry(text: str, extra_dirs: Iterable[Path] = ()) -> Entry:
     """
     if "://" in text:
         return url_entry(text)
-    name, overrides = parse_entry(text)
-    return variant(find(name, extra_dirs), overrides)
+    label, word = split_label(text)
+    name, overrides = parse_entry(word)
+    contender = find(name, extra_dirs)
+    more = {key: value for key, value in (settings or {}).items() if key not in overrides}
+    places = {key: value for key, value in more.items() if key in contender.place_keys()}
+    typed = overrides | {key: value for key, value in more.items() if key not in places}
+    return variant(contender, typed, label=label, places=places)
 
 
-def variant(contender: Contender, overrides: Mapping[str, str] | None = None) -> Entry:
+def split_label(text: str) -> tuple[str, str]:
+    """``mine=nginx-lua:workers=2`` into ``mine`` and the rest; an empty label where it has none."""
+    label, equals, word = text.partition("=")
+    if not equals or ":" in label or "/" in label:
+        return "", text
+    if not word or not 1 <= len(label.strip()) <= 60 or not label.isprintable():
+        raise BadUsage(
+            f"{text!r}: a name of 1 to 60 printable characters and a contender are wanted; mine=nginx-lua would do"
+        )
+    return label.strip(), word
+
+
+def entrants(
+    words: Iterable[str], *, extra_dirs: Iterable[Path] = (), settings: Sequence[str] = ()
+) -> tuple[Entry, ...]:
+    """Entrants from the command line's words and its ``--set NAME.key=value``, which count for all of that name.
+
+    Raises:
+        BadUsage: as ``entry``; or a setting is for nobody here.
+    """
+    found: list[Entry] = []
+    used: set[str] = set()
+    dirs = tuple(extra_dirs)
+    for text in words:
+        label, word = split_label(text) if "://" not in text else ("", text)
+        who = {name for name in (label, "" if "://" in text else find(parse_entry(word)[0], dirs).name) if name}
+        mine: dict[str, str] = {}
+        for setting in settings:
+            name = next((name for name in who if setting.startswith(f"{name}.")), None)
+            key, equals, value = setting[len(name) + 1 :].partition("=") if name else ("", "", "")
+            if name and not (key and equals and value):
+                raise BadUsage(f"--set {setting}: a key and a value are wanted; --set {name}.key=value would do")
+            if name:
+                mine[key], used = value, used | {setting}
+        found.append(entry(text, dirs, mine))
+    for setting in settings:
+        if setting not in used:
+            there = ", ".join(sorted(one.name for one in found))
+            raise BadUsage(f"--set {setting}: is for nobody here; --set NAME.key=value would do, with one of {there}")
+    return tuple(found)
+
+
+def variant(
+    contender: Contender,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    label: str = "",
+    places: Mapping[str, str] | None = None,
+) -> Entry:
     """A definition with some of its parameters overridden; values as typed, each of its default's type.
+
+    Args:
+        overrides: parameters, or places of programs that make this one another contender (two versions of one).
+        label: its name instead of one made from these.
+        places: where programs are on this machine; not in the name.
 
     Raises:
         BadUsage: there is no such parameter, or the value is not of its type.
     """
     fields, parameters = contender.fields, dict(contender.fields.parameters)
+    keys, where = contender.place_keys(), dict[str, str]()
     for key, text in (overrides or {}).items():
+        if key in keys:
+            where[key] = text
+            continue
         if key not in parameters:
             raise BadUsage(
-                f"{contender.name} has no parameter {key!r}; {nearest(key, fields.parameters, 'its parameters are')}"
+                f"{contender.name} has no parameter {key!r}; {nearest(key, [*parameters, *keys], 'its parameters are')}"
             )
         parameters[key] = _converted(contender.name, key, text, fields.parameters[key])
+    absolute = {
+        keys[key]: str(Path(text).expanduser().absolute()) for key, text in (where | dict(places or {})).items()
+    }
     typed = ",".join(f"{key}={text}" for key, text in (overrides or {}).items())
+    name = f"{contender.name}:{typed}" if typed else contender.name
     told = {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
-    named = {} if contender.folder.parent == SHIPPED else {DEFINITION: str(contender.source.file)}
+    noted = {} if contender.folder.parent == SHIPPED else {DEFINITION: str(contender.source.file)}
+    noted |= {TYPED: name} if label else {}
+    noted |= {f"{PLACE}{key}": text for key, text in absolute.items()}
+    parity = {key: fill(text, told | {"mark": fields.mark}) for key, text in fields.parity.items()}
     return Entry(
-        name=f"{contender.name}:{typed}" if typed else contender.name,
+        name=label or name,
         title=fields.title,
         kind="definition",
         language=fields.language,
         mark=fields.mark,
-        parameters=MappingProxyType(parameters | named),
+        parameters=MappingProxyType(parameters | noted),
         definition_hash=contender.definition_hash,
-        parity={key: fill(text, told | {"mark": fields.mark}) for key, text in fields.parity.items()},
+        parity=parity | {f"place of {key}": text for key, text in absolute.items()},
         workloads=fields.workloads,
         warm_up_least_s=fields.warm_up.least_s,
         warm_up_most_s=fields.warm_up.most_s,
-        contender=contender,
+        contender=replace(contender, places=MappingProxyType(absolute)) if absolute else contender,
     )
 
 
@@ -333,8 +428,11 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
         return url_entry(str(parameters["url"]))
     if kind == "serve":
         return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])))
-    plain, overrides = parse_entry(name)
-    return variant(find(str(parameters.get(DEFINITION, plain))), overrides)
+    typed = str(parameters.get(TYPED, name))
+    plain, overrides = parse_entry(typed)
+    places = {key.removeprefix(PLACE): str(text) for key, text in parameters.items() if key.startswith(PLACE)}
+    contender = find(str(parameters.get(DEFINITION, plain)))
+    return variant(contender, overrides, label=name if name != typed else "", places=places)
 
 
 def serving(workload: str, among: Sequence[Entry]) -> None:

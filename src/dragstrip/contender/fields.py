@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,9 @@ PER_CORE = "{cores}"
 Value = int | float | bool | str
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+
+#: As an override, its key is another place for the first program that a contender needs.
+PROGRAM = "program"
 
 #: Names in braces by where they may stand; parameters come on top in start and parity.
 SETTING = frozenset({"modules", "python", "arch"})
@@ -125,10 +128,13 @@ class Contender:
     Args:
         fields: the file's keys, checked.
         source: the file itself, for refusals that come up later.
+        places: where the user says that needed programs (by command) or nginx's ``modules`` are; they are looked
+            for otherwise.
     """
 
     fields: ContenderFile
     source: Source
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -149,6 +155,12 @@ class Contender:
             content = file.read_bytes()
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
+
+    def place_keys(self) -> dict[str, str]:
+        """Words by which a user may say where something is, and what each stands for in ``places``."""
+        commands = self.fields.needs.commands
+        first = {PROGRAM: commands[0]} if commands else {}
+        return first | {name: name for name in (*commands, *(["modules"] if "nginx" in commands else []))}
 
     def files(self) -> tuple[str, ...]:
         """Files it is made of besides the definition itself, relative to its folder."""
@@ -201,11 +213,12 @@ def _check_names_in_braces(contender: Contender) -> None:
     for at, text, valid in _texts(contender.fields):
         check_placeholders(contender.source, at, text, valid)
     for name in contender.fields.parameters:
-        if name in STARTING or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        taken = STARTING | set(contender.place_keys())
+        if name in taken or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             raise contender.source.bad(
                 ("parameters", name),
                 "that name is taken or isn't plain",
-                f"small letters, digits and _ would do, but none of {', '.join(sorted(STARTING))}",
+                f"small letters, digits and _ would do, but none of {', '.join(sorted(taken))}",
             )
 
 

@@ -95,12 +95,22 @@ def find_programs(contender: Contender) -> dict[str, Path]:
     """
     found = {}
     for name in contender.fields.needs.commands:
+        if name in contender.places:
+            found[name] = _told_program(contender.places[name])
+            continue
         path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
         place = shutil.which(name, path=path) or _in_environments(contender, name)
         if place is None:
             raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
         found[name] = Path(place)
     return found
+
+
+def _told_program(told: str) -> Path:
+    place = Path(told)
+    if not place.is_file() or not os.access(place, os.X_OK):
+        raise _AbsentError(f"{place} is no program that can be executed")
+    return place
 
 
 def _in_environments(contender: Contender, name: str) -> Path | None:
@@ -124,7 +134,9 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
     values = {"python": str(python_of(contender)), "arch": platform.machine()}
     used = {name for text in _all_texts(contender) for name in placeholders(text)}
     for name, ((program, *words), pattern) in _PLACES.items():
-        if name in used and program in programs:
+        if name in contender.places:
+            values[name] = contender.places[name]
+        elif name in used and program in programs:
             said = re.search(pattern, say((str(programs[program]), *words)))
             values[name] = said[1] if said else ""
     return values

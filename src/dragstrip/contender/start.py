@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxEr
 
 from dragstrip.contender import found
 from dragstrip.contender.definition import fill
-from dragstrip.contender.entrants import Entry, find
+from dragstrip.contender.entrants import Entry
 from dragstrip.contender.fields import PER_CORE, Contender
 from dragstrip.contender.found import Missing, Ready, cache_dir
 from dragstrip.errors import BadDefinition, NotReady, StageError
@@ -69,11 +69,10 @@ def check(one: Entry | Contender) -> Ready | Missing:
     return Ready("unknown", {program: Path(place)})
 
 
-def status(word: str) -> dict[str, str]:
+def status(one: Entry) -> dict[str, str]:
     """One row of ``dragstrip contenders``: name, title, status, version, reason, remedy; all texts."""
-    contender = find(word)
-    state = found.look(contender)
-    row = {"name": contender.name, "title": contender.fields.title}
+    state = check(one)
+    row = {"name": one.name, "title": one.title}
     if isinstance(state, Missing):
         return row | {"status": "missing", "version": "", "reason": state.reason, "remedy": state.remedy}
     return row | {"status": "ready", "version": state.version, "reason": "", "remedy": ""}
@@ -210,7 +209,7 @@ def _prepare_definition(
     return Start(
         name=entry.name,
         command=found.resolve(fields.command, ready.programs, values),
-        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
+        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
         | {key: fill(text, values) for key, text in fields.env.items()},
         cwd=scratch,
         port=port,
@@ -219,6 +218,18 @@ def _prepare_definition(
         unprivileged=fields.unprivileged,
         kind=entry.kind,
     )
+
+
+def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:
+    """PATH for launchers that call programs by name: those to which PATH doesn't lead are linked in the scratch."""
+    elsewhere = {name: place for name, place in ready.programs.items() if shutil.which(name) != str(place)}
+    if not elsewhere:
+        return {}
+    links = scratch / ".programs"
+    links.mkdir(exist_ok=True)
+    for name, place in elsewhere.items():
+        (links / name).symlink_to(place)
+    return {"PATH": os.pathsep.join((str(links), os.environ.get("PATH", os.defpath)))}
 
 
 def _inside(name: str) -> Path:

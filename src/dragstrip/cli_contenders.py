@@ -1,0 +1,93 @@
+"""Words about contenders: what is ready, what makes it ready, and scrutineering alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dragstrip import contender, install, racing
+from dragstrip.cli_words import EXIT_FAILURE, definitions
+from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.report import listing
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True)
+@definitions
+def contenders(as_json: bool, folders: tuple[Path, ...], settings: tuple[str, ...]) -> None:
+    """Every definition: ready, or missing and what would make it ready."""
+    entries = contender.entrants(contender.names(folders), extra_dirs=folders, settings=settings)
+    rows = [contender.status(entry) for entry in entries]
+    click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)
+
+
+@click.command(name="install")
+@click.argument("names", nargs=-1)
+@click.option("--all", "everything", is_flag=True)
+@click.option("--line-up", default=None)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@definitions
+def install_command(
+    names: tuple[str, ...],
+    everything: bool,
+    line_up: str | None,
+    yes: bool,
+    folders: tuple[Path, ...],
+    settings: tuple[str, ...],
+) -> None:
+    """Install what contenders need, by the system's own package managers; says what it will run, then asks."""
+    wanted = contender.line_up(line_up).names if line_up else tuple(contender.names(folders)) if everything else names
+    if not wanted:
+        raise BadUsage("nothing to install: name contenders, or --all, or --line-up default")
+    entries = contender.entrants(wanted, extra_dirs=folders, settings=settings)
+    missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
+    plan = install.plan(missing)
+    click.echo(plan.text())
+    if plan.steps:
+        if not yes and not click.confirm("Run these?"):
+            raise BadUsage("nothing was installed")
+        install.carry_out(plan, say=click.echo)
+    _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+
+
+def _build_all(entries: list[contender.Entry]) -> None:
+    """Builds what is to be built; a failure is told, doesn't keep the others from it, and ends with exit code 1."""
+    failed = False
+    for entry in entries:
+        try:
+            contender.build(entry)
+        except DragstripError as error:
+            click.echo(f"dragstrip: {error}", err=True)
+            failed = True
+    if failed:
+        sys.exit(EXIT_FAILURE)
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--line-up", default=None)
+@click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
+@click.option("--server-cores", default=None)
+@click.option("--engine-cores", default=None)
+@definitions
+def verify(
+    names: tuple[str, ...],
+    line_up: str | None,
+    workload: str | None,
+    folders: tuple[Path, ...],
+    settings: tuple[str, ...],
+    **cores: Any,
+) -> None:
+    """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
+    chosen = contender.line_up(line_up).names if line_up else names or tuple(contender.names(folders))
+    entries = contender.entrants(chosen, extra_dirs=folders, settings=settings)
+    failed = False
+    for line in racing.verify(entries, workload, **cores):
+        failed |= line.failed
+        click.echo(line.text)
+    sys.exit(EXIT_FAILURE if failed else 0)
