@@ -37,6 +37,7 @@ greeting = "hello world"
 [start]
 command = ["python3", "-I", "{scratch}/server.py", "{port}", "{greeting}"]
 copy = ["server.py"]
+wake_s = 2
 """
 
 SERVER = """\
