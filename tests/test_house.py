@@ -19,7 +19,7 @@ LAYERS = {
     **dict.fromkeys(["machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
     **dict.fromkeys(["racing", "rounds", "loading", "report"], 3),
-    **dict.fromkeys(["cli", "cli_contenders", "cli_load", "cli_words"], 4),
+    **{path.stem: 4 for path in PACKAGE.glob("cli*.py")},
 }
 WORKERS = {name for name, layer in LAYERS.items() if layer == 2}
 

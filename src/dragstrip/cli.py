@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from dragstrip import __version__, contender, racing, verdict
+from dragstrip.cli_compare import compare
 from dragstrip.cli_contenders import contenders, install_command, verify
 from dragstrip.cli_load import load
 from dragstrip.cli_words import (
@@ -32,6 +33,7 @@ from dragstrip.inquiry import Check, inspect, is_void
 from dragstrip.record import Race
 from dragstrip.report import export, listing, page, picture, terminal
 from dragstrip.report.live import Progress
+from dragstrip.report.words import visible
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
 
@@ -246,7 +248,7 @@ def import_command(file: Path, store_path: Path | None) -> None:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
 
 
-for command in (load, contenders, install_command, verify):
+for command in (compare, contenders, install_command, load, verify):
     cli.add_command(command)
 
 
@@ -255,7 +257,7 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except DragstripError as error:
-        click.echo(f"dragstrip: {error}", err=True)
+        click.echo(f"dragstrip: {visible(str(error), lines=True)}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from dragstrip.errors import BadUsage
+from dragstrip.record import Race
 from dragstrip.store import Store, default_path
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -72,6 +74,19 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def open_store(store_path: Path | None) -> Store:
     """The store that was named, or the usual one."""
     return Store(store_path or default_path())
+
+
+def stored(word: str, store_path: Path | None) -> Race:
+    """A race by its id (or the beginning of one, or last), or from a file that ``dragstrip export`` wrote.
+
+    Raises:
+        StoreError: there is none, or several, or the file is no exported race.
+    """
+    if not Path(word).is_file():
+        with open_store(store_path) as store:
+            return store.load(word)
+    with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder, Store(Path(folder) / "one.sqlite") as store:
+        return store.load(store.import_race(Path(word)))
 
 
 def write_json(path: Path, told: Mapping[str, Any], option: str) -> None:

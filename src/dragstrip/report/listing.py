@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dragstrip.report import marks
+
 
 def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Every definition: ready with its version, or missing with the reason and the remedy."""
@@ -20,13 +22,13 @@ def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         status = "[green]ready[/]" if ready else "[yellow]missing[/]"
         told = row["version"] if ready else f"{row['reason']}; {row['remedy']}"
         table.add_row(escape(row["name"]), status, escape(told or ""))
-    console.print(table)
+    marks.emit(console, table)
 
 
 def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Stored races, newest first."""
     if not rows:
-        console.print("no race is stored yet: `dragstrip race --line-up default` runs one")
+        marks.emit(console, "no race is stored yet: `dragstrip race --line-up default` runs one")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("race", "started", "workload", "rounds", "ended", "contenders"):
@@ -40,4 +42,4 @@ def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             row["finished"] or "cut off",
             escape(", ".join(row["contenders"])),
         )
-    console.print(table)
+    marks.emit(console, table)

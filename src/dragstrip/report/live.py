@@ -77,7 +77,7 @@ class Progress:
 
     def _show(self, line: str) -> None:
         if self._live:
-            self._live.update(self._picture(), refresh=True)
+            self._live.update(marks.Harmless(self._picture()), refresh=True)
         elif line and not self._quiet:
             marks.emit(self._console, Text(line))
 

@@ -29,13 +29,26 @@ _PLAIN = str.maketrans(
 
 
 def emit(console: Console, *parts: RenderableType) -> None:
-    """Prints, in plain ASCII where the console's encoding has no more."""
+    """Prints, in plain ASCII where the console's encoding has no more; control characters are shown, not obeyed."""
+    shown = Harmless(Group(*parts))
     if not console.options.ascii_only:
-        console.print(Group(*parts))
+        console.print(shown)
         return
     with console.capture() as held:
-        console.print(Group(*parts))
+        console.print(shown)
     console.file.write(held.get().translate(_PLAIN).encode("ascii", "replace").decode("ascii"))
+
+
+@dataclass(frozen=True, slots=True)
+class Harmless:
+    """The same, but what came from outside can't clear a screen or rename a window: rich passes ESC on as it is."""
+
+    held: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.held, options):
+            plain = segment.control or segment.text.isprintable()
+            yield segment if plain else Segment(words.visible(segment.text, lines=True), segment.style)
 
 
 @dataclass(frozen=True, slots=True)

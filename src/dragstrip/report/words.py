@@ -21,6 +21,18 @@ def meaning(verdict: Verdict) -> str:
     )
 
 
+def visible(text: str, *, lines: bool = False) -> str:
+    """Text with what a terminal would obey (ESC, C1, CR, direction marks) shown as ``\\x1b``, not obeyed.
+
+    Args:
+        lines: line ends stay; else they become spaces.
+    """
+    kept = {"\n": "\n" if lines else " ", "\t": " "}
+    return "".join(
+        c if c.isprintable() else kept.get(c) or c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
 def finite(value: float | None) -> float | None:
     """The value, or None where there is none: not measured, or not yet bounded."""
     return None if value is None or not math.isfinite(value) else float(value)

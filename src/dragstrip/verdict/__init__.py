@@ -5,6 +5,7 @@ are compared over the rounds in which both ran. Every ratio is *a's speed over b
 better one, for CPU time too, where the better one spends less.
 """
 
+from dragstrip.verdict.across import Change, Comparison, compare
 from dragstrip.verdict.evidence import (
     ANYTIME_SHARE,
     FINAL_SHARE,
@@ -17,6 +18,7 @@ from dragstrip.verdict.evidence import (
     p_value,
 )
 from dragstrip.verdict.judgement import Estimate, Interval, Pair, Verdict, judge, still_needed
+from dragstrip.verdict.likeness import Unlike
 from dragstrip.verdict.numbers import METRICS, RoundNumbers, round_numbers
 from dragstrip.verdict.words import sentence
 
@@ -26,11 +28,15 @@ __all__ = [
     "FLOOR",
     "METRICS",
     "TAU2",
+    "Change",
+    "Comparison",
     "Estimate",
     "Interval",
     "Pair",
     "RoundNumbers",
+    "Unlike",
     "Verdict",
+    "compare",
     "critical",
     "e_value",
     "factor",
