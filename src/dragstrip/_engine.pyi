@@ -151,6 +151,22 @@ class Engine:
     def shutdown(self) -> None:
         """Closes everything and ends the workers; later calls raise ``EngineError``."""
 
+@final
+class FixedServer:
+    """A minimal server on 127.0.0.1 that answers everything with ``hello world`` and a newline: one thread per core."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        """Starts and pins its threads; it listens when this returns.
+
+        Raises:
+            EngineError: no core given, one that this process may not run on, no port to be had.
+        """
+
+    @property
+    def port(self) -> int: ...
+    def stop(self) -> None:
+        """Closes everything and ends its threads; stopping twice does nothing."""
+
 def merge(histograms: Sequence[bytes]) -> bytes:
     """Adds histograms (V2 compressed in and out).
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from dragstrip import __version__, contender, racing, verdict
 from dragstrip.cli_compare import compare
 from dragstrip.cli_contenders import contenders, install_command, verify
+from dragstrip.cli_doctor import doctor
 from dragstrip.cli_load import load
 from dragstrip.cli_words import (
     EXIT_FAILURE,
@@ -248,7 +249,7 @@ def import_command(file: Path, store_path: Path | None) -> None:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
 
 
-for command in (compare, contenders, install_command, load, verify):
+for command in (compare, contenders, doctor, install_command, load, verify):
     cli.add_command(command)
 
 

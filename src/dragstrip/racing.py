@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import dragstrip
-from dragstrip import machine, schedule, stage, verdict
+from dragstrip import doctor, machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
@@ -137,7 +137,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             plan=_plan(request, field_),
             software=dragstrip.__version__,
             method=METHOD_VERSION,
-            machine=facts | {"engine_io": track.engine.backend},
+            machine=facts | {"engine_io": track.engine.backend} | doctor.known_ceiling(store.path, facts, lanes),
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),

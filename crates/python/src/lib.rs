@@ -3,6 +3,7 @@
 // PyO3's macros make their own undocumented items, and a Tally's getters repeat its fields.
 #![allow(missing_docs)]
 
+mod fixed;
 mod tally;
 
 use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan, Target};
@@ -167,6 +168,7 @@ fn merge(histograms: Vec<Vec<u8>>) -> PyResult<Vec<u8>> {
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Tally>()?;
+    module.add_class::<fixed::FixedServer>()?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_function(wrap_pyfunction!(merge, module)?)
 }

@@ -40,6 +40,9 @@ VOID_PASSES = (0.10, 1 / 3)
 #: The generator's own load at which a warning is due, while the server is less busy than the second.
 ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
 
+#: The share of the generator's own ceiling from which a contender's throughput is marked.
+CEILING_NEAR = 0.8
+
 #: Fewest rounds that decide anything (``verdict.FLOOR``).
 LEAST_ROUNDS = 10
 
@@ -124,7 +127,7 @@ def inspect(race: Race) -> tuple[Check, ...]:
     return (
         _rounds(race),
         _lanes(race),
-        _generator(measured),
+        _generator(race, measured),
         _engine_wait(race, measured),
         _server_wait(race, measured),
         _steal(race, measured),
@@ -191,7 +194,21 @@ def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _generator(sides: Sequence[_Side]) -> Check:
+def _ceiling_per_s(race: Race) -> float | None:
+    """What this machine's generator can send over as many connections, where `dragstrip doctor` has measured it."""
+    known = race.machine.get("generator_ceiling")
+    if not known:
+        return None
+    same = [point for point in known["points"] if point["keepalive"] == race.load.keepalive]
+    if not same:
+        return None
+    nearest = min(same, key=lambda point: abs(math.log(point["connections"] / race.load.connections)))
+    return float(nearest["ceiling_per_s"]) * race.load.threads / float(known["threads"])
+
+
+def _generator(race: Race, sides: Sequence[_Side]) -> Check:
+    ceiling_per_s = _ceiling_per_s(race)
+
     def findings() -> Iterable[tuple[str, str]]:
         for side in sides:
             share = median(engine_share(block) for block in side.blocks)
@@ -202,6 +219,12 @@ def _generator(sides: Sequence[_Side]) -> Check:
                 yield VOID, f"the generator is the limit: {seen}; {REMEDIES['generator the limit']}"
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
                 yield WARN, f"the generator is near its limit: {seen}; {REMEDIES['generator the limit']}"
+            rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
+            if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
+                near = (
+                    f"{side.name} was served {percent(rate_per_s / ceiling_per_s)} of what the generator can send here"
+                )
+                yield WARN, f"{near} (dragstrip doctor): {REMEDIES['generator the limit']}"
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
     return _made("generator", findings(), f"the engine used at most {percent(most)} of its cores")
