@@ -96,6 +96,13 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
         ('["run.sh"]', '["run.sh"]\nwake_s = 0', 19, "start.wake_s", ["given 0", "greater than 0"]),
         ('["run.sh"]', '["run.sh"]\nstop_signal = "STOPP"', 19, "start.stop_signal", ["'STOPP'", "TERM"]),
         ('["run.sh"]', '["run.sh"]\nunprivileged = 1', 19, "start.unprivileged", ["given 1", "true or false"]),
+        (
+            "[start]",
+            '[choices]\ngreeting = ["a", "b"]\n[start]',
+            17,
+            "choices.greeting",
+            ["no default", 'greeting = "a"'],
+        ),
         ("[start]", '[version]\npattern = "x"\n[start]', 16, "version", ["only one of"]),
         ("[start]", '[version]\ncommand = ["a"]\npattern = "("\n[start]', 18, "version.pattern", ["given '('"]),
         ("[start]", '[version]\ncommand = ["a"]\npattern = "x"\n[start]', 18, "version.pattern", ["one group"]),

@@ -286,6 +286,8 @@ def variant(
                 f"{contender.name} has no parameter {key!r}; {nearest(key, [*parameters, *keys], 'its parameters are')}"
             )
         parameters[key] = _converted(contender.name, key, text, fields.parameters[key])
+        if key in fields.choices and text not in fields.choices[key]:
+            raise BadUsage(f"{contender.name}: {key}={text}: one of {', '.join(fields.choices[key])} would do")
     absolute = {
         keys[key]: str(Path(text).expanduser().absolute()) for key, text in (where | dict(places or {})).items()
     }

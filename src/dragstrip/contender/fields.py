@@ -116,6 +116,7 @@ class ContenderFile(Strict):
     build: Build | None = None
     version: Version = Version()
     parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = Field(default_factory=dict)
+    choices: dict[str, Annotated[tuple[str, ...], Field(strict=False, min_length=2)]] = Field(default_factory=dict)
     parity: dict[str, str] = Field(default_factory=dict)
     warm_up: WarmUp = WarmUp()
     start: StartFields = Field(description="the table that says how it is started")
@@ -272,6 +273,13 @@ def _check_rest(contender: Contender) -> None:
             f"given {version.pattern!r} with {groups} groups",
             "exactly one group in parentheses must hold the version",
         )
+    for key, allowed in fields.choices.items():
+        if fields.parameters.get(key) not in allowed:
+            raise bad(
+                ("choices", key),
+                f"given {list(allowed)!r}, which has no default among the [parameters]",
+                f'`{key} = "{allowed[0]}"` under [parameters] would do',
+            )
     for key, value in fields.parameters.items():
         if isinstance(value, str) and "{" in value and value != PER_CORE:
             raise bad(("parameters", key), f"given {value!r}", f'a plain value, or "{PER_CORE}", would do')

@@ -1,0 +1,5 @@
+module dragstrip.invalid/gopher-lua
+
+go 1.23
+
+require github.com/yuin/gopher-lua v1.1.2
