@@ -32,8 +32,8 @@ Array = NDArray[np.float64]
 
 # --- a simulated machine ----------------------------------------------------------------------------------------
 
-#: The simulation's clock ticks once a block (10 + 25 ms). A round: ten ticks of launching, 12 passes of two blocks.
-TICK_S, LAUNCH_TICKS, PASSES = 0.035, 10, 12
+#: The simulation's clock ticks once a block (10 + 25 ms). A round: 8 ticks of launching, 8 passes of two blocks.
+TICK_S, LAUNCH_TICKS, PASSES = 0.035, 8, 8
 ROUND_TICKS = LAUNCH_TICKS + 2 * PASSES
 ROUNDS = int(60 / TICK_S) // ROUND_TICKS
 
@@ -156,6 +156,12 @@ def recorded() -> dict[str, Recorded]:
     return arms
 
 
+def _lost(arm: Recorded) -> Array:
+    """Share of each block in which others had the engine's core or the server's, as ``shares.lost_to_machine``."""
+    taken = np.maximum(np.minimum(arm.server_wait_ns, arm.duration_ns - arm.server_cpu_ns), 0)
+    return np.asarray(np.minimum((arm.engine_wait_ns + taken) / arm.duration_ns, 1.0))
+
+
 def disturbed(arm: Recorded) -> NDArray[np.bool_]:
     """Blocks of which others took over 15 % from the engine or the server, as ``inquiry.block_reasons`` has it."""
     taken = np.minimum(arm.server_wait_ns, arm.duration_ns - arm.server_cpu_ns)
@@ -166,8 +172,9 @@ def numbers(arm: Recorded, kind: str) -> Array:
     """One log ratio per round, A's speed over B's.
 
     Args:
-        kind: "totals" (passes in which somebody waited over 15 % are dropped), "totals, nothing dropped",
-            "median over passes" or "CPU per request".
+        kind: "totals" (passes in which somebody waited over 15 % are dropped, and of the others the time in which the
+            machine gave a core to others), "totals, whole time" (passes dropped, no time given back: method version 1),
+            "totals, nothing dropped", "median over passes" or "CPU per request".
     """
     keep = ~disturbed(arm).any(axis=2, keepdims=True) | (kind == "totals, nothing dropped")
     answers = (arm.answers * keep).sum(axis=1)
@@ -176,7 +183,9 @@ def numbers(arm: Recorded, kind: str) -> Array:
     if kind == "CPU per request":
         cost = (arm.server_cpu_ns * keep).sum(axis=1) / answers
         return np.log(cost[:, 1] / cost[:, 0])
-    return np.log(answers[:, 0] / answers[:, 1])
+    left = np.ones_like(arm.answers) if kind != "totals" else 1 - _lost(arm)
+    time = (left * keep).sum(axis=1)
+    return np.log(answers[:, 0] / time[:, 0]) - np.log(answers[:, 1] / time[:, 1])
 
 
 def resampled(values: Array, races: int, rounds: int, rng: np.random.Generator, *, null: bool) -> Array:
@@ -225,7 +234,7 @@ def on_recorded_noise(races: int) -> Iterator[str]:
     yield "|-|-|-|-|-|-|"
     arms, rounds = recorded(), 120
     names = {"aa": "the same twice", "ab1": "about 1 % planted", "ab3": "about 2.6 % planted"}
-    for kind in ("totals", "totals, nothing dropped", "median over passes", "CPU per request"):
+    for kind in ("totals", "totals, whole time", "totals, nothing dropped", "median over passes", "CPU per request"):
         for arm, title in names.items():
             rng = np.random.default_rng(20262)
             values = numbers(arms[arm], kind)

@@ -68,7 +68,7 @@ def block(contender: str, **changes: Any) -> Block:
         "server_cpu_ns": 34 * MS,
         "server_wait_ns": 100_000,
         "engine_cpu_ns": 12 * MS,
-        "engine_wait_ns": 50_000,
+        "engine_wait_ns": 0,
         "engine_switches": 1,
         "engine_threads": 1,
         "steal_ns": 0,

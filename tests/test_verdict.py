@@ -250,11 +250,15 @@ def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> R
                     requests=int(got.answers[pick, at, side]),
                     answered=int(got.answers[pick, at, side]),
                     counted_ns=10 * MS,
+                    duration_ns=int(got.duration_ns[pick, at, side]),
                     server_cpu_ns=int(got.server_cpu_ns[pick, at, side]),
+                    server_wait_ns=int(got.server_wait_ns[pick, at, side]),
+                    engine_wait_ns=int(got.engine_wait_ns[pick, at, side]),
                 )
                 void = ("engine waited: planted",) if disturbed[pick, at, side] else ()
                 blocks.append(replace(made, void=void))
-        rounds.append(of_blocks(index, blocks))
+        launches = tuple(samples.launch(name, index, threads=1) for name in "AB")
+        rounds.append(of_blocks(index, blocks, launches=launches))
     return racing(["A", "B"], rounds, planned=planned)
 
 
@@ -271,6 +275,29 @@ def test_judge_reaches_the_same_numbers_as_the_simulation(metric: str, kind: str
         if n >= FLOOR:
             assert math.log(judged.high / judged.low) / 2 == pytest.approx(half)
         assert (judged.verdict in ("faster", "slower")) == (abs(values[:n].mean()) > half)
+
+
+def test_a_recorded_race_can_be_judged_by_the_versions_of_the_method_that_were_before() -> None:
+    """Version 1 gave no time back; a race is judged by its own version unless told otherwise, and the verdict says."""
+    picks = list(np.random.default_rng(13).integers(0, 100, 30))
+    race = recorded_race("ab1", picks)
+    for version, kind in ((1, "totals, whole time"), (2, "totals")):
+        values = simulate.numbers(simulate.recorded()["ab1"], kind)[picks]
+        for judged in (verdict.judge(race, method=version), verdict.judge(replace(race, method=version))):
+            assert judged.method == version
+            assert math.log(judged.pairs[0].ratio) == pytest.approx(values.mean(), abs=1e-9)
+    with pytest.raises(BadUsage, match="method version 99, which this Dragstrip can't judge by"):
+        verdict.judge(replace(race, method=99))
+
+
+def test_time_that_the_machine_took_is_no_time_of_the_contenders() -> None:
+    """The engine off its core for a tenth of a block, and a tenth fewer answers: nobody is the slower for it."""
+    late = samples.block("b", requests=900, engine_wait_ns=3_540_000)
+    race = racing(["a", "b"], [of_blocks(0, [samples.block("a", requests=1000, engine_wait_ns=0), late])])
+    assert only(race).ratio == pytest.approx(1.0, abs=0.001)
+    assert only(race, method=1).ratio == pytest.approx(1000 / 900)
+    shared = replace(race, server_cores=(0,), engine_cores=(0,))
+    assert only(shared).ratio == pytest.approx(1000 / 900)  # there, waits say nothing
 
 
 def test_the_recorded_planted_difference_is_found() -> None:

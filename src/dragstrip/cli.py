@@ -195,13 +195,14 @@ def runs(as_json: bool, store_path: Path | None) -> None:
 @click.argument("run", default="last")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
+@click.option("--method", type=int, default=None, help="Judge by this version of the method; else the race's own.")
 @click.option("--json", "as_json", is_flag=True)
 @store_option
-def show(run: str, pairs: bool, parity: bool, as_json: bool, store_path: Path | None) -> None:
+def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool, store_path: Path | None) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
     with open_store(store_path) as store:
         recorded = store.load(run)
-    judged, checks = verdict.judge(recorded), inspect(recorded)
+    judged, checks = verdict.judge(recorded, method=method), inspect(recorded)
     if as_json:
         click.echo(json.dumps(export.race_json(recorded, judged, checks), indent=2))
         return

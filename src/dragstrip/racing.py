@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import dragstrip
-from dragstrip import doctor, machine, schedule, stage, verdict
+from dragstrip import doctor, inquiry, machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
@@ -384,8 +384,8 @@ class _Director:
         self.let_out(outcome.out, index)
 
     def _await_quiet(self) -> None:
-        """Waits for the rest of the machine, as long as the race still has patience."""
-        if self.patience_s <= 0:
+        """Waits for the rest of the machine, as long as the race still has patience; not after an undisturbed round."""
+        if self.patience_s <= 0 or (self.race.rounds and inquiry.undisturbed(self.race.rounds[-1])):
             return
         began = time.monotonic()
         share = machine.wait_for_quiet(self.track.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)

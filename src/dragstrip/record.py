@@ -13,8 +13,8 @@ from typing import Any
 #: Version of the record's shape; ``store.py`` has a migration for each step.
 SCHEMA_VERSION = 1
 
-#: Version of the trial design and its judgement (``docs/METHOD.md``).
-METHOD_VERSION = 1
+#: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
+METHOD_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,10 @@ from dragstrip.errors import BadUsage
 LEAD_LATENCIES, LEAD_LEAST_NS, LEAD_MOST_NS = 5, 10_000_000, 200_000_000
 COUNTED_LATENCIES, COUNTED_LEAST_NS, COUNTED_MOST_NS = 20, 25_000_000, 1_000_000_000
 
-#: Passes per round: at least, at most, and the floor that a short budget may lower them to.
-PASSES, PASSES_MOST, PASSES_FLOOR = 12, 60, 3
+#: Passes per round: at least, at most, and the floor that a short budget may lower them to. On recorded noise a race's
+#: evidence per second is the same from 6 to 16 passes (a round's launches scatter too); fewer make the ten rounds that
+#: any verdict takes sooner, more make a round's number less prey to one bad pass.
+PASSES, PASSES_MOST, PASSES_FLOOR = 8, 60, 3
 
 #: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
 #: that decide anything (``verdict.FLOOR``), because a round may be void and has to be run again.
@@ -99,7 +101,7 @@ def block_lengths(p50_ns: Mapping[str, int]) -> tuple[int, int]:
 def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
     """How many passes a round has.
 
-    So many that counting takes as long as launching, 12 to 60; but fewer, down to 3, where the budget could not
+    So many that counting takes as long as launching, 8 to 60; but fewer, down to 3, where the budget could not
     pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds average more launches.
 
     Args:

@@ -4,7 +4,7 @@ Method: ``docs/METHOD.md``, "What voids or warns". A rule may look at the machin
 were right; never at which contender would win.
 """
 
-from dragstrip.inquiry.blocks import block_reasons, round_reasons, with_reasons, wrong_under_load
+from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, with_reasons, wrong_under_load
 from dragstrip.inquiry.checks import Check, inspect, is_void
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "inspect",
     "is_void",
     "round_reasons",
+    "undisturbed",
     "with_reasons",
     "wrong_under_load",
 ]

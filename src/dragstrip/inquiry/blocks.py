@@ -8,9 +8,13 @@ from dataclasses import replace
 from statistics import median
 
 from dragstrip.record import Block, Round
+from dragstrip.shares import engine_share, engine_wait, server_busy, taken_by_others, usual_taken
 
 #: Run-queue wait above this share of a block: others were on that core.
 MOST_WAIT = 0.15
+
+#: The engine's wait below which a round counts as undisturbed.
+LITTLE_WAIT = 0.02
 
 #: Failed requests above this share; a wrong answer voids at once.
 MOST_FAILED = 0.001
@@ -21,37 +25,6 @@ ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
 
 #: A round as a whole, judged by what the machine did; it is run again.
 ROUND_STEAL, ROUND_ENGINE_WAIT, ROUND_PASSES_LEFT = 0.02, 0.10, 1 / 3
-
-
-def engine_share(block: Block) -> float:
-    """How busy the engine's threads were, as a share of the counted part."""
-    return block.engine_cpu_ns / max(block.counted_ns * block.engine_threads, 1)
-
-
-def server_busy(block: Block, cores: int) -> float | None:
-    """How busy the server kept ``cores`` cores, as a share of the block; None if its CPU time is unreadable."""
-    return None if block.server_cpu_ns is None else block.server_cpu_ns / max(block.duration_ns * cores, 1)
-
-
-def engine_wait(block: Block) -> float:
-    """The engine threads' run-queue wait as a share of the block."""
-    return block.engine_wait_ns / max(block.duration_ns * block.engine_threads, 1)
-
-
-def server_wait(block: Block) -> float | None:
-    """The server threads' run-queue wait, summed, as a share of the block; None if unreadable."""
-    return None if block.server_wait_ns is None else block.server_wait_ns / max(block.duration_ns, 1)
-
-
-def taken_by_others(block: Block, cores: int) -> float | None:
-    """At most this share of the block others took from the server's cores; None if unreadable.
-
-    Its threads' run-queue wait alone does not say so: they also wait for each other (a collector's helpers beside the
-    main thread), and dropping such blocks would drop a server's own pauses. While others run, the tree does not: so no
-    more than the share of the time in which it did not.
-    """
-    waited, busy = server_wait(block), server_busy(block, cores)
-    return None if waited is None or busy is None else max(min(waited, 1 - busy), 0.0)
 
 
 def failures(block: Block) -> int:
@@ -165,10 +138,7 @@ def with_reasons(
         single_threaded: by contender; one that is missing counts as having several threads.
         shared_lanes: engine and servers share cores.
     """
-    waits: dict[str, list[float]] = {}
-    for block in blocks:
-        waits.setdefault(block.contender, []).extend(w for w in [taken_by_others(block, server_cores)] if w is not None)
-    typical = {name: median(shares) for name, shares in waits.items() if shares}
+    typical = usual_taken(blocks, server_cores)
     return tuple(
         replace(
             block,
@@ -219,6 +189,13 @@ def round_reasons(record: Round, *, steal_ns: int, cores: int, shared_lanes: boo
     """
     stolen = steal_ns / max((record.ended_ns - record.started_ns) * cores, 1)
     return tuple(_round_reasons(record, stolen, shared_lanes))
+
+
+def undisturbed(record: Round) -> bool:
+    """Whether nothing of a round was void and the engine hardly ever waited: the machine was quiet until just now."""
+    if record.void or not record.blocks or any(block.void for block in record.blocks):
+        return False
+    return median(engine_wait(block) for block in record.blocks) < LITTLE_WAIT
 
 
 def _round_reasons(record: Round, stolen: float, shared_lanes: bool) -> Iterable[str]:

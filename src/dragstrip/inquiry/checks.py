@@ -17,15 +17,12 @@ from dragstrip.inquiry.blocks import (
     SERVER_IDLE,
     WRONG_KINDS,
     accounting_faults,
-    engine_share,
-    engine_wait,
     failures,
     percent,
-    server_busy,
-    taken_by_others,
 )
 from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.record import Block, Launch, Race
+from dragstrip.shares import engine_share, engine_wait, server_busy, taken_by_others
 
 PASS, WARN, VOID = "pass", "warn", "void"
 _RANK = {PASS: 0, WARN: 1, VOID: 2}

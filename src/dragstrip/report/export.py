@@ -40,7 +40,12 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "workload": race.workload,
         "load": asdict(race.load) | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)},
         "machine": plain(race.machine),
-        "method": {"version": race.method, "metric": verdict.metric, "margin": verdict.margin, "alpha": verdict.alpha},
+        "method": {
+            "version": verdict.method,
+            "metric": verdict.metric,
+            "margin": verdict.margin,
+            "alpha": verdict.alpha,
+        },
         "plan": plain(asdict(race.plan)),
         "contenders": [
             _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))

@@ -21,6 +21,7 @@ from dragstrip.verdict.numbers import (
     RoundNumbers,
     Tables,
     known,
+    known_method,
     median_over_passes,
     numbers_of,
     read,
@@ -109,6 +110,7 @@ class Verdict:
     """All that the records support.
 
     Args:
+        method: the version of the judgement.
         pairs: in line-up order, of contenders still in the race.
         estimates: of every entrant, those that are out too (without a number).
         groups: the largest sets of contenders not told apart, fastest first; sets may overlap.
@@ -118,6 +120,7 @@ class Verdict:
         rounds: rounds that count; void_rounds: those that were run again.
     """
 
+    method: int
     metric: str
     margin: float
     alpha: float
@@ -146,18 +149,26 @@ class _Rules:
         return self.last and (self.fixed or bool(ran.all()))
 
 
-def judge(race: Race, *, metric: str | None = None, margin: float | None = None, alpha: float | None = None) -> Verdict:
-    """Judges a race, at any time of it; None takes the race's own plan.
+def judge(
+    race: Race,
+    *,
+    metric: str | None = None,
+    margin: float | None = None,
+    alpha: float | None = None,
+    method: int | None = None,
+) -> Verdict:
+    """Judges a race, at any time of it; None takes the race's own plan, and the method's version that it was run by.
 
     Raises:
-        BadUsage: unknown metric, or a margin or alpha that is no share between 0 and 1.
+        BadUsage: unknown metric or version, or a margin or alpha that is no share between 0 and 1.
     """
     plan = race.plan
     margin, alpha = plan.margin if margin is None else margin, plan.alpha if alpha is None else alpha
     for what, given in (("margin", margin), ("alpha", alpha)):
         if not 0 < given < 1:
             raise BadUsage(f"{what} {given} is no share between 0 and 1; 0.01 is 1 %")
-    tables = read(race)
+    version = known_method(race, method)
+    tables = read(race, version)
     done = len(tables.rounds)
     rules = _Rules(
         metric=known(metric or plan.metric),
@@ -171,6 +182,7 @@ def judge(race: Race, *, metric: str | None = None, margin: float | None = None,
     warming = tuple(name for k, name in enumerate(tables.names) if _is_warming(numbers, k))
     pairs = _pairs(tables, numbers, rules, warming)
     return Verdict(
+        method=version,
         metric=rules.metric,
         margin=margin,
         alpha=alpha,

@@ -7,18 +7,23 @@ over passes is kept beside them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.errors import BadUsage
-from dragstrip.record import Block, Race
+from dragstrip.record import METHOD_VERSION, Block, Race, Round
+from dragstrip.shares import lost_to_machine, usual_taken
 
 #: A round of which a smaller share of the passes is left is too thin to be one number like the others.
 THIN = 1 / 3
 
 METRICS = ("throughput", "cpu")
+
+#: Versions of the judgement, oldest first: any race can be judged by any of them.
+METHODS = tuple(range(1, METHOD_VERSION + 1))
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -31,7 +36,8 @@ class RoundNumbers:
     Args:
         names: contenders still in the race, in line-up order: the columns.
         rounds: indices of the rounds that count: the rows.
-        totals: what decides: answers per second of counted time ("throughput"), or CPU microseconds per answer ("cpu").
+        totals: what decides: answers per second of counted time that the machine left ("throughput"), or CPU
+            microseconds per answer ("cpu").
         medians: the median over the round's passes of the same: what it does between pauses.
         passes: the same of every pass: axes round, pass, contender.
         ran: whether the contender was launched in that round, whatever became of its passes.
@@ -65,7 +71,13 @@ class Tables:
     used: BoolArray  # round and pass: every contender that ran has a block there, and none is void
 
 
-def read(race: Race) -> Tables:
+def read(race: Race, method: int = METHOD_VERSION) -> Tables:
+    """The tables of a race.
+
+    Args:
+        method: version 1 counts a block's whole time; from version 2 on, the time in which the machine gave the
+            engine's or the server's core to others is no time of the contender's.
+    """
     names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
     column = {name: k for k, name in enumerate(names)}
     rounds = [r for r in race.rounds if not r.void]
@@ -75,13 +87,14 @@ def read(race: Race) -> Tables:
     settled = np.zeros((len(rounds), len(names)), dtype=bool)
     ran = np.zeros((len(rounds), len(names)), dtype=bool)
     for row, this in enumerate(rounds):
+        kept = _kept(race, this) if method >= 2 else lambda _: 1.0
         for block in this.blocks:
             k = column.get(block.contender)
             if k is None:
                 continue
             ran[row, k] = True
             if not block.void and block.requests > 0 and block.counted_ns > 0:
-                cells[row, block.pass_index, k] = _cell(block)
+                cells[row, block.pass_index, k] = _cell(block, kept(block))
                 good[row, block.pass_index, k] = True
         for launch in this.launches:
             if launch.contender in column:
@@ -99,9 +112,24 @@ def read(race: Race) -> Tables:
     )
 
 
-def _cell(block: Block) -> tuple[float, float, float, float]:
+def _kept(race: Race, this: Round) -> Callable[[Block], float]:
+    """The share of a block's time that the machine left to the race, by the round's own evidence."""
+    if set(race.server_cores) & set(race.engine_cores):
+        return lambda _: 1.0  # engine and servers wait for each other: waits say nothing
+    cores = len(race.server_cores)
+    usual = usual_taken(this.blocks, cores)
+    single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
+
+    def share(block: Block) -> float:
+        alone = single.get(block.contender, False)
+        return max(1 - lost_to_machine(block, cores=cores, single_threaded=alone, usual=usual), 0.01)
+
+    return share
+
+
+def _cell(block: Block, kept: float) -> tuple[float, float, float, float]:
     cpu = math.nan if block.server_cpu_ns is None else float(block.server_cpu_ns)
-    return float(block.requests), float(block.counted_ns), cpu, float(block.answered)
+    return float(block.requests), block.counted_ns * kept, cpu, float(block.answered)
 
 
 def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
@@ -133,16 +161,29 @@ def median_over_passes(each: FloatArray) -> FloatArray:
     return np.asarray((pick[0] + pick[1]) / 2)
 
 
-def round_numbers(race: Race, metric: str | None = None) -> RoundNumbers:
+def round_numbers(race: Race, metric: str | None = None, *, method: int | None = None) -> RoundNumbers:
     """The numbers that decide, one per round and contender.
 
     Args:
         metric: "throughput" or "cpu"; None for the race's own.
+        method: version of the judgement; None for the race's own.
 
     Raises:
-        BadUsage: there is no such metric.
+        BadUsage: there is no such metric or version.
     """
-    return numbers_of(read(race), known(metric or race.plan.metric))
+    return numbers_of(read(race, known_method(race, method)), known(metric or race.plan.metric))
+
+
+def known_method(race: Race, method: int | None) -> int:
+    """The version to judge by: the one asked for, else the one that the race was run by."""
+    wanted = race.method if method is None else method
+    if wanted not in METHODS:
+        whose = f"race {race.id} was run by" if method is None else "there is no"
+        raise BadUsage(
+            f"{whose} method version {wanted}, which this Dragstrip can't judge by; "
+            f"--method {METHODS[0]} to {METHODS[-1]} would do"
+        )
+    return wanted
 
 
 def known(metric: str) -> str:

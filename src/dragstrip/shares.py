@@ -1,0 +1,66 @@
+"""What a block's counters say of who had the cores: shares of its time. Pure arithmetic on one record.
+
+Shared by the judgement, which gives time back that the machine took, and by the inquiry, which voids where it took
+too much (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+from dragstrip.record import Block
+
+
+def engine_share(block: Block) -> float:
+    """How busy the engine's threads were, as a share of the counted part."""
+    return block.engine_cpu_ns / max(block.counted_ns * block.engine_threads, 1)
+
+
+def server_busy(block: Block, cores: int) -> float | None:
+    """How busy the server kept ``cores`` cores, as a share of the block; None if its CPU time is unreadable."""
+    return None if block.server_cpu_ns is None else block.server_cpu_ns / max(block.duration_ns * cores, 1)
+
+
+def engine_wait(block: Block) -> float:
+    """The engine threads' run-queue wait as a share of the block."""
+    return block.engine_wait_ns / max(block.duration_ns * block.engine_threads, 1)
+
+
+def server_wait(block: Block) -> float | None:
+    """The server threads' run-queue wait, summed, as a share of the block; None if unreadable."""
+    return None if block.server_wait_ns is None else block.server_wait_ns / max(block.duration_ns, 1)
+
+
+def taken_by_others(block: Block, cores: int) -> float | None:
+    """At most this share of the block others took from the server's cores; None if unreadable.
+
+    Its threads' run-queue wait alone does not say so: they also wait for each other (a collector's helpers beside the
+    main thread), and dropping such blocks would drop a server's own pauses. While others run, the tree does not: so no
+    more than the share of the time in which it did not.
+    """
+    waited, busy = server_wait(block), server_busy(block, cores)
+    return None if waited is None or busy is None else max(min(waited, 1 - busy), 0.0)
+
+
+def usual_taken(blocks: Iterable[Block], cores: int) -> dict[str, float]:
+    """Each contender's median of ``taken_by_others`` over these blocks (of one round), where it can be read."""
+    found: dict[str, list[float]] = {}
+    for block in blocks:
+        taken = taken_by_others(block, cores)
+        if taken is not None:
+            found.setdefault(block.contender, []).append(taken)
+    return {name: median(shares) for name, shares in found.items()}
+
+
+def lost_to_machine(block: Block, *, cores: int, single_threaded: bool, usual: Mapping[str, float]) -> float:
+    """The share of the block in which others had the engine's core, or the server's: 0 to 1.
+
+    Args:
+        cores: of the servers' lane; a server of one thread can only use one.
+        single_threaded: it can only wait for others; of any other server only what exceeds its usual counts.
+        usual: by contender, ``usual_taken`` of the round.
+    """
+    taken = taken_by_others(block, 1 if single_threaded else cores) or 0.0
+    own = 0.0 if single_threaded else usual.get(block.contender, 0.0)
+    return min(engine_wait(block) + max(taken - own, 0.0), 1.0)
