@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dragstrip.errors import BadUsage
-from dragstrip.record import Race
+from dragstrip.record import METHOD_VERSION, Race
 from dragstrip.verdict.evidence import FLOOR, factor
 from dragstrip.verdict.likeness import Unlike, unchanged, unlike
 from dragstrip.verdict.numbers import FloatArray, RoundNumbers, known, round_numbers
@@ -101,7 +101,9 @@ def compare(
     if old.id == new.id:
         raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
     metric, margin = known(metric or new.plan.metric), new.plan.margin if margin is None else margin
-    sides = _Side(old, round_numbers(old, metric)), _Side(new, round_numbers(new, metric))
+    # Both by today's judgement: the rounds are compared, not the verdicts of then.
+    then, now = (_Side(race, round_numbers(race, metric, method=METHOD_VERSION)) for race in (old, new))
+    sides = (then, now)
     names = [entrant.name for entrant in new.entrants if all(entrant.name in side.numbers.names for side in sides)]
     before, after = ({entrant.name: entrant for entrant in race.entrants} for race in (old, new))
     fallen = tuple((n, e.out) for n, e in after.items() if e.out and n in before and not before[n].out)
