@@ -15,10 +15,10 @@ SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if "contenders" not in p.parts
 LAYERS = {
     "errors": 0,
     "keeper": 0,  # a stand-alone script of the standard library; stage shares its reading of /proc
-    **dict.fromkeys(["contender", "workload", "record", "scratch", "shares"], 1),
+    **dict.fromkeys(["contender", "workload", "claim", "record", "scratch", "shares", "store_words"], 1),
     **dict.fromkeys(["machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
-    **dict.fromkeys(["racing", "rounds", "loading", "report", "doctor"], 3),
+    **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "doctor"], 3),
     **{path.stem: 4 for path in PACKAGE.glob("cli*.py")},
 }
 WORKERS = {name for name, layer in LAYERS.items() if layer == 2}

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from dragstrip import __version__, contender, racing, verdict
+from dragstrip.cli_claims import claims
 from dragstrip.cli_compare import compare
 from dragstrip.cli_contenders import contenders, install_command, verify
 from dragstrip.cli_doctor import doctor
@@ -250,7 +251,7 @@ def import_command(file: Path, store_path: Path | None) -> None:
         click.echo(f"race {store.import_race(file)} is in {store.path}")
 
 
-for command in (compare, contenders, doctor, install_command, load, verify):
+for command in (claims, compare, contenders, doctor, install_command, load, verify):
     cli.add_command(command)
 
 

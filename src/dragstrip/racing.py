@@ -56,6 +56,7 @@ class Request:
         rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
+        purpose: what the race is for, where a command runs it for something: an event's kind and detail in its record.
         io: the engine's back end, "epoll", "uring" or "auto". epoll is the default here until the check by Little's
             law allows for io_uring's latencies, which leave out the time in the engine's own queue.
     """
@@ -76,6 +77,7 @@ class Request:
     engine_cores: str | None = None
     io: str = "epoll"
     explicit: bool = True
+    purpose: tuple[str, str] | None = None
 
 
 class Progress(Protocol):
@@ -114,6 +116,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
         )
     seed = request.seed if request.seed is not None else secrets.randbits(32)
+    noted = request.purpose
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = machine.facts()
     load = Load(
@@ -141,6 +144,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),
+            events=(Event(at_ns=time.monotonic_ns(), kind=noted[0], detail=noted[1]),) if noted else (),
         )
         store.begin(race)
         return _Director(track, store, progress, race, field_).drive()

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from dragstrip.errors import StoreError
 from dragstrip.record import Block, Entrant, Event, Launch, Load, Plan, Race, Round
+from dragstrip.store_words import AGAIN, ELSEWHERE, few, in_words
 
 #: "DRAG": tells our files from other programs' databases.
 APPLICATION_ID = 0x44524147
@@ -89,7 +90,7 @@ class Store:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"store {self.path}: its folder can't be made ({error.strerror}); {_ELSEWHERE}") from error
+            raise StoreError(f"store {self.path}: its folder can't be made ({error.strerror}); {ELSEWHERE}") from error
         with self._told("opened"):
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
@@ -239,9 +240,9 @@ class Store:
         if len(matching) == 1:
             return str(matching[0])
         if matching:
-            raise StoreError(f"race {id_or_prefix!r} could be {_few(matching)}; give more digits")
+            raise StoreError(f"race {id_or_prefix!r} could be {few(matching)}; give more digits")
         near = difflib.get_close_matches(id_or_prefix, ids, n=3, cutoff=0.5)
-        told = f"the nearest are {_few(near)}" if near else f"the newest are {_few(ids)}"
+        told = f"the nearest are {few(near)}" if near else f"the newest are {few(ids)}"
         raise StoreError(f"race {id_or_prefix!r} is not in {self.path}; {told}; `last` is the newest of all")
 
     def runs(self) -> list[RunLine]:
@@ -262,6 +263,12 @@ class Store:
             RunLine(id_, started, workload, tuple(names.get(id_, ())), rounds.get(id_, 0), finished.get(id_, ""))
             for id_, started, workload in races
         ]
+
+    def noted(self, kind: str) -> list[tuple[str, str]]:
+        """Every event of a kind as (race, detail), newest first."""
+        query = "SELECT race, detail FROM event WHERE kind = ? ORDER BY id DESC"
+        with self._told("read"):
+            return self._db.execute(query, (kind,)).fetchall()
 
     def _has(self, race_id: str) -> bool:
         with self._told("read"):
@@ -325,30 +332,7 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(f"store {self.path} can't be {done}: {_in_words(error)}") from error
-
-
-_ELSEWHERE = "name another with --store or DRAGSTRIP_STORE"
-_AGAIN = "export it again where it was run"
-
-
-def _in_words(error: sqlite3.Error) -> str:
-    said = str(error)
-    if "not a database" in said:
-        return f"it is not a database; {_ELSEWHERE}"
-    if "malformed" in said:
-        return f"it is damaged ({said}); `sqlite3 FILE .recover` may save what is left, and {_ELSEWHERE} meanwhile"
-    if "locked" in said or "busy" in said:
-        return f"another process has kept it locked for {BUSY_S:g} s; wait for it to end, or {_ELSEWHERE}"
-    if "unable to open" in said or "readonly" in said:
-        return f"this user can't write there ({said}); {_ELSEWHERE}"
-    if "full" in said:
-        return f"the disk is full ({said}); make room, then go on with `dragstrip race --resume`"
-    return said
-
-
-def _few(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
+            raise StoreError(f"store {self.path} can't be {done}: {in_words(error, BUSY_S)}") from error
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -386,11 +370,11 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != APPLICATION_ID and (tables or version):
-        raise StoreError(f"{path} is another program's database, not a Dragstrip store; {_ELSEWHERE}")
+        raise StoreError(f"{path} is another program's database, not a Dragstrip store; {ELSEWHERE}")
     if version > len(MIGRATIONS):
         raise StoreError(
             f"{path} has schema version {version}, this Dragstrip knows up to {len(MIGRATIONS)}; "
-            f"update Dragstrip, or {_ELSEWHERE}"
+            f"update Dragstrip, or {ELSEWHERE}"
         )
     return int(version)
 
@@ -490,8 +474,8 @@ def _checked_export(copy: Path, path: Path) -> str:
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             (race_id, sealed), *more = db.execute("SELECT race, sha256 FROM seal").fetchall()
             if found != "ok" or more or _digest(db, race_id) != sealed:
-                raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {_AGAIN}")
+                raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {AGAIN}")
             _migrate(db, path)
             return str(race_id)
     except (sqlite3.Error, ValueError) as error:
-        raise StoreError(f"import of {path}: it is damaged or no exported race ({error}); {_AGAIN}") from error
+        raise StoreError(f"import of {path}: it is damaged or no exported race ({error}); {AGAIN}") from error

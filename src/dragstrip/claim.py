@@ -1,0 +1,175 @@
+"""Published claims, as ``claims/*.toml`` have them: who said what about whom, under which load, with which figures.
+
+A claim is data; what became of it here is worked out from stored races by ``trial``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dragstrip.contender import Source, Strict, nearest, parse_entry, read
+from dragstrip.errors import BadUsage
+
+SHIPPED = Path(__file__).parent / "claims"
+
+#: Words for contenders, as on the command line.
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+Rates = Annotated[tuple[float, ...], Field(strict=False)]
+
+#: The two settings that every claim is put to: as published, and Dragstrip's own.
+PUBLISHED, FAIR = "published", "fair"
+
+#: Kinds that are judged by a race alone; "ends" needs a run to an exact count as well.
+_PAIRED = ("ratio", "direction")
+
+
+class LoadFields(Strict):
+    """How the publisher loaded the servers, so far as it can be had again."""
+
+    tool: str = Field(default="", description='what made the load, like "ab"')
+    http: Literal["1.0", "1.1"] = "1.1"
+    keepalive: bool = True
+    connections: int = Field(default=32, ge=1, le=60_000)
+    requests: int | None = Field(default=None, ge=1, description="a run of so many")
+    duration_s: float | None = Field(default=None, gt=0, description="or of so long")
+    workers: str = Field(default="", description='how many of each server, like "1" or "one per core"')
+
+    def text(self) -> str:
+        """In words, for a row's second line."""
+        bound = f", {self.requests:,} requests" if self.requests else ""
+        bound += f", {self.duration_s:g} s" if self.duration_s else ""
+        keep = "keep-alive" if self.keepalive else "a connection per request"
+        tool = f"{self.tool}: " if self.tool else ""
+        workers = f", workers: {self.workers}" if self.workers else ""
+        return f"{tool}HTTP/{self.http}, {keep}, {self.connections} connections{bound}{workers}"
+
+
+#: Dragstrip's own fair settings; ``dragstrip race``'s defaults.
+FAIR_LOAD = LoadFields()
+
+
+class PublishedFields(Strict):
+    """The published figures: a rate for each contender, or only the first one's ratio to the second."""
+
+    per_s: Rates = Field(default=(), description="answers a second, one for each contender")
+    ratio: float | None = Field(default=None, gt=0, description="the first contender's speed over the second's")
+
+
+class FairFields(Strict):
+    """Who races under the fair settings, where the published ones carry settings of their own."""
+
+    contenders: Names = ()
+
+
+class ClaimFile(Strict):
+    """One claim's TOML file.
+
+    ``kind`` is "ratio" (the first contender serves so many times the requests of the second), "direction" (it serves
+    more; no figure), "same" (it makes no difference which), "peak" (the first serves about so many, whatever the
+    machine; the others race beside it, for a race wants two) or "ends" (a run of an exact count never ends).
+    """
+
+    statement: str = Field(min_length=1, description="what is claimed, in our own words, one sentence")
+    source: str = Field(min_length=1, description="the write-up")
+    year: int = Field(ge=1990, le=2100)
+    kind: Literal["ratio", "direction", "same", "peak", "ends"] = "ratio"
+    contenders: Names = Field(min_length=2, description='as on the command line, like ["one:workers=1", "two"]')
+    workload: str = Field(default="hello", description="its name, or a TOML file beside this one")
+    tolerance: float = Field(default=0.10, gt=0, lt=1, description="a size within this share of the published holds")
+    note: str = ""
+    load: LoadFields = LoadFields()
+    published: PublishedFields = PublishedFields()
+    fair: FairFields = FairFields()
+    stand_ins: dict[str, str] = Field(default_factory=dict, description="who races for whom where that one is missing")
+    serve: dict[str, str] = Field(default_factory=dict, description='own servers: mine = "./server --port {port}"')
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        count = len(self.contenders)
+        if count != 2 and self.kind in _PAIRED:
+            raise ValueError(f"a claim of kind {self.kind!r} is about 2 contenders, {count} given")
+        if self.fair.contenders and len(self.fair.contenders) != count:
+            raise ValueError(f"fair.contenders must be as many as contenders, {count}")
+        rates = self.published.per_s
+        wanted = 1 if self.kind == "peak" else count
+        if rates and (len(rates) != wanted or min(rates) <= 0):
+            raise ValueError(f"published.per_s wants {wanted} {'rate' if wanted == 1 else 'rates'} above 0")
+        if self.kind == "ratio" and self.ratio is None:
+            raise ValueError("a ratio wants published.per_s = [first, second] or published.ratio")
+        if self.kind == "peak" and not rates:
+            raise ValueError("a peak wants published.per_s = [rate]")
+        if self.kind == "ends" and not self.load.requests:
+            raise ValueError("a run that never ends wants load.requests, its count")
+        return self
+
+    @property
+    def ratio(self) -> float | None:
+        """The published ratio of the first contender's speed to the second's; None where no figure was given."""
+        if self.published.ratio is not None:
+            return self.published.ratio
+        rates = self.published.per_s
+        return rates[0] / rates[1] if self.kind in _PAIRED and rates else None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with the name of its file, and where that lies."""
+
+    id: str
+    fields: ClaimFile
+    source: Source
+
+    def contenders(self, setting: str) -> tuple[str, ...]:
+        """Who races in a setting, in the claim's order; stand-ins not yet called."""
+        own = self.fields.fair.contenders if setting == FAIR else ()
+        return own or self.fields.contenders
+
+    def load(self, setting: str) -> LoadFields:
+        """The load of a setting."""
+        return FAIR_LOAD if setting == FAIR else self.fields.load
+
+    def stand_in(self, word: str) -> str | None:
+        """Who races for a contender that is missing, with the same settings; None if nobody does."""
+        name, colon, rest = word.partition(":")
+        other = self.fields.stand_ins.get(name)
+        return f"{other}{colon}{rest}" if other else None
+
+
+def load(word: str | Path) -> Claim:
+    """A shipped claim by its name, one added here, or one from the path of a TOML file.
+
+    Raises:
+        BadUsage: there is none of that name. BadDefinition: file, line, field, what would do.
+    """
+    file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
+    if not file.is_file():
+        raise BadUsage(f"there is no claim {str(word)!r}; {nearest(str(word), names(), 'there are')}")
+    return _loaded(file.absolute(), file.stat().st_mtime_ns)
+
+
+def names() -> list[str]:
+    """The shipped claims."""
+    return sorted(file.stem for file in SHIPPED.glob("*.toml"))
+
+
+def every(folders: Sequence[Path] = ()) -> tuple[Claim, ...]:
+    """All shipped claims, then those in some more folders, by name."""
+    own = sorted(str(file) for folder in folders for file in folder.glob("*.toml"))
+    return tuple(load(word) for word in (*names(), *own))
+
+
+@cache
+def _loaded(file: Path, _changed_ns: int) -> Claim:
+    fields, source = read(file, ClaimFile)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,59}", file.stem):
+        raise source.bad((), f"is named {file.name}", "small letters, digits, . + - would do: it is the claim's name")
+    for word in (*fields.contenders, *fields.fair.contenders):
+        parse_entry(word)
+    return Claim(file.stem, fields, source)

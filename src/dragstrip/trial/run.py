@@ -1,0 +1,158 @@
+"""Runs the races that claims want, one after another within one budget, and finds what stored races say of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dragstrip import racing
+from dragstrip.claim import FAIR, PUBLISHED, Claim
+from dragstrip.contender import Entry
+from dragstrip.errors import DragstripError
+from dragstrip.inquiry import inspect, is_void
+from dragstrip.record import Event, Race
+from dragstrip.store import Store
+from dragstrip.trial.cast import cast
+from dragstrip.trial.counted import run_to_count
+from dragstrip.trial.groups import EVENT, Group
+from dragstrip.trial.settle import CANNOT, COUNTED_EVENT, UNTRIED, Finding, answers, settle
+from dragstrip.workload import load as load_workload
+
+#: Differences below it are called the same: the smallest that a claim here is about is 3 %.
+MARGIN = 0.03
+
+#: A race gets at least so long, and at most so many times what it is guessed to need.
+LEAST_S, MOST_TIMES = 15.0, 3.0
+
+#: How a race ends that has said what it can.
+_DONE = ("decided", "budget", "rounds")
+
+#: A race's settings. Until the engine speaks HTTP/1.0, a race is over HTTP/1.1 and each row says so.
+_SETTINGS = {one.name for one in fields(racing.Request)}
+
+Show = Callable[[Group], AbstractContextManager[racing.Progress]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A claim and what became of it in each setting."""
+
+    claim: Claim
+    published: Finding
+    fair: Finding | None
+
+
+def check(
+    wanted: Sequence[Group], *, store: Store, budget_s: float, resume: bool, show: Show, say: Callable[[str], object]
+) -> None:
+    """Runs every race that is wanted, each with its share of what is left of the budget.
+
+    Args:
+        resume: leaves out races that the store has already, with the same definitions, and goes on with one cut off.
+        show: a display for one race. say: takes a line about what is done without a race, or can't be.
+    """
+    ends_s = time.monotonic() + budget_s
+    open_ = list(wanted)
+    while open_:
+        group = open_.pop(0)
+        left_s = ends_s - time.monotonic()
+        share = group.need_s / sum(one.need_s for one in (group, *open_))
+        waste_s = group.before_s + sum(one.before_s for one in open_)
+        own_s = min(max((left_s - waste_s) * share, LEAST_S), MOST_TIMES * group.need_s + LEAST_S)
+        try:
+            race = _race(group, store, own_s, resume, show)
+            _counted(group, race, store, say)
+        except DragstripError as error:
+            say(f"{group.purpose}: {error}")
+
+
+def _race(group: Group, store: Store, budget_s: float, resume: bool, show: Show) -> Race:
+    workload = load_workload(group.workload)
+    before = _stored(group, store) if resume else None
+    if before is not None and before.finished in _DONE:
+        return before
+    with show(group) as progress:
+        if before is not None and before.finished in ("", "interrupted"):
+            racing.resume(before.id, group.entries, workload, store=store, progress=progress)
+            return store.load(before.id)
+        spoken: dict[str, Any] = {"http": group.load.http} if "http" in _SETTINGS else {}
+        request = racing.Request(
+            entries=group.entries,
+            workload=workload,
+            connections=group.load.connections,
+            keepalive=group.load.keepalive,
+            budget_s=budget_s,
+            margin=MARGIN,
+            explicit=False,
+            purpose=(EVENT, group.purpose),
+            **spoken,
+        )
+        return racing.run(request, store=store, progress=progress)
+
+
+def _stored(group: Group, store: Store) -> Race | None:
+    """The newest race that was run for all claims of a group, with today's definitions, and isn't void."""
+    wanted = {claim.id for claim in group.claims}
+    for race_id, detail in store.noted(EVENT):
+        setting, *ids = detail.split()
+        if setting == group.setting and wanted <= set(ids):
+            race = store.load(race_id)
+            known = {entrant.name: entrant.definition_hash for entrant in race.entrants}
+            if all(known.get(one.name) == one.definition_hash for one in group.entries) and _sound(race):
+                return race
+    return None
+
+
+def _sound(race: Race) -> bool:
+    return race.finished in ("", "interrupted") or (race.finished in _DONE and not is_void(inspect(race)))
+
+
+def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object]) -> None:
+    """Makes the runs to a count that the group's claims want and the race's record hasn't."""
+    done = any(event.kind == COUNTED_EVENT for event in race.events)
+    wanted: dict[str, tuple[Entry, Claim]] = {}
+    for claim in group.claims:
+        if claim.fields.kind == "ends":
+            wanted |= {one.name: (one, claim) for one in cast(claim, group.setting).entries}
+    for entry, claim in () if done else wanted.values():
+        made = run_to_count(entry, load_workload(group.workload), claim.fields.load)
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, detail=made.as_json()))
+        say(made.told)
+
+
+def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
+    """What the store says of each claim; races nothing."""
+    noted = store.noted(EVENT)
+    races: dict[str, Race] = {}
+    for claim in claims:
+        found = {setting: _finding(claim, setting, noted, races, store) for setting in (PUBLISHED, FAIR)}
+        yield Row(claim, found[PUBLISHED], None if claim.fields.kind == "ends" else found[FAIR])
+
+
+def _finding(
+    claim: Claim, setting: str, noted: Sequence[tuple[str, str]], races: dict[str, Race], store: Store
+) -> Finding:
+    """From the newest race that was run for the claim and isn't void; else from the newest."""
+    newest: Finding | None = None
+    try:
+        for race_id, detail in noted:
+            of, *ids = detail.split()
+            if of != setting or claim.id not in ids:
+                continue
+            race = races.setdefault(race_id, races.get(race_id) or store.load(race_id))
+            if answers(claim, setting, race):
+                newest = newest or settle(claim, setting, race)
+                if _sound(race):
+                    return settle(claim, setting, race)
+        play = cast(claim, setting)
+    except DragstripError as error:
+        return Finding(outcome=CANNOT, detail=str(error))
+    if newest is not None:
+        return newest
+    if play.missing:
+        told = "; ".join(f"{name} ({why})" for name, why in play.missing.items())
+        return Finding(outcome=CANNOT, detail=f"missing {told}")
+    return Finding(outcome=UNTRIED, detail=f"`dragstrip claims check {claim.id}` does it")

@@ -1,0 +1,229 @@
+"""What a race says of a claim. Pure: a claim and a record in, a finding out; can be worked out again at any time."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from dragstrip import verdict
+from dragstrip.claim import Claim
+from dragstrip.inquiry import Check, inspect
+from dragstrip.record import Entrant, Race
+from dragstrip.trial.cast import entry_of
+
+HOLDS, DIRECTION, OVERTURNED = "holds", "holds in direction", "overturned"
+SAME, UNDECIDED, CANNOT, UNTRIED = "same", "undecided", "can't run here", "not checked yet"
+
+#: The event that holds a run to an exact count, as JSON (``counted.CountedRun``).
+COUNTED_EVENT = "counted run"
+
+#: Facts of the parity sheet whose difference tilts a comparison.
+TILTING = (
+    "processes, threads",
+    "header bytes",
+    "body framing",
+    "keep-alive on the wire",
+    "code cache",
+)
+
+#: Checks that say what a publisher could not see, where they warn.
+TELLING = ("generator", "saturation", "errors", "launches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of a claim in one setting.
+
+    Args:
+        outcome: one of the words above.
+        detail: why, in words.
+        ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": answers a
+            second); NaN where there is none.
+        race: id of the race it rests on, "" if there is none.
+        remarks: stand-ins, what was not equal, what the checks saw.
+    """
+
+    outcome: str
+    detail: str
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    race: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def settle(claim: Claim, setting: str, race: Race) -> Finding:
+    """What a race says of a claim."""
+    raced, remarks = _raced(claim, setting, race)
+    fallen = [entrant for entrant in raced if entrant.out]
+    if fallen:
+        told = "; ".join(f"{entrant.name} is out of the race: {entrant.out}" for entrant in fallen)
+        return Finding(outcome=CANNOT, detail=told, race=race.id, remarks=tuple(remarks))
+    if claim.fields.kind == "ends":
+        found = _ends(race, [entrant.name for entrant in raced])
+    else:
+        names = [entrant.name for entrant in raced]
+        checks = [check for check in inspect(race) if _concerns(check, names, race)]
+        void = "; ".join(check.detail for check in checks if check.status == "void")
+        found = _JUDGES[claim.fields.kind](claim, verdict.judge(race), names)
+        if void:
+            found = Finding(
+                outcome=UNDECIDED, detail=f"void: {void}", ratio=found.ratio, low=found.low, high=found.high
+            )
+        remarks += _unequal(raced)
+        remarks += [check.detail for check in checks if check.status == "warn" and check.check in TELLING]
+    return Finding(
+        outcome=found.outcome,
+        detail=found.detail,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        race=race.id,
+        remarks=tuple(remarks),
+    )
+
+
+def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
+    """Each contender's name in a race, with that of who may stand in for it."""
+    found = []
+    for word in claim.contenders(setting):
+        other = claim.stand_in(word)
+        found.append((entry_of(claim, word).name, entry_of(claim, other).name if other else None))
+    return found
+
+
+def answers(claim: Claim, setting: str, race: Race) -> bool:
+    """Whether everybody that a claim is about, or who stands in, was entered in a race."""
+    there = {entrant.name for entrant in race.entrants}
+    return all(name in there or other in there for name, other in names_of(claim, setting))
+
+
+def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], list[str]]:
+    there = {entrant.name: entrant for entrant in race.entrants}
+    raced, remarks = [], []
+    for name, other in names_of(claim, setting):
+        used = name if name in there or other is None else other
+        if used != name:
+            remarks.append(f"{used} raced for {name}, which is missing here")
+        raced.append(there[used])
+    http, wanted = getattr(race.load, "http", "1.1"), claim.load(setting).http
+    if http != wanted:
+        remarks.append(f"over HTTP/{http}; published over HTTP/{wanted}")
+    return raced, remarks
+
+
+def _concerns(check: Check, names: Sequence[str], race: Race) -> bool:
+    """Whether a check is about these contenders, or about nobody in particular."""
+    told = [entrant.name for entrant in race.entrants if _mentions(check.detail, entrant.name)]
+    return not told or bool(set(told) & set(names))
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w:.=+-]){re.escape(name)}(?![\w=+-]|[:.]\w)", text) is not None
+
+
+def _ratio(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Finding:
+    pair = _pair(judged, names[0], names[1])
+    if pair is None:
+        return Finding(outcome=UNDECIDED, detail="no round of both counts")
+    ratio, low, high = pair
+    word = _word(judged, names[0], names[1])
+    outcome, detail = _against(claim, word, low, high)
+    return Finding(outcome=outcome, detail=detail, ratio=ratio, low=low, high=high)
+
+
+def _against(claim: Claim, word: str, low: float, high: float) -> tuple[str, str]:
+    """The outcome for a ratio's interval; ``word``: of the first contender, as ``verdict.Pair`` has it."""
+    published, tolerance = claim.fields.ratio, claim.fields.tolerance
+    if word == "same":
+        return SAME, "the two are the same within the race's margin"
+    if word == "undecided":
+        return UNDECIDED, "the interval includes 1, or the race was too short for one"
+    if (word == "faster") != (published is None or published > 1):
+        return OVERTURNED, "the other way round"
+    if published is None:
+        return HOLDS, "as claimed; no size was"
+    if low <= published * (1 + tolerance) and high >= published / (1 + tolerance):
+        return HOLDS, f"within {tolerance:.0%} of the published ratio"
+    larger = (low > published) == (published > 1)
+    return DIRECTION, f"the difference is {'larger' if larger else 'smaller'} than published"
+
+
+def _same(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Finding:
+    """No difference: every pair's interval within the claim's tolerance. The pair that differs most is shown."""
+    pairs = [(_pair(judged, a, b), a, b) for a, b in combinations(names, 2)]
+    known = [(pair, a, b) for pair, a, b in pairs if pair is not None]
+    if len(known) < len(pairs):
+        return Finding(outcome=UNDECIDED, detail="not every pair has a round that counts")
+    (ratio, low, high), a, b = max(known, key=lambda one: abs(math.log(one[0][0])))
+    limit = 1 + claim.fields.tolerance
+    if all(1 / limit < pair[1] and pair[2] < limit for pair, _, _ in known):
+        outcome, detail = HOLDS, f"all are the same within {claim.fields.tolerance:.0%}"
+    elif any(pair[1] > limit or pair[2] < 1 / limit for pair, _, _ in known):
+        outcome, detail = OVERTURNED, f"they differ by more than {claim.fields.tolerance:.0%}"
+    else:
+        outcome, detail = UNDECIDED, f"an interval reaches beyond {claim.fields.tolerance:.0%}"
+    return Finding(outcome=outcome, detail=f"{detail}; most apart: {a} over {b}", ratio=ratio, low=low, high=high)
+
+
+def _peak(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Finding:
+    """A rate that no machine changes: the interval of the first contender's rate against the published one."""
+    rate = judged.estimates[names[0]].throughput_per_s
+    if rate is None or not math.isfinite(rate.low) or judged.rounds < verdict.FLOOR:
+        return Finding(outcome=UNDECIDED, detail="too few rounds for an interval")
+    (published,) = claim.fields.published.per_s
+    limit = 1 + claim.fields.tolerance
+    near = rate.low <= published * limit and rate.high >= published / limit
+    outcome = HOLDS if near else OVERTURNED
+    size = f"within {claim.fields.tolerance:.0%} of" if near else f"{rate.estimate / published:.2g} times"
+    detail = f"{names[0]} served {size} the published {published:,.0f} answers a second"
+    return Finding(outcome=outcome, detail=detail, ratio=rate.estimate, low=rate.low, high=rate.high)
+
+
+def _ends(race: Race, names: Sequence[str]) -> Finding:
+    """A run that never ends: whether each contender's run to the published count came to its end by itself."""
+    runs = [json.loads(event.detail) for event in race.events if event.kind == COUNTED_EVENT]
+    latest = {run["contender"]: run for run in runs if run["contender"] in names}
+    if set(latest) < set(names):
+        return Finding(outcome=UNTRIED, detail="its run to an exact count has not been made")
+    told = "; ".join(latest[name]["told"] for name in names)
+    stuck = [name for name in names if latest[name]["stuck"]]
+    if not stuck:
+        return Finding(outcome=OVERTURNED, detail=f"every run came to its end: {told}")
+    outcome = HOLDS if len(stuck) == len(names) else DIRECTION
+    return Finding(outcome=outcome, detail=f"requests were left without an answer ({', '.join(stuck)}): {told}")
+
+
+_JUDGES = {"ratio": _ratio, "direction": _ratio, "same": _same, "peak": _peak}
+
+
+def _pair(judged: verdict.Verdict, a: str, b: str) -> tuple[float, float, float] | None:
+    """Ratio of a to b and its interval, whichever way round the race lists them; None if there is none yet."""
+    for pair in judged.pairs:
+        if {pair.a, pair.b} == {a, b} and math.isfinite(pair.ratio):
+            found = (pair.ratio, pair.low, pair.high)
+            return found if pair.a == a else (1 / found[0], 1 / found[2], 1 / found[1])
+    return None
+
+
+def _word(judged: verdict.Verdict, a: str, b: str) -> str:
+    turned = {"faster": "slower", "slower": "faster"}
+    for pair in judged.pairs:
+        if {pair.a, pair.b} == {a, b}:
+            return pair.verdict if pair.a == a else turned.get(pair.verdict, pair.verdict)
+    return "undecided"
+
+
+def _unequal(raced: Sequence[Entrant]) -> list[str]:
+    """Facts of the parity sheet that differ between a claim's contenders."""
+    found = []
+    for fact in TILTING:
+        values = [entrant.parity.get(fact, "") for entrant in raced]
+        if all(values) and len(set(values)) > 1:
+            told = ", ".join(f"{entrant.name} {value}" for entrant, value in zip(raced, values, strict=True))
+            found.append(f"{fact} not equal: {told}")
+    return found

@@ -1,0 +1,221 @@
+"""Claims: their files, the judgement on stored records, and whole checks of planted ones through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+
+from dragstrip import claim as definitions
+from dragstrip.claim import FAIR, PUBLISHED, Claim
+from dragstrip.errors import BadDefinition, BadUsage
+from dragstrip.record import Event, Race
+from dragstrip.store import Store
+from dragstrip.trial import run
+from dragstrip.trial.groups import EVENT, groups
+from dragstrip.trial.settle import (
+    CANNOT,
+    COUNTED_EVENT,
+    DIRECTION,
+    HOLDS,
+    OVERTURNED,
+    SAME,
+    UNDECIDED,
+    UNTRIED,
+    settle,
+)
+
+FAST, SLOW = {"quick": 40_000.0, "steady": 20_000.0}, {"quick": 20_000.0, "steady": 40_000.0}
+
+
+def planted(folder: Path, name: str = "mine", *, published: str = "ratio = 2.0", more: str = "") -> Claim:
+    """A claim that quick serves more than steady; both are ad hoc servers, named in the file."""
+    file = folder / f"{name}.toml"
+    file.write_text(f"""\
+statement = "quick serves more than steady"
+source = "a test"
+year = 2026
+contenders = ["quick", "steady"]
+{more}
+
+[published]
+{published}
+
+[serve]
+quick = "/bin/true {{port}}"
+steady = "/bin/true {{port}}"
+""")
+    return definitions.load(file)
+
+
+def test_every_write_up_has_its_claims_and_every_file_its_figures() -> None:
+    """Each shipped file is read; a ratio has one; the five write-ups and the qualitative claims are there."""
+    claims = definitions.every()
+    assert len({one.fields.source for one in claims}) == 5
+    assert {one.fields.kind for one in claims} == {"ratio", "direction", "same", "peak", "ends"}
+    for one in claims:
+        assert (one.fields.ratio is not None) == (one.fields.kind == "ratio"), one.id
+        assert one.fields.statement.strip('"') == one.fields.statement, "statements are in our own words, not quoted"
+        for setting in (PUBLISHED, FAIR):
+            assert one.contenders(setting)
+
+
+def test_claims_of_one_source_and_load_share_a_race() -> None:
+    """All that can be raced anywhere needs at most two races for each published load and write-up."""
+    planned = groups(definitions.every())
+    assert len(planned) <= 12
+    for group in planned:
+        assert len({entry.name for entry in group.entries}) == len(group.entries) >= 2
+        assert group.purpose.split()[0] == group.setting
+    assert sum(group.need_s + group.before_s for group in planned) < 30 * 60
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('kind = "ratio"', "per_s"),
+        ("published.per_s = [1, 2, 3]", "2 rates"),
+        ('kind = "ends"\npublished.ratio = 2.0', "load.requests"),
+        ("published.ratio = 2.0\nload.conections = 3", "did you mean connections"),
+    ],
+)
+def test_a_claim_that_can_not_be_judged_is_refused_with_what_would_do(tmp_path: Path, text: str, told: str) -> None:
+    """File and remedy are in the message."""
+    file = tmp_path / "bad.toml"
+    file.write_text(f'statement = "x"\nsource = "y"\nyear = 2020\ncontenders = ["a", "b"]\n{text}\n')
+    with pytest.raises(BadDefinition, match=told) as refused:
+        definitions.load(file)
+    assert "bad.toml" in str(refused.value)
+    with pytest.raises(BadUsage, match="there are"):
+        definitions.load("no-such-claim")
+
+
+@pytest.mark.parametrize(
+    ("rates", "published", "outcome"),
+    [
+        (FAST, "ratio = 2.0", HOLDS),
+        (FAST, "ratio = 1.9", HOLDS),
+        (FAST, "ratio = 3.0", DIRECTION),
+        (FAST, "ratio = 0.5", OVERTURNED),
+        (SLOW, "ratio = 2.0", OVERTURNED),
+        (SLOW, "ratio = 0.5", HOLDS),
+        ({"quick": 30_000.0, "steady": 30_000.0}, "ratio = 2.0", SAME),
+        # Who is listed first in the race must not matter.
+        ({"steady": 20_000.0, "quick": 40_000.0}, "per_s = [4000, 2000]", HOLDS),
+    ],
+)
+def test_true_claims_hold_reversed_ones_are_overturned_and_a_tie_is_neither(
+    tmp_path: Path, rates: dict[str, float], published: str, outcome: str
+) -> None:
+    """From records of known speeds alone; the size counts within the tolerance of 10 %."""
+    race = samples.race(rates, rounds=40, noise=0.004)
+    found = settle(planted(tmp_path, published=published), PUBLISHED, race)
+    assert found.outcome == outcome, found
+    assert found.race == race.id
+    assert found.low < rates["quick"] / rates["steady"] < found.high
+
+
+def test_too_short_a_race_leaves_a_claim_undecided_and_one_without_a_figure_needs_no_size(tmp_path: Path) -> None:
+    """Three rounds have no interval; a direction holds whatever the size."""
+    assert settle(planted(tmp_path), PUBLISHED, samples.race(FAST, rounds=3)).outcome == UNDECIDED
+    claim = planted(tmp_path, "way", published="", more='kind = "direction"')
+    assert settle(claim, PUBLISHED, samples.race(FAST)).outcome == HOLDS
+    assert settle(claim, PUBLISHED, samples.race(SLOW)).outcome == OVERTURNED
+
+
+def test_no_difference_and_a_peak_are_judged_by_their_own_tolerance(tmp_path: Path) -> None:
+    """ "Makes no difference" is the whole interval within it; "peaks at" is the rate's interval near the figure."""
+    same = planted(tmp_path, "alike", published="", more='kind = "same"\ntolerance = 0.05')
+    level = samples.race({"quick": 30_000.0, "steady": 30_300.0}, rounds=40, noise=0.004)
+    assert settle(same, PUBLISHED, level).outcome == HOLDS
+    assert settle(same, PUBLISHED, samples.race(FAST)).outcome == OVERTURNED
+    assert settle(same, PUBLISHED, samples.race(FAST, rounds=3)).outcome == UNDECIDED
+    peak = planted(tmp_path, "peak", published="per_s = [8000]", more='kind = "peak"\ntolerance = 0.25')
+    assert settle(peak, PUBLISHED, samples.race({"quick": 8_500.0, "steady": 9_000.0})).outcome == HOLDS
+    assert settle(peak, PUBLISHED, samples.race(FAST)).outcome == OVERTURNED
+
+
+def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Path) -> None:
+    """The cause is told; the figures of a void race settle nothing."""
+    claim = planted(tmp_path)
+    busy = [samples.block(name, engine_wait_ns=20_000_000).engine_wait_ns for name in ("quick",)]
+    race = samples.race(FAST)
+    rounds = tuple(
+        _changed(this, blocks=tuple(_changed(block, engine_wait_ns=busy[0]) for block in this.blocks))
+        for this in race.rounds
+    )
+    found = settle(claim, PUBLISHED, _changed(race, rounds=rounds))
+    assert found.outcome == UNDECIDED
+    assert found.detail.startswith("void: the engine waited")
+    fallen = tuple(
+        _changed(entrant, out="died under load") if entrant.name == "quick" else entrant for entrant in race.entrants
+    )
+    found = settle(claim, PUBLISHED, _changed(race, entrants=fallen))
+    assert found.outcome == CANNOT
+    assert "died under load" in found.detail
+
+
+def _changed(record: Any, **changes: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(record, **changes)
+
+
+def test_what_was_not_equal_and_who_stood_in_is_in_the_row(tmp_path: Path) -> None:
+    """The parity sheet and a stand-in are never silent."""
+    claim = planted(tmp_path, more='stand_ins = { quick = "other" }', published="ratio = 2.0")
+    file = claim.source.file
+    file.write_text(file.read_text() + 'other = "/bin/true {port}"\n')
+    claim = definitions.load(file)
+    race = samples.race({"other": 40_000.0, "steady": 20_000.0})
+    heavy = tuple(
+        _changed(one, parity={"header bytes": "99" if one.name == "other" else "246"}) for one in race.entrants
+    )
+    found = settle(claim, PUBLISHED, _changed(race, entrants=heavy))
+    assert found.outcome == HOLDS
+    assert "other raced for quick, which is missing here" in found.remarks
+    assert "header bytes not equal: other 99, steady 246" in found.remarks
+
+
+def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_decides(tmp_path: Path) -> None:
+    """Nothing but the claims' files and the store is needed; a void race after a sound one changes nothing."""
+    claim = planted(tmp_path)
+
+    def stored(seed: int, rates: dict[str, float], *, setting: str = PUBLISHED, finished: str = "decided") -> Race:
+        event = Event(at_ns=1, kind=EVENT, detail=f"{setting} {claim.id}")
+        return samples.race(rates, seed=seed, events=[event], finished=finished)
+
+    with Store(tmp_path / "races.sqlite") as store:
+        (row,) = run.rows([claim], store)
+        assert (row.published.outcome, row.fair and row.fair.outcome) == (UNTRIED, UNTRIED)
+        store.begin(stored(1, SLOW))
+        store.begin(stored(2, FAST))
+        store.begin(stored(3, SLOW, finished="void"))
+        store.begin(stored(4, FAST, setting=FAIR))
+        (row,) = run.rows([claim], store)
+        assert (row.published.outcome, row.published.race) == (HOLDS, f"{2:012x}")
+        assert row.fair is not None
+        assert row.fair.race == f"{4:012x}"
+
+
+def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_path: Path) -> None:
+    """Every request answered overturns it; some that waited in vain uphold it, and the counts are told."""
+    claim = planted(tmp_path, published="", more='kind = "ends"\nload.requests = 1000\nload.connections = 100')
+    race = samples.race(FAST)
+    assert settle(claim, PUBLISHED, race).outcome == UNTRIED
+
+    def with_runs(*stuck: bool) -> Race:
+        told = [
+            {"contender": name, "stuck": hung, "told": f"{name}: 1,000 sent, {2 if hung else 0} timed out"}
+            for name, hung in zip(("quick", "steady"), stuck, strict=True)
+        ]
+        events = tuple(Event(at_ns=1, kind=COUNTED_EVENT, detail=json.dumps(one)) for one in told)
+        return samples.race(FAST, events=events)
+
+    assert settle(claim, PUBLISHED, with_runs(False, False)).outcome == OVERTURNED
+    found = settle(claim, PUBLISHED, with_runs(True, True))
+    assert found.outcome == HOLDS
+    assert "quick: 1,000 sent, 2 timed out" in found.detail
