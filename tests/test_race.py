@@ -94,6 +94,20 @@ def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, s
     assert "node" in done.stdout
 
 
+def test_a_race_in_http_1_0_says_who_keeps_connections_alive(env: dict[str, str], tmp_path: Path) -> None:
+    """As ab -k speaks it, for write-ups of old: nginx keeps them, Python's server does not, and neither is an error."""
+    out = tmp_path / "out.json"
+    words = ["--http", "1.0", "--rounds", "2", "-c", "4", "--json", str(out)]
+    done = dragstrip_run(env, "race", "nginx-return", *misbehaving("old", "none"), *words)
+    told = json.loads(out.read_text())
+    jsonschema.validate(told, SCHEMA)
+    assert told["load"]["http"] == "1.0"
+    assert all(not one["errors"] for one in told["contenders"]), done.stdout
+    assert ", HTTP/1.0" in done.stdout
+    sheet = dragstrip_run(env, "show", "last", "--parity").stdout
+    assert " 0 of " in sheet.split("keep-alive on the wire")[1].splitlines()[0], sheet
+
+
 def test_the_same_seed_gives_the_same_order_of_blocks(env: dict[str, str], tmp_path: Path) -> None:
     """Two races of one plan and seed load their contenders in the same order; another seed does not."""
     orders = []

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import samples
 
+import dragstrip
 from dragstrip.errors import StoreError
 from dragstrip.record import Event, Round
-from dragstrip.store import MIGRATIONS, Store, default_path
+from dragstrip.store import APPLICATION_ID, MIGRATIONS, Store, default_path
 
 HERE = Path(__file__).parent
 
@@ -103,7 +104,7 @@ def test_a_killed_writer_leaves_every_committed_round(path: Path) -> None:
     """kill -9 while it appends: each round that it had reported is there, whole."""
     code = (
         "import sys, samples; from pathlib import Path; from dataclasses import replace\n"
-        "from dragstrip.store import Store\n"
+        "from dragstrip.store import APPLICATION_ID, Store\n"
         "race = samples.race(rounds=40)\n"
         "store = Store(Path(sys.argv[1])); store.begin(replace(race, rounds=(), finished=''))\n"
         "for round in race.rounds:\n"
@@ -254,14 +255,30 @@ def test_what_is_no_export_is_refused(tmp_path: Path, contents: bytes, told: str
 
 def test_newer_stores_and_exports_are_refused_with_both_versions(tmp_path: Path) -> None:
     """An old Dragstrip never guesses at a schema that it doesn't know."""
-    export = _exported(tmp_path)
+    export, newer = _exported(tmp_path), len(MIGRATIONS) + 1
     for file in (export, tmp_path / "source.sqlite"):
         with sqlite3.connect(file) as db:
-            db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    with Store(tmp_path / "target.sqlite") as store, pytest.raises(StoreError, match=r"version 2, .* up to 1; update"):
+            db.execute(f"PRAGMA user_version = {newer}")
+    said = rf"version {newer}, .* up to {newer - 1}; update"
+    with Store(tmp_path / "target.sqlite") as store, pytest.raises(StoreError, match=said):
         store.import_race(export)
-    with pytest.raises(StoreError, match=r"version 2, .* up to 1; update"):
+    with pytest.raises(StoreError, match=said):
         Store(tmp_path / "source.sqlite")
+
+
+def test_a_store_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
+    """What its races did not record is what every race then did."""
+    path = tmp_path / "old.sqlite"
+    with sqlite3.connect(path) as db:
+        db.executescript((Path(dragstrip.__file__).parent / "schema" / "store_1.sql").read_text())
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+        (columns,) = zip(*db.execute("SELECT name FROM pragma_table_info('race')"), strict=True)
+        texts = {"id": "0123456789ab", "server_cores": "[1]", "engine_cores": "[0]", "machine": "{}", "metric": "cpu"}
+        row = [texts.get(name, 1) for name in columns]
+        db.execute(f"INSERT INTO race VALUES ({','.join('?' * len(row))})", row)
+    with Store(path) as store:
+        assert store.load("last").load.http == "1.1"
 
 
 def test_other_files_are_never_written_to(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def cli() -> None:
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
 @click.option("--keepalive/--no-keepalive", default=True, show_default=True, help="Or a new connection per request.")
+@click.option("--http", type=click.Choice(["1.1", "1.0"]), default="1.1", show_default=True, help="1.0 as ab has it.")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
 @click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
@@ -129,6 +130,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
         connections=words["connections"] or (line_up.connections if line_up and line_up.connections else 32),
         threads=words["threads"],
         keepalive=words["keepalive"],
+        http=words["http"],
         timeout_s=words["timeout"],
         budget_s=words["budget"],
         margin=words["margin"],

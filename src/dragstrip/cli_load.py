@@ -60,6 +60,7 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("--method", "-m", default="GET", show_default=True)
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
 @click.option("--no-keepalive", is_flag=True, help="A new connection for each request.")
+@click.option("--http", type=click.Choice(["1.1", "1.0"]), default="1.1", show_default=True, help="1.0 as ab has it.")
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
@@ -107,6 +108,7 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         duration_s=words["duration_s"],
         threads=words["threads"],
         keepalive=not words["no_keepalive"],
+        http=words["http"],
         method=words["method"],
         headers=words["headers"],
         body=_body(words["body"]),

@@ -57,6 +57,7 @@ class Request:
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
         purpose: what the race is for, where a command runs it for something: an event's kind and detail in its record.
+        http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
         io: the engine's back end, "epoll", "uring" or "auto". epoll is the default here until the check by Little's
             law allows for io_uring's latencies, which leave out the time in the engine's own queue.
     """
@@ -66,6 +67,7 @@ class Request:
     connections: int = 32
     threads: int | None = None
     keepalive: bool = True
+    http: str = "1.1"
     timeout_s: float = 2.0
     budget_s: float = 60.0
     margin: float = 0.01
@@ -124,6 +126,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         threads=request.threads or len(lanes.engine),
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
+        http=request.http,
     )
     progress.phase("checking what is installed")
     field_, versions = _Field(), _ready_versions(request)
@@ -272,11 +275,11 @@ def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Fie
 
 
 def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[str, dict[str, str]]:
-    workload, seed = track.workload, track.seed
+    workload, seed, http = track.workload, track.seed, track.load.http
     both = [
         (
-            *workload.exchanges(mark=entry.mark, keepalive=keep, seed=seed),
-            *workload.probes(mark=entry.mark, keepalive=keep, seed=seed, count=PROBES),
+            *workload.exchanges(mark=entry.mark, keepalive=keep, http=http, seed=seed),
+            *workload.probes(mark=entry.mark, keepalive=keep, http=http, seed=seed, count=PROBES),
         )
         for keep in (True, False)
     ]

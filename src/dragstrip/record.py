@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: Version of the record's shape; ``store.py`` has a migration for each step.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
 METHOD_VERSION = 2
@@ -197,12 +197,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How each block is loaded: a closed loop of ``connections`` over ``threads`` engine threads."""
+    """How each block is loaded: a closed loop of ``connections`` over ``threads`` engine threads.
+
+    Args:
+        http: the requests' version, "1.1" or "1.0", the latter as ab speaks it: kept alive only if both sides say so.
+    """
 
     connections: int
     threads: int
     keepalive: bool
     timeout_ns: int
+    http: str = "1.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

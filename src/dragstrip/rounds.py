@@ -102,7 +102,8 @@ class Track:
 
     def exchanges(self, entry: Entry) -> tuple[Exchange, ...]:
         """The requests this race loads a contender with."""
-        return self.workload.exchanges(mark=entry.mark, keepalive=self.load.keepalive, seed=self.seed)
+        load = self.load
+        return self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed)
 
     def launch(self, entry: Entry) -> Running:
         """Starts a contender and waits for its first right answer.

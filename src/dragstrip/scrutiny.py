@@ -86,7 +86,7 @@ def fetch(sock: socket.socket, exchange: Exchange) -> Answer:
     try:
         response.begin()
         body = response.read()
-        closes = bool(response.will_close)
+        closes = bool(response.will_close) or (_is_old(exchange.request) and not says_keep(response))
         headers = tuple(response.getheaders())
     finally:
         response.close()
@@ -100,6 +100,15 @@ def fetch(sock: socket.socket, exchange: Exchange) -> Answer:
         body=body,
         closes=closes,
     )
+
+
+def _is_old(request: bytes) -> bool:
+    return request.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
+
+
+def says_keep(response: HTTPResponse) -> bool:
+    """A request in HTTP/1.0 keeps its connection only where the answer says so, whatever version that has."""
+    return "keep-alive" in (response.getheader("Connection") or "").lower()
 
 
 def fault(exchange: Exchange, answer: Answer) -> str | None:

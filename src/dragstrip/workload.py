@@ -112,13 +112,14 @@ class Workload:
         return "mark" in _names_in(self.fields.answer.body)
 
     def exchanges(
-        self, *, mark: str = "", keepalive: bool = True, seed: int = 0, host: str = HOST
+        self, *, mark: str = "", keepalive: bool = True, http: str = "1.1", seed: int = 0, host: str = HOST
     ) -> tuple[Exchange, ...]:
         """The pool of different requests that a race is loaded with; one where nothing varies.
 
         Args:
             mark: the contender's four characters; asked for only where the answer has them.
-            keepalive: without it each request carries ``Connection: close``.
+            keepalive: without it each request asks for the connection's end; how, ``connection_words`` has.
+            http: "1.1" or "1.0".
             seed: the same one gives the same pool.
 
         Raises:
@@ -126,10 +127,18 @@ class Workload:
         """
         load = self.fields.load
         drawn = _distinct(random.Random(f"{seed} {self.name} load"), load.numbers, load.count)
-        return tuple(self._exchange(numbers, mark=mark, keepalive=keepalive, host=host) for numbers in drawn)
+        words = connection_words(http, keepalive)
+        return tuple(self._exchange(numbers, mark, http, words, host) for numbers in drawn)
 
     def probes(
-        self, *, mark: str = "", keepalive: bool = True, seed: int = 0, count: int = 12, host: str = HOST
+        self,
+        *,
+        mark: str = "",
+        keepalive: bool = True,
+        http: str = "1.1",
+        seed: int = 0,
+        count: int = 12,
+        host: str = HOST,
     ) -> tuple[Exchange, ...]:
         """At most ``count`` randomised requests for scrutineering, the fixed cases first; one where nothing varies.
 
@@ -140,17 +149,17 @@ class Workload:
         rng = random.Random(f"{seed} {self.name} probes")
         more = max(count - len(fields.always), 0)
         drawn = [*fields.always, *_distinct(rng, fields.numbers, more)][:count]
-        return tuple(self._exchange(numbers, mark=mark, keepalive=keepalive, host=host) for numbers in drawn)
+        words = connection_words(http, keepalive)
+        return tuple(self._exchange(numbers, mark, http, words, host) for numbers in drawn)
 
-    def _exchange(self, numbers: Mapping[str, int], *, mark: str, keepalive: bool, host: str) -> Exchange:
+    def _exchange(self, numbers: Mapping[str, int], mark: str, http: str, words: list[str], host: str) -> Exchange:
         if self.needs_mark and not re.fullmatch(rf"[!-~]{{{MARK_LENGTH}}}", mark):
             raise BadUsage(
                 f"workload {self.name} wants each contender's mark in its answers, and {mark!r} is none; "
                 f'mark = "{MARK_LENGTH} characters" in its contender.toml would do'
             )
         path = _render(self.fields.request.path, numbers)
-        head = [f"GET {path} HTTP/1.1", f"Host: {host}", "User-Agent: dragstrip", "Accept: */*"]
-        head += [] if keepalive else ["Connection: close"]
+        head = [f"GET {path} HTTP/{http}", f"Host: {host}", "User-Agent: dragstrip", "Accept: */*", *words]
         answer = self.fields.answer
         return Exchange(
             path=path,
@@ -159,6 +168,16 @@ class Workload:
             content_type=answer.content_type,
             body=_render(answer.body, {**numbers, "mark": mark}).encode(),
         )
+
+
+def connection_words(http: str, keepalive: bool) -> list[str]:
+    """The header, if any, that says what shall become of the connection.
+
+    HTTP/1.1 keeps it unless told otherwise (RFC 9112, 9.3); HTTP/1.0 closes it unless asked as ``ab -k`` asks.
+    """
+    if http == "1.0":
+        return ["Connection: Keep-Alive"] if keepalive else []
+    return [] if keepalive else ["Connection: close"]
 
 
 def load(word: str | Path) -> Workload:

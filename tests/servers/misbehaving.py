@@ -49,7 +49,8 @@ def serve(port: int, fault: str) -> None:
                 ready.unregister(connection)
                 connection.close()
                 continue
-            close = b"connection: close" in request.lower()
+            # HTTP/1.0 it never keeps alive, asked or not.
+            close = b"connection: close" in request.lower() or b" HTTP/1.0\r\n" in request
             status = "500 Internal Server Error" if fault == "fast-500" else "200 OK"
             body = b"hello worle\n" if fault == "wrong-byte" else BODY
             try:

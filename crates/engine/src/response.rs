@@ -76,9 +76,18 @@ struct Head {
 pub struct Known {
     bytes: Vec<u8>,
     head: Option<Head>,
+    /// The connection stays open only where the answer says so.
+    must_say: bool,
 }
 
 impl Known {
+    /// For the answers to this request. One in HTTP/1.0 keeps its connection only where the answer says so, even if
+    /// that calls itself HTTP/1.1, as many servers do and then close: so `ab -k` reads it.
+    pub fn of(request: &[u8]) -> Self {
+        let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
+        Self { must_say: line.ends_with(b" HTTP/1.0"), ..Self::default() }
+    }
+
     #[inline]
     fn recall(&self, input: &[u8]) -> Option<(Head, usize)> {
         let head = self.head?;
@@ -232,12 +241,12 @@ impl Reader {
     fn unknown_head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Taken {
         let before = self.stash.len();
         let parsed = if before == 0 {
-            parse(rest, expect.bodiless)
+            parse(rest, expect.bodiless, known.must_say)
         } else {
             self.stash.extend_from_slice(rest);
             // A head ends with a line end: no need to parse again before one has come.
             match memchr(b'\n', rest) {
-                Some(_) => parse(&self.stash, expect.bodiless),
+                Some(_) => parse(&self.stash, expect.bodiless, known.must_say),
                 None => Parsed::More,
             }
         };
@@ -401,7 +410,7 @@ enum Parsed {
 }
 
 /// Reads a head from its first byte.
-fn parse(bytes: &[u8], bodiless: bool) -> Parsed {
+fn parse(bytes: &[u8], bodiless: bool, must_say: bool) -> Parsed {
     const START: &[u8] = b"HTTP/1.";
     let shared = bytes.len().min(START.len());
     if bytes[..shared] != START[..shared] {
@@ -418,7 +427,8 @@ fn parse(bytes: &[u8], bodiless: bool) -> Parsed {
         // 101 switches to a protocol that nobody asked for.
         (Some(101), _) => Parsed::Unsound,
         (Some(100..=199), _) => Parsed::Interim(length),
-        (Some(status @ 200..=999), Some(version)) => match meaning(status, version, answer.headers, bodiless) {
+        (Some(status @ 200..=999), Some(version)) => match meaning(status, version, answer.headers, bodiless, must_say)
+        {
             Some(head) => Parsed::Final(head, length),
             None => Parsed::Unsound,
         },
@@ -427,7 +437,7 @@ fn parse(bytes: &[u8], bodiless: bool) -> Parsed {
 }
 
 /// Framing and persistence (RFC 9112, 6.3 and 9.3), or None where the lengths contradict each other.
-fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool) -> Option<Head> {
+fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool, must_say: bool) -> Option<Head> {
     let (mut length, mut chunked) = (None, false);
     let (mut close, mut keep_alive) = (false, false);
     for field in fields {
@@ -460,7 +470,7 @@ fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool
         (false, Some(length)) => Framing::Length(length),
         (false, None) => Framing::UntilClose,
     };
-    let keep = !close && (version == 1 || keep_alive) && framing != Framing::UntilClose;
+    let keep = !close && (version == 1 && !must_say || keep_alive) && framing != Framing::UntilClose;
     Some(Head { status, framing, keep })
 }
 

@@ -8,6 +8,7 @@ from http.client import HTTPException, HTTPResponse
 
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import PLAIN, LoadRequest, Target
+from dragstrip.scrutiny import says_keep
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
 LARGEST_BODY_BYTES = 256 * 1024 * 1024
@@ -85,7 +86,7 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         reason=answer.reason,
         body=body,
         server=answer.getheader("Server") or "",
-        closes=bool(answer.will_close),
+        closes=bool(answer.will_close) or (request.http == "1.0" and not says_keep(answer)),
     )
 
 

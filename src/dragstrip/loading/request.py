@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage
+from dragstrip.workload import connection_words
 
 #: The engine's histogram ends at a minute: a longer latency could not be told.
 LONGEST_TIMEOUT_S = 60.0
@@ -50,6 +51,7 @@ class LoadRequest:
         duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
         threads: of the engine; None for one per engine core.
         keepalive: False opens a new connection for each request.
+        http: "1.1", or "1.0" as ab speaks it: kept alive only where the server says so, too.
         headers: names and values, in the order in which they are sent.
         timeout_s: for one answer and for one attempt to connect; up to 60.
         expect_status: the right status; None takes any 2xx that the first plain answer has.
@@ -61,6 +63,7 @@ class LoadRequest:
     duration_s: float | None = None
     threads: int | None = None
     keepalive: bool = True
+    http: str = "1.1"
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
@@ -135,9 +138,8 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
         lines.append(f"{name}: {value}")
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(request.body)}")
-    if not request.keepalive:
-        lines.append("Connection: close")
-    head = "\r\n".join([f"{request.method} {to.path} HTTP/1.1", *lines])
+    lines += connection_words(request.http, request.keepalive)
+    head = "\r\n".join([f"{request.method} {to.path} HTTP/{request.http}", *lines])
     return head.encode("latin-1") + b"\r\n\r\n" + request.body
 
 

@@ -138,6 +138,11 @@ class LoadResult:
         return sum(part.connects for part in self.slices) + (self.connections if self.request.keepalive else 0)
 
     @property
+    def reused(self) -> int:
+        """Answers under load on a connection that had carried one before, at least."""
+        return max(self.answered - self.connects, 0)
+
+    @property
     def bytes_in(self) -> int:
         """Read, heads included."""
         return sum(part.bytes_in for part in self.slices)

@@ -122,6 +122,7 @@ def _cores(result: LoadResult, *, were: bool = True) -> str:
 def sentence(result: LoadResult) -> str:
     """The run in one sentence."""
     keep = "kept alive" if result.request.keepalive else "a new one for each request"
+    keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
     over = f"over {words.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
         return f"{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
@@ -212,8 +213,8 @@ def _facts(result: LoadResult) -> Text:
         f"sent {result.sent:,}, the first {PLAIN} plainly, to learn the right answer: in no rate, in no latency",
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else ""),
-        f"connections opened {result.connects:,}, read {words.memory(result.bytes_in)}, "
-        f"written {words.memory(result.bytes_out)}",
+        f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
+        f"read {words.memory(result.bytes_in)}, written {words.memory(result.bytes_out)}",
         f"load generator: {words.microseconds(result.engine_us_per_request)} µs CPU per request, "
         f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}",
     ]
@@ -253,6 +254,7 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
             "threads": len(result.cores),
             "engine_cores": list(result.cores),
             "keepalive": request.keepalive,
+            "http": request.http,
             "requests": request.requests,
             "duration_s": request.duration_s,
             "timeout_s": request.timeout_s,
@@ -273,6 +275,7 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "latency_clock": LOOP,
         "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
         "connections_opened": result.connects,
+        "answers_on_reused_connections": result.reused,
         "bytes_in": result.bytes_in,
         "bytes_out": result.bytes_out,
         "engine": {

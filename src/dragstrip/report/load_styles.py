@@ -132,7 +132,8 @@ def _ab(result: LoadResult, latencies: HdrHistogram | None) -> str:
         lines.append(f"   (Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: 0)")
         lines += [f"Non-2xx responses:      {status}"] if status else []
     if result.request.keepalive:
-        lines.append(f"Keep-Alive requests:    {max(done - max(result.connects - c, 0), 0)}")
+        kept = 0 if result.learned.closes else max(done - max(result.connects - c, 0), 0)
+        lines.append(f"Keep-Alive requests:    {kept}")
     lines += [
         f"Total transferred:      {result.bytes_in} bytes",
         f"HTML transferred:       {result.requests * len(result.learned.body)} bytes",

@@ -176,6 +176,7 @@ def command(race: Race) -> str:
         parts += _entry_words(entrant)
     parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
     parts += [] if load.keepalive else ["--no-keepalive"]
+    parts += [] if load.http == "1.1" else ["--http", load.http]
     parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
     parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", plan.metric, "--seed", str(race.seed)]
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []

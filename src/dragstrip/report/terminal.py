@@ -172,7 +172,8 @@ def summary(race: Race) -> str:
     keep = "keep-alive" if race.load.keepalive else "a connection per request"
     void = sum(bool(round_.void) for round_ in race.rounds)
     return (
-        f"{race.workload}, {race.load.connections} connections, {keep} · "
+        f"{race.workload}, {race.load.connections} connections, {keep}"
+        f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'} · "
         f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
         f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
         f"seed {race.seed} · ended: {race.finished or 'cut off, or still running'}"

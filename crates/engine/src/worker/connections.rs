@@ -37,7 +37,7 @@ impl<P: Poller> Share<P> {
             conns: (0..count).map(|_| Conn::new()).collect(),
             lingering: (0..count).map(|_| None).collect(),
             lingerers: 0,
-            known: plan.exchanges.iter().map(|_| Known::default()).collect(),
+            known: plan.exchanges.iter().map(|exchange| Known::of(&exchange.request)).collect(),
             sample: Sample::default(),
             next_exchange: 0,
             cursor: 0,

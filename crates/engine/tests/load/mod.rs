@@ -382,3 +382,27 @@ fn a_unix_socket_is_loaded_as_a_port_is_even_where_its_queue_is_full() {
     let refused = engine(1).open(SessionPlan { target, ..nowhere }).unwrap_err().to_string();
     assert!(refused.starts_with("target: unix:/x/x"), "{refused}");
 }
+
+#[test]
+fn a_request_in_http_1_0_is_kept_alive_only_where_the_answer_says_so() {
+    const OLD: &[u8] = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: test\r\n\r\n";
+    type Case = (&'static [u8], fn() -> Then, bool);
+    let cases: [Case; 5] = [
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 11\r\n\r\nhello world", || Then::GoOn, true),
+        (b"HTTP/1.1 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 11\r\n\r\nhello world", || Then::GoOn, true),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\nhello world", || Then::Close, false),
+        (b"HTTP/1.0 200 OK\r\n\r\nhello world", || Then::Close, false),
+        (RIGHT, || Then::Close, false), // calls itself HTTP/1.1 and closes all the same
+    ];
+    for (bytes, then, kept) in cases {
+        let server = answer(bytes, then);
+        let mut engine = engine(1);
+        let mut plan = plan(server.address, 4);
+        plan.exchanges[0].request = OLD.to_vec();
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 100)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (100, vec![]));
+        assert_eq!(done.connects, if kept { 0 } else { done.connects.clamp(96, 99) }, "{bytes:?}");
+    }
+}

@@ -1,0 +1,88 @@
+"""What tests of ``dragstrip load`` share: a real nginx with a log, and the command as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from dragstrip.report import load as report
+
+DRAGSTRIP = [sys.executable, "-m", "dragstrip", "load"]
+
+live = pytest.mark.live
+needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+
+NGINX = """
+worker_processes 1; daemon off; pid {at}/pid; error_log {at}/error.log; worker_rlimit_nofile 4096;
+events {{ worker_connections 2048; }}
+http {{
+    log_format told '$uri $status $request_method $http_x_mark $http_host $content_length';
+    access_log {at}/access.log told; keepalive_requests 1000000000; default_type text/plain;
+    client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d;
+    scgi_temp_path {at}/e;
+    server {{
+        listen 127.0.0.1:{port} backlog=1024;
+        location / {{ return 200 "hello world\\n"; }}
+        location = /empty {{ return 204; }}
+        location = /500 {{ return 500; }}
+        location = /moved {{ return 301 /; }}
+    }}
+}}
+"""
+
+
+class Nginx:
+    """A running nginx, and what its log says once it has ended."""
+
+    def __init__(self, at: Path) -> None:
+        for folder in [at, *at.parents[:2]]:
+            folder.chmod(0o755)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        (at / "nginx.conf").write_text(NGINX.format(at=at, port=self.port))
+        words = ["nginx", "-p", str(at), "-c", str(at / "nginx.conf")]
+        self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        self.log = at / "access.log"
+        while True:  # pytest's own time limit ends it where nginx never comes
+            assert self.process.poll() is None, (at / "error.log").read_text()
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                break
+
+    def url(self, path: str = "/") -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def ended(self) -> list[str]:
+        """Its whole log, after it has finished."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait()
+        return self.log.read_text().splitlines()
+
+
+def load(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DRAGSTRIP, *words], capture_output=True, text=True, timeout=100)
+
+
+def told(*words: str) -> dict[str, Any]:
+    """The JSON of a run, right by its schema and in its sums."""
+    done = load(*words, "--json", "-")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(found, report.schema())
+    assert found["sent"] == found["requests"] + found["failed"] + found["unanswered"]
+    if found["latency_hdr"]:
+        recorded = HdrHistogram.decode(found["latency_hdr"]).get_total_count()
+        assert recorded == found["requests"] - found["plain_requests"] - found["late"]
+    return found
