@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +222,43 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
     found = settle(claim, PUBLISHED, with_runs(True, True))
     assert found.outcome == HOLDS
     assert "quick: 1,000 sent, 2 timed out" in found.detail
+
+
+def dragstrip_run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160"}
+    return subprocess.run(
+        [sys.executable, "-m", "dragstrip", "claims", *words], env=env, capture_output=True, text=True, timeout=280
+    )
+
+
+AB = """This is ApacheBench, Version 2.3
+Concurrency Level:      30
+Complete requests:      20000
+Requests per second:    {rate} [#/sec] (mean)
+"""
+
+
+def test_a_claim_of_one_s_own_from_two_outputs_is_listed_and_one_that_can_t_be_is_refused(tmp_path: Path) -> None:
+    """Figures and load come from what the tool printed; unknown names are refused before anything is written."""
+    for name, rate in (("a", "20000.5"), ("b", "10000.25")):
+        (tmp_path / name).write_text(AB.format(rate=rate))
+    outputs = ("--outputs", str(tmp_path / "a"), str(tmp_path / "b"))
+    serve = ("--serve", "one=/bin/true {port}", "--serve", "two=/bin/true --quote='x y' {port}")
+    done = dragstrip_run(tmp_path, "add", "mine", "one", "two", *outputs, *serve)
+    assert done.returncode == 0, done.stderr
+    made = definitions.load(tmp_path / "claims" / "mine.toml")
+    assert made.fields.ratio == 2.0
+    assert (made.fields.load.http, made.fields.load.keepalive, made.fields.load.connections) == ("1.0", False, 30)
+    listed = {one["claim"]: one for one in json.loads(dragstrip_run(tmp_path, "list", "--json").stdout)}
+    assert listed["mine"]["status"] == "ready"
+    assert len(listed) == len(definitions.every()) + 1
+    for words, told in (
+        (("mine", "one", "two", *outputs, *serve), "there already"),
+        (("other", "one", "two", "--ratio", "2"), "there is no contender 'one'"),
+        (("Other", "one", "two", "--ratio", "2", *serve), "small letters"),
+        (("other", "one", "two", *serve), "--rates"),
+    ):
+        done = dragstrip_run(tmp_path, "add", *words)
+        assert done.returncode == 2
+        assert told in done.stderr
+    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["mine.toml"]

@@ -5,6 +5,7 @@ A claim is data; what became of it here is worked out from stored races by ``tri
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ class ClaimFile(Strict):
     fair: FairFields = FairFields()
     stand_ins: dict[str, str] = Field(default_factory=dict, description="who races for whom where that one is missing")
     serve: dict[str, str] = Field(default_factory=dict, description='own servers: mine = "./server --port {port}"')
+    folder: str = Field(default="", description="where own servers start; this file's folder if not given")
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -135,6 +137,11 @@ class Claim:
         """The load of a setting."""
         return FAIR_LOAD if setting == FAIR else self.fields.load
 
+    @property
+    def folder(self) -> Path:
+        """Where the claim's own servers start."""
+        return self.source.file.parent / self.fields.folder
+
     def stand_in(self, word: str) -> str | None:
         """Who races for a contender that is missing, with the same settings; None if nobody does."""
         name, colon, rest = word.partition(":")
@@ -142,34 +149,65 @@ class Claim:
         return f"{other}{colon}{rest}" if other else None
 
 
-def load(word: str | Path) -> Claim:
-    """A shipped claim by its name, one added here, or one from the path of a TOML file.
+def load(word: str | Path, folders: Sequence[Path] = ()) -> Claim:
+    """A shipped claim by its name, one in some more folders, or one from the path of a TOML file.
 
     Raises:
         BadUsage: there is none of that name. BadDefinition: file, line, field, what would do.
     """
-    file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
+    known = {file.stem: file for folder in (*folders, SHIPPED) for file in folder.glob("*.toml")}
+    file = Path(word) if str(word).endswith(".toml") else known.get(str(word), Path())
     if not file.is_file():
-        raise BadUsage(f"there is no claim {str(word)!r}; {nearest(str(word), names(), 'there are')}")
+        raise BadUsage(f"there is no claim {str(word)!r}; {nearest(str(word), known, 'there are')}, or a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 
-def names() -> list[str]:
-    """The shipped claims."""
-    return sorted(file.stem for file in SHIPPED.glob("*.toml"))
-
-
 def every(folders: Sequence[Path] = ()) -> tuple[Claim, ...]:
-    """All shipped claims, then those in some more folders, by name."""
-    own = sorted(str(file) for folder in folders for file in folder.glob("*.toml"))
-    return tuple(load(word) for word in (*names(), *own))
+    """All shipped claims, then those in some more folders, each by name."""
+    return tuple(load(file) for folder in (SHIPPED, *folders) for file in sorted(folder.glob("*.toml")))
+
+
+def write(file: Path, fields: ClaimFile) -> Claim:
+    """Writes a claim's file, and reads it back as any other.
+
+    Raises:
+        BadUsage: its name is none, it is there already, or it can't be written.
+    """
+    _refuse_name(file)
+    told = fields.model_dump(exclude_defaults=True)
+    tables = {key: value for key, value in told.items() if isinstance(value, dict)}
+    lines = [f"{key} = {_toml(value)}" for key, value in told.items() if key not in tables]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in table.items())]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as made:
+            made.write("\n".join(lines) + "\n")
+    except FileExistsError as error:
+        raise BadUsage(f"{file} is there already; give another name, or remove it first") from error
+    except OSError as error:
+        raise BadUsage(f"{file}: can't be written ({error.strerror}); --to names another folder") from error
+    return load(file)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+
+
+def _toml(value: object) -> str:
+    """A value as TOML has it; JSON's texts, numbers and lists are TOML's too."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 @cache
 def _loaded(file: Path, _changed_ns: int) -> Claim:
+    _refuse_name(file)
     fields, source = read(file, ClaimFile)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,59}", file.stem):
-        raise source.bad((), f"is named {file.name}", "small letters, digits, . + - would do: it is the claim's name")
     for word in (*fields.contenders, *fields.fair.contenders):
         parse_entry(word)
     return Claim(file.stem, fields, source)
+
+
+def _refuse_name(file: Path) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,59}", file.stem):
+        raise BadUsage(f"{file}: a claim is named as its file; small letters, digits, . + - would do")

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import ValidationError
 from rich.console import Console
 
 from dragstrip import claim as definitions
+from dragstrip import foreign
 from dragstrip.claim import FAIR, PUBLISHED, Claim
-from dragstrip.cli_words import EXIT_VOID, Duration, open_store, store_option, write_text
+from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, store_option, write_text
+from dragstrip.contender import entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.report import claims as report
 from dragstrip.report.live import Progress
-from dragstrip.store import Store
+from dragstrip.store import Store, default_path
 from dragstrip.trial.cast import cast
 from dragstrip.trial.groups import Group, groups
 from dragstrip.trial.run import Row, check, rows
@@ -120,7 +123,92 @@ def check_command(
 
 
 def _every(names: Sequence[str]) -> tuple[Claim, ...]:
-    return tuple(definitions.load(name) for name in names) if names else definitions.every()
+    folders = (_own(),)
+    return tuple(definitions.load(name, folders) for name in names) if names else definitions.every(folders)
+
+
+def _own() -> Path:
+    """The folder of the claims that were added here: beside the store."""
+    return default_path().parent / "claims"
+
+
+@claims.command(name="add")
+@click.argument("name")
+@click.argument("first")
+@click.argument("second")
+@click.option("--outputs", nargs=2, type=click.Path(path_type=Path), help="What wrk, ab, hey or oha printed for each.")
+@click.option("--rates", nargs=2, type=float, help="Answers a second of each.")
+@click.option("--ratio", type=float, help="Or the first's speed over the second's.")
+@click.option("--statement", default="", help="One sentence; made from the figures if not given.")
+@click.option("--source", default="added here")
+@click.option("--year", type=int, default=None, help="This one if not given.")
+@click.option("--workload", default="hello", show_default=True)
+@click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="A server of your own, by name.")
+@click.option("--tolerance", type=Share(), default="10%", show_default=True, help="Within it the size holds.")
+@click.option("--connections", "-c", type=int, default=None, help="Of the published load.")
+@click.option("--http", type=click.Choice(["1.0", "1.1"]), default=None)
+@click.option("--keepalive/--no-keepalive", default=None)
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path, file_okay=False), default=None, help="Where its file goes."
+)
+def add_command(name: str, folder: Path | None, **words: Any) -> None:
+    """Add a claim of your own: NAME, that FIRST serves so many times the requests of SECOND."""
+    fields = _claimed(words)
+    for word in fields.contenders:
+        # A name that nobody has is refused now, not when the claim is checked.
+        serve_entry(f"{word}={fields.serve[word]}") if word in fields.serve else entry(word)
+    made = definitions.write((folder or _own()) / f"{name}.toml", fields)
+    click.echo(f"{made.source.file}\n{made.fields.statement} ({made.fields.load.text()})")
+    click.echo(f"dragstrip claims check {made.source.file if folder else name}")
+
+
+def _claimed(words: dict[str, Any]) -> definitions.ClaimFile:
+    outputs = [foreign.load(file) for file in words["outputs"] or ()]
+    if sum(bool(words[one]) for one in ("outputs", "rates", "ratio")) != 1:
+        raise BadUsage("claims add: give one of --outputs FILE FILE, --rates NUMBER NUMBER, --ratio NUMBER")
+    rates = tuple(one.rate_per_s for one in outputs) or tuple(words["rates"] or ())
+    first, second = words["first"], words["second"]
+    ratio = words["ratio"] or (rates[0] / rates[1] if rates and min(rates) > 0 else 0.0)
+    note = _unlike(outputs)
+    if note:
+        click.echo(f"dragstrip: {note}", err=True)
+    own = dict(text.partition("=")[::2] for text in words["serve"])
+    try:
+        return definitions.ClaimFile(
+            statement=words["statement"] or f"{first} serves {ratio:.3g} times the requests of {second}",
+            source=words["source"],
+            year=words["year"] or datetime.now(UTC).year,
+            contenders=(first, second),
+            workload=words["workload"],
+            tolerance=words["tolerance"],
+            note=note,
+            load=_load_of(words, outputs[0] if outputs else None),
+            published=definitions.PublishedFields(per_s=rates, ratio=words["ratio"]),
+            serve=own,
+            folder=str(Path.cwd()) if own else "",
+        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(["claims add", *map(str, fault["loc"])])
+        raise BadUsage(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from error
+
+
+def _unlike(outputs: Sequence[foreign.ForeignRun]) -> str:
+    """In what two runs differ that should have been alike; "" if in nothing that they tell."""
+    told: dict[str, list[Any]] = {
+        what: [getattr(one, field) for one in outputs]
+        for what, field in (("tool", "tool"), ("connections", "connections"), ("keep-alive", "keepalive"))
+    }
+    unlike = [f"{what} {values[0]} and {values[1]}" for what, values in told.items() if len(set(values)) > 1]
+    return f"the two runs were not made alike: {', '.join(unlike)}" if unlike else ""
+
+
+def _load_of(words: dict[str, Any], output: foreign.ForeignRun | None) -> definitions.LoadFields:
+    """The published load: as given, else as the first output tells, else the fair one."""
+    known = ("tool", "http", "keepalive", "connections", "requests")
+    told: dict[str, Any] = {key: getattr(output, key) for key in known} if output else {}
+    told |= {key: words[key] for key in ("http", "keepalive", "connections") if words[key] is not None}
+    return definitions.LoadFields.model_validate({key: value for key, value in told.items() if value is not None})
 
 
 def _tell(wanted: Sequence[Claim], store: Store, words: dict[str, Any], *, remarks: bool) -> list[Row]:

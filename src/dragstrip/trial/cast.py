@@ -26,13 +26,13 @@ class Cast:
 
 
 def entry_of(claim: Claim, word: str) -> Entry:
-    """The entrant that a claim's word stands for; a server of the claim's own starts in its file's folder.
+    """The entrant that a claim's word stands for; a server of the claim's own starts in its folder.
 
     Raises:
         BadUsage: there is no such contender or parameter. BadDefinition: its definition is refused.
     """
     command = claim.fields.serve.get(word)
-    return serve_entry(f"{word}={command}", claim.source.file.parent) if command else entry(word)
+    return serve_entry(f"{word}={command}", claim.folder) if command else entry(word)
 
 
 def cast(claim: Claim, setting: str) -> Cast:

@@ -69,7 +69,7 @@ def groups(claims: Iterable[Claim], settings: Sequence[str] = (PUBLISHED, FAIR))
 
 def _key(claim: Claim, setting: str) -> tuple[object, ...]:
     load, fields = claim.load(setting), claim.fields
-    own = (str(claim.source.file.parent), *sorted(fields.serve.items())) if fields.serve else ()
+    own = (str(claim.folder), *sorted(fields.serve.items())) if fields.serve else ()
     return (setting, fields.source, workload_of(claim), load.http, load.keepalive, load.connections, own)
 
 

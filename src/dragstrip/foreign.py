@@ -1,0 +1,241 @@
+"""What wrk, ab, hey, oha, h2load and k6 print, read as what it is: one number of one run, without an interval.
+
+Each tool's own words are looked for; what it doesn't say stays unknown. Formats: wrk 4, ab 2.3, hey 0.1, oha 1 (text
+and JSON), h2load (nghttp2 1.5x), k6 (summary as text and JSON).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dragstrip.errors import BadUsage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignRun:
+    """One run of another tool.
+
+    Args:
+        tool: "wrk", "ab", "hey", "oha", "h2load" or "k6".
+        rate_per_s: answers a second as the tool reckons them (whether they were right, it seldom knows).
+        requests, duration_s, connections, failed: as told; None where it says nothing.
+        keepalive, http: None where it says nothing ("1.0" or "1.1").
+        latency_us: percentiles by name ("p50"), in microseconds.
+    """
+
+    tool: str
+    rate_per_s: float
+    requests: int | None = None
+    duration_s: float | None = None
+    connections: int | None = None
+    failed: int | None = None
+    keepalive: bool | None = None
+    http: str | None = None
+    latency_us: Mapping[str, float] = field(default_factory=dict)
+
+
+def load(file: Path) -> ForeignRun:
+    """Reads a tool's output from a file.
+
+    Raises:
+        BadUsage: it can't be read, or is of no tool that is known.
+    """
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadUsage(f"{file}: can't be read ({error.strerror}); a tool's output in a file would do") from error
+    try:
+        return parse(text)
+    except BadUsage as error:
+        raise BadUsage(f"{file}: {error}") from error
+
+
+def parse(text: str) -> ForeignRun:
+    """Reads a tool's output.
+
+    Raises:
+        BadUsage: it is of no tool that is known, or has no rate.
+    """
+    for sign, reader in _READERS:
+        if re.search(sign, text, re.MULTILINE):
+            found = reader(text)
+            if not found.rate_per_s > 0:
+                raise BadUsage(f"{found.tool}'s output has no rate above 0: nothing was answered")
+            return found
+    raise BadUsage("is no output of wrk, ab, hey, oha, h2load or k6; the whole of what the tool printed would do")
+
+
+_UNITS_US = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6, "sec": 1e6, "secs": 1e6, "m": 60e6, "min": 60e6, "h": 3600e6}
+
+
+def _number(pattern: str, text: str) -> float | None:
+    match = re.search(pattern, text, re.MULTILINE)
+    return float(match[1].replace(",", "")) if match else None
+
+
+def _whole(pattern: str, text: str) -> int | None:
+    found = _number(pattern, text)
+    return None if found is None else int(found)
+
+
+def _span_us(text: str) -> float | None:
+    """``1.23ms``, ``2m3.5s`` or ``0.5 secs`` as microseconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|secs?|min|m|s|h)", text)
+    return sum(float(number) * _UNITS_US[unit] for number, unit in parts) if parts else None
+
+
+def _seconds(pattern: str, text: str) -> float | None:
+    match = re.search(pattern, text, re.MULTILINE)
+    micros = _span_us(match[1]) if match else None
+    return None if micros is None else micros / 1e6
+
+
+def _percentiles(pattern: str, text: str, unit: str = "") -> dict[str, float]:
+    """Percentiles by lines of "50% … 1.2ms"; ``unit`` for tools that write plain numbers."""
+    found = {}
+    for at, value in re.findall(pattern, text, re.MULTILINE):
+        micros = _span_us(f"{value}{unit}")
+        if micros is not None:
+            found[f"p{float(at):g}"] = micros
+    return found
+
+
+def _wrk(text: str) -> ForeignRun:
+    errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
+    broken = sum(map(int, errors.groups())) if errors else 0
+    return ForeignRun(
+        tool="wrk",
+        rate_per_s=_number(r"^Requests/sec:\s*([\d.]+)", text) or 0.0,
+        requests=_whole(r"^\s*(\d+) requests in ", text),
+        duration_s=_seconds(r"requests in ([\d.a-zµ]+)", text),
+        connections=_whole(r"threads? and (\d+) connections", text),
+        failed=broken + (_whole(r"Non-2xx or 3xx responses: (\d+)", text) or 0),
+        keepalive=True,
+        http="1.1",
+        latency_us=_percentiles(r"^\s+(\d+(?:\.\d+)?)%\s+([\d.]+(?:us|ms|s|m))\s*$", text),
+    )
+
+
+def _ab(text: str) -> ForeignRun:
+    failed = (_whole(r"^Failed requests:\s+(\d+)", text) or 0) + (_whole(r"^Non-2xx responses:\s+(\d+)", text) or 0)
+    return ForeignRun(
+        tool="ab",
+        rate_per_s=_number(r"^Requests per second:\s+([\d.]+)", text) or 0.0,
+        requests=_whole(r"^Complete requests:\s+(\d+)", text),
+        duration_s=_number(r"^Time taken for tests:\s+([\d.]+)", text),
+        connections=_whole(r"^Concurrency Level:\s+(\d+)", text),
+        failed=failed,
+        keepalive="Keep-Alive requests:" in text,
+        http="1.0",
+        latency_us=_percentiles(r"^\s+(\d+)%\s+(\d+)(?:\s+\(longest request\))?\s*$", text, "ms"),
+    )
+
+
+def _hey(text: str) -> ForeignRun:
+    statuses = re.findall(r"^\s+\[(\d{3})\]\s+(\d+) responses", text, re.MULTILINE)
+    return ForeignRun(
+        tool="hey",
+        rate_per_s=_number(r"^\s+Requests/sec:\s+([\d.]+)", text) or 0.0,
+        requests=sum(int(count) for _, count in statuses) or None,
+        duration_s=_seconds(r"^\s+Total:\s+([\d.]+ secs)", text),
+        failed=sum(int(count) for status, count in statuses if status[0] not in "23") if statuses else None,
+        http="1.1",
+        latency_us=_percentiles(r"^\s+(\d+)%+ in ([\d.]+ secs)", text),
+    )
+
+
+def _oha(text: str) -> ForeignRun:
+    """As hey's, whose shape it took over, with a success rate on top."""
+    found = _hey(text)
+    return ForeignRun(
+        tool="oha",
+        rate_per_s=found.rate_per_s,
+        requests=found.requests,
+        duration_s=_seconds(r"^\s+Total:\s+([\d.]+ ?\w+)", text),
+        failed=found.failed,
+        http="1.1",
+        latency_us=_percentiles(r"^\s+(\d+(?:\.\d+)?)%+ in ([\d.]+ ?\w+)", text),
+    )
+
+
+def _oha_json(text: str) -> ForeignRun:
+    told = json.loads(text)
+    statuses: dict[str, int] = told.get("statusCodeDistribution", {})
+    percentiles: dict[str, Any] = told.get("latencyPercentiles", {})
+    return ForeignRun(
+        tool="oha",
+        rate_per_s=float(told["summary"]["requestsPerSec"]),
+        requests=sum(statuses.values()) or None,
+        duration_s=float(told["summary"]["total"]),
+        failed=sum(count for status, count in statuses.items() if status[0] not in "23"),
+        http="1.1",
+        latency_us={name: 1e6 * float(value) for name, value in percentiles.items() if value is not None},
+    )
+
+
+def _h2load(text: str) -> ForeignRun:
+    protocol = re.search(r"^Application protocol: http/(1\.[01])", text, re.MULTILINE)
+    return ForeignRun(
+        tool="h2load",
+        rate_per_s=_number(r"^finished in \S+, ([\d.]+) req/s", text) or 0.0,
+        requests=_whole(r", (\d+) done,", text),
+        duration_s=_seconds(r"^finished in ([\d.a-zµ]+),", text),
+        connections=_whole(r"(\d+) total client", text),
+        failed=_whole(r", (\d+) failed,", text),
+        keepalive=True,
+        http=protocol[1] if protocol else None,
+    )
+
+
+def _k6(text: str) -> ForeignRun:
+    durations = re.search(r"^.*http_req_duration\.*:(.*)$", text, re.MULTILINE)
+    told = re.findall(r"(med|p\(\d+\))=([\d.]+(?:µs|us|ms|s|m))", durations[1]) if durations else []
+    return ForeignRun(
+        tool="k6",
+        rate_per_s=_number(r"http_reqs\.*:\s+\d+\s+([\d.]+)/s", text) or 0.0,
+        requests=_whole(r"http_reqs\.*:\s+(\d+)", text),
+        http="1.1",
+        latency_us={_k6_name(name): micros for name, value in told if (micros := _span_us(value)) is not None},
+    )
+
+
+def _k6_json(text: str) -> ForeignRun:
+    metrics = json.loads(text)["metrics"]
+    # The newer form nests each metric's figures under "values".
+    reqs, durations = (_k6_values(metrics.get(name, {})) for name in ("http_reqs", "http_req_duration"))
+    return ForeignRun(
+        tool="k6",
+        rate_per_s=float(reqs.get("rate", 0.0)),
+        requests=int(reqs["count"]) if "count" in reqs else None,
+        http="1.1",
+        latency_us={
+            _k6_name(name): 1e3 * float(value) for name, value in durations.items() if name == "med" or name[:2] == "p("
+        },
+    )
+
+
+def _k6_values(metric: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = metric.get("values")
+    return inner if isinstance(inner, Mapping) else metric
+
+
+def _k6_name(name: str) -> str:
+    return "p50" if name == "med" else name.replace("(", "").replace(")", "")
+
+
+#: What tells each tool's output, and who reads it; the first that fits.
+_READERS: tuple[tuple[str, Callable[[str], ForeignRun]], ...] = (
+    (r'\A\s*\{[\s\S]*"requestsPerSec"', _oha_json),
+    (r'\A\s*\{[\s\S]*"http_reqs"', _k6_json),
+    (r"This is ApacheBench|^Requests per second:", _ab),
+    (r"threads? and \d+ connections|^Requests/sec:", _wrk),
+    (r"^finished in \S+, [\d.]+ req/s", _h2load),
+    (r"http_reqs\.*:", _k6),
+    (r"^\s+Success rate:", _oha),
+    (r"^\s+Requests/sec:", _hey),
+)
