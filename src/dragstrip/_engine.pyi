@@ -14,6 +14,11 @@ class Tally:
     request is in it once, and besides them failed attempts to connect (``connect``, ``refused``), which sent
     nothing, and bytes that nobody asked for (``bad_response``). A latency runs from the request's sending, or from
     the opening of a connection that it had to wait for, to the reading of its last byte.
+
+    In an open loop it runs from when the request was meant to leave; ``latency_sent_hdr`` has it from when it left, ``lag_hdr``
+    the difference. ``requests``, these histograms and ``offered`` are then of what was meant to leave within the counted
+    part, whenever it was answered; ``unsent`` of these never left; ``departed`` is how many left within the counted part:
+    fewer than offered, and the rate was not reached. All of these are None in a closed loop.
     """
 
     @property
@@ -75,6 +80,22 @@ class Tally:
     @property
     def steal_ns(self) -> int: ...
     @property
+    def offered(self) -> int | None: ...
+    @property
+    def unsent(self) -> int | None: ...
+    @property
+    def departed(self) -> int | None: ...
+    @property
+    def lag_p50_ns(self) -> int | None: ...
+    @property
+    def lag_p99_ns(self) -> int | None: ...
+    @property
+    def lag_max_ns(self) -> int | None: ...
+    @property
+    def lag_hdr(self) -> bytes | None: ...
+    @property
+    def latency_sent_hdr(self) -> bytes | None: ...
+    @property
     def gave_up(self) -> bool: ...
     @property
     def sample(self) -> str: ...
@@ -129,10 +150,21 @@ class Engine:
                 vanished can't be read: its blocks then have None).
         """
 
-    def run(self, blocks: Sequence[tuple[int, int, int, int]], *, steal_cores: Sequence[int] = ()) -> list[Tally]:
+    def run(
+        self,
+        blocks: Sequence[tuple[int, int, int, int]],
+        *,
+        steal_cores: Sequence[int] = (),
+        pace: tuple[str, str, Sequence[tuple[float, float, int]], int] | None = None,
+    ) -> list[Tally]:
         """Runs blocks of (session, lead_ns, counted_ns, max_requests) in order.
 
         max_requests above 0 ends the block when exactly that many were sent; counted_ns is then the limit.
+
+        Args:
+            pace: of each block, None for a closed loop: arrivals (``constant``, ``poisson``), precision (``precise``,
+                ``balanced``: ticks of 250 µs, ``thrifty``: 1 ms), steps of (rate per s at the begin, at the end, end in ns
+                from the lead-in's begin), and the seed of Poisson arrivals, which each block makes its own.
 
         Raises:
             EngineError: a plan that makes no sense, or the engine is busy in another thread.

@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = engine.open(SessionPlan { connections: words.connections, timeout_ns: 5_000_000_000, ..plan })?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();
-    let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests };
+    let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests, pace: None };
     let done = engine.run(&[block], &[])?.pop().ok_or("nothing was measured")?;
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;

@@ -39,6 +39,8 @@ pub struct Conn {
     pub out_at: usize,
     /// When the outstanding request was due: its sending, or the opening of its own connection.
     pub since_ns: u64,
+    /// In an open loop, when the request under way or the next one is meant to leave; 0: there is none.
+    pub due_ns: u64,
     /// Its answer so far.
     pub reader: Reader,
 }
@@ -55,6 +57,7 @@ impl Conn {
             exchange: 0,
             out_at: 0,
             since_ns: 0,
+            due_ns: 0,
             reader: Reader::default(),
         }
     }

@@ -4,11 +4,11 @@ use crate::error::EngineError;
 use crate::evidence::{Meter, ServerFiles, ServerUse, Steal};
 use crate::gate::Gate;
 use crate::io::Chosen;
-use crate::lap::{Lap, Window};
+use crate::lap::{Closed, Lap, Window};
 use crate::plan::{Block, SessionPlan};
 use crate::sys;
-use crate::tally::Counts;
-use crate::worker::{self, Load};
+use crate::tally::{Counts, OpenCounts};
+use crate::worker::{self, Load, Paced};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub struct Job {
     pub stop: Arc<AtomicBool>,
     /// Whose steal time is read.
     pub steal_cores: Vec<usize>,
+    /// How many workers run it.
+    pub workers: usize,
 }
 
 /// What only one worker reads.
@@ -168,7 +170,7 @@ impl Hand {
 
     fn run(&mut self, job: &Job) -> Outcome {
         let first = self.index == 0;
-        let mut counts: Vec<Counts> = job.blocks.iter().map(|_| Counts::new()).collect();
+        let mut counts: Vec<Counts> = job.blocks.iter().map(counts_for).collect();
         let mut marks = Vec::with_capacity(if first { job.blocks.len() } else { 0 });
         let mut steal = if first { Steal::open(&job.steal_cores) } else { None };
         let mut begun = 0;
@@ -188,7 +190,7 @@ impl Hand {
         Outcome { counts, marks }
     }
 
-    /// Runs one block; whether to go on, and its evidence if it began. Allocates nothing.
+    /// Runs one block; whether to go on, and its evidence if it began. Allocates nothing once it has begun.
     fn block(
         &mut self,
         job: &Job,
@@ -207,17 +209,25 @@ impl Hand {
             started_ns: 0,
             counted_from_ns: 0,
             end_ns: 0,
-            tickets: (block.max_requests > 0).then(|| &job.tickets[index]),
+            tickets: (block.max_requests > 0 && block.pace.is_none()).then(|| &job.tickets[index]),
             stop: &job.stop,
         };
-        share.look_round(&mut Lap::new(window, counts), &mut self.buffer);
+        share.look_round(&mut Lap::new(window, counts, Closed), &mut self.buffer);
+        let length_ns = block.lead_ns + worker::counted_end_ns(block);
+        let paced = block
+            .pace
+            .as_ref()
+            .map(|pace| Paced::new(block, pace, self.index, job.workers.min(share.plan().connections)));
         let (server_before, stolen_before, own_before) = (read_server(), read_steal(), self.meter.read());
         let Some(started_ns) = job.gate.wait(&job.stop) else {
             return (false, None);
         };
         let counted_from_ns = started_ns + block.lead_ns;
-        let window = Window { started_ns, counted_from_ns, end_ns: counted_from_ns + block.counted_ns, ..window };
-        share.run(&mut Lap::new(window, counts), &mut self.buffer);
+        let window = Window { started_ns, counted_from_ns, end_ns: started_ns + length_ns, ..window };
+        match paced {
+            None => share.run(&mut Lap::new(window, counts, Closed), &mut self.buffer),
+            Some(paced) => share.run_paced(&mut Lap::new(window, counts, paced), &mut self.buffer),
+        }
         let own = self.meter.read();
         counts.wait_ns = own.wait_ns.saturating_sub(own_before.wait_ns);
         counts.switches = own.switches.saturating_sub(own_before.switches);
@@ -229,4 +239,9 @@ impl Hand {
         };
         (go_on, Some(mark))
     }
+}
+
+/// Empty counts as a block of this kind needs them.
+fn counts_for(block: &Block) -> Counts {
+    Counts { open: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() }
 }

@@ -4,6 +4,107 @@ use crate::sys;
 use crate::tally::{Counts, Failure};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// What makes requests leave: an answer, in a closed loop, or the time, in an open one. The worker's loop is compiled
+/// once for each, so that neither pays for the other.
+pub trait Demand {
+    /// Requests leave when they are due, and free places wait for them.
+    const PACED: bool;
+
+    /// Whether another request may leave, now or later in the block.
+    fn open(&self, window: &Window, now_ns: u64) -> bool;
+
+    /// Finds the next request for a free place; `due_ns` is the place's own note of it. False: there is none now.
+    fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool;
+
+    /// Takes the right to send one request.
+    fn take(&mut self, window: &Window) -> bool;
+
+    /// Gives it back: the connection turned out to be closed, and nothing was sent.
+    fn give_back(&mut self, window: &Window);
+
+    /// The place that the request was found for is lost for good.
+    fn set_free(&mut self, due_ns: u64);
+
+    /// The place never got to send it, and the block is over.
+    fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
+
+    /// A right answer to what was due, left, and arrived at these times.
+    fn right(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64, now_ns: u64);
+
+    /// No right answer to what was due and left at these times.
+    fn wrong(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64);
+
+    /// When the next request is to leave, if a place is free; u64::MAX: that is not known now.
+    fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64;
+
+    /// End of the counted part, the worker's part of the block being over now.
+    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, gave_up: bool) -> u64;
+}
+
+/// The closed loop: as soon as a place is free its next request leaves.
+pub struct Closed;
+
+impl Closed {
+    fn spent(window: &Window) -> bool {
+        window.tickets.is_some_and(|tickets| tickets.load(Ordering::Relaxed) == 0)
+    }
+}
+
+impl Demand for Closed {
+    const PACED: bool = false;
+
+    #[inline]
+    fn open(&self, window: &Window, now_ns: u64) -> bool {
+        now_ns < window.end_ns && !Self::spent(window)
+    }
+
+    #[inline]
+    fn claim(&mut self, window: &Window, _: &mut Counts, _: &mut u64, now_ns: u64) -> bool {
+        self.open(window, now_ns)
+    }
+
+    #[inline]
+    fn take(&mut self, window: &Window) -> bool {
+        let Some(tickets) = window.tickets else {
+            return true;
+        };
+        tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn give_back(&mut self, window: &Window) {
+        if let Some(tickets) = window.tickets {
+            tickets.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn set_free(&mut self, _: u64) {}
+
+    fn never_left(&mut self, _: &Window, _: &mut Counts, _: u64) {}
+
+    #[inline]
+    fn right(&mut self, window: &Window, counts: &mut Counts, _: u64, sent_ns: u64, now_ns: u64) {
+        if now_ns >= window.counted_from_ns && now_ns < window.end_ns {
+            counts.record(now_ns - sent_ns);
+        }
+    }
+
+    #[inline]
+    fn wrong(&mut self, _: &Window, _: &mut Counts, _: u64, _: u64) {}
+
+    #[inline]
+    fn wake_ns(&self, _: &Window, _: u64, _: bool) -> u64 {
+        u64::MAX
+    }
+
+    fn end(&mut self, window: &Window, _: &mut Counts, now_ns: u64, gave_up: bool) -> u64 {
+        if gave_up || window.tickets.is_some() {
+            now_ns.clamp(window.counted_from_ns, window.end_ns)
+        } else {
+            window.end_ns
+        }
+    }
+}
+
 /// When a block counts and what ends it; the same for all workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
@@ -20,20 +121,22 @@ pub struct Window<'a> {
 }
 
 /// The state of one worker's part of a block.
-pub struct Lap<'a> {
+pub struct Lap<'a, D> {
     /// When it counts.
     pub window: Window<'a>,
     /// What was counted.
     pub counts: &'a mut Counts,
+    /// What makes its requests leave.
+    pub demand: D,
     /// Next bound of the counted part, at which the worker's CPU time is read.
     crossing_ns: u64,
     cpu_from_ns: u64,
 }
 
-impl<'a> Lap<'a> {
+impl<'a, D: Demand> Lap<'a, D> {
     /// Begins with the lead-in.
-    pub fn new(window: Window<'a>, counts: &'a mut Counts) -> Self {
-        Self { crossing_ns: window.counted_from_ns, window, counts, cpu_from_ns: 0 }
+    pub fn new(window: Window<'a>, counts: &'a mut Counts, demand: D) -> Self {
+        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0 }
     }
 
     /// Reads the worker's CPU time where a bound of the counted part has been passed.
@@ -57,37 +160,44 @@ impl<'a> Lap<'a> {
         }
     }
 
-    /// When the next bound is due, u64::MAX for never.
-    pub fn crossing_ns(&self) -> u64 {
-        self.crossing_ns
+    /// Whether requests leave when they are due.
+    #[inline]
+    pub fn paced(&self) -> bool {
+        D::PACED
     }
 
-    /// Whether another request may be sent now.
+    /// When something is due next: a bound of the counted part, or a request; u64::MAX for nothing.
+    #[inline]
+    pub fn due_ns(&self, now_ns: u64, free: bool) -> u64 {
+        self.crossing_ns.min(self.demand.wake_ns(&self.window, now_ns, free))
+    }
+
+    /// Whether another request may leave, now or later in the block.
     #[inline]
     pub fn open(&self, now_ns: u64) -> bool {
-        now_ns < self.window.end_ns && !self.spent()
+        self.demand.open(&self.window, now_ns)
     }
 
-    /// Whether as many as planned were sent.
+    /// Finds the next request for a free place; see [`Demand::claim`].
     #[inline]
-    pub fn spent(&self) -> bool {
-        self.window.tickets.is_some_and(|tickets| tickets.load(Ordering::Relaxed) == 0)
+    pub fn claim(&mut self, due_ns: &mut u64, now_ns: u64) -> bool {
+        self.demand.claim(&self.window, self.counts, due_ns, now_ns)
     }
 
     /// Takes the right to send one request.
     #[inline]
-    pub fn take(&self) -> bool {
-        let Some(tickets) = self.window.tickets else {
-            return true;
-        };
-        tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    pub fn take(&mut self) -> bool {
+        self.demand.take(&self.window)
     }
 
     /// Gives it back: the connection turned out to be closed, and nothing was sent.
-    pub fn give_back(&self) {
-        if let Some(tickets) = self.window.tickets {
-            tickets.fetch_add(1, Ordering::Relaxed);
-        }
+    pub fn give_back(&mut self) {
+        self.demand.give_back(&self.window);
+    }
+
+    /// The block ended before a place could send what it had found.
+    pub fn never_left(&mut self, due_ns: u64) {
+        self.demand.never_left(&self.window, self.counts, due_ns);
     }
 
     /// Whether the block was told to stop.
@@ -95,18 +205,17 @@ impl<'a> Lap<'a> {
         self.window.stop.load(Ordering::Relaxed)
     }
 
-    /// A right answer.
+    /// A right answer to what was due, left, and arrived at these times.
     #[inline]
-    pub fn right(&mut self, now_ns: u64, sent_ns: u64) {
+    pub fn right(&mut self, due_ns: u64, sent_ns: u64, now_ns: u64) {
         self.counts.answered += 1;
-        if now_ns >= self.window.counted_from_ns && now_ns < self.window.end_ns {
-            self.counts.record(now_ns - sent_ns);
-        }
+        self.demand.right(&self.window, self.counts, due_ns, sent_ns, now_ns);
     }
 
-    /// A request that was sent and got no right answer.
-    pub fn wrong(&mut self, failure: Failure) {
+    /// A request that was due and left at these times and got no right answer.
+    pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;
+        self.demand.wrong(&self.window, self.counts, due_ns, sent_ns);
         self.mishap(failure);
     }
 
@@ -117,12 +226,8 @@ impl<'a> Lap<'a> {
 
     /// The worker's part is over, its answers all in.
     pub fn end(&mut self, now_ns: u64, gave_up: bool) {
-        let counted_end_ns = if gave_up || self.window.tickets.is_some() {
-            now_ns.clamp(self.window.counted_from_ns, self.window.end_ns)
-        } else {
-            self.window.end_ns
-        };
-        if self.crossing_ns == self.window.end_ns {
+        let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, gave_up);
+        if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
             self.counts.cpu_ns = sys::thread_cpu_ns() - self.cpu_from_ns;
         }
         self.counts.counted_end_ns = counted_end_ns;

@@ -16,6 +16,7 @@ mod lap;
 mod patience;
 pub mod plan;
 pub mod response;
+pub mod schedule;
 mod sys;
 pub mod tally;
 mod worker;
@@ -188,6 +189,7 @@ impl Engine {
             gate: Gate::new(self.workers.len()),
             stop: Arc::clone(&self.stop),
             steal_cores: steal_cores.to_vec(),
+            workers: self.workers.len(),
         });
         let (reply, outcomes) = channel();
         for worker in &self.workers {
@@ -292,6 +294,7 @@ fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tall
         engine_switches: sum.switches,
         engine_threads: workers,
         steal_ns: mark.steal_ns,
+        open: sum.open.as_deref().map(tally::OpenTally::from),
         gave_up: sum.gave_up,
         sample: sum.sample.clone(),
     }

@@ -1,6 +1,7 @@
 //! What to send, where, for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
+use crate::schedule::Pace; // a plain value: how fast is part of what is planned
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ pub struct SessionPlan {
 }
 
 /// One stretch of load on a session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Block {
     /// As `open` returned it.
     pub session: u32,
@@ -69,6 +70,8 @@ pub struct Block {
     pub counted_ns: u64,
     /// Above 0: the block ends when exactly so many were sent.
     pub max_requests: u64,
+    /// None: a closed loop.
+    pub pace: Option<Pace>,
 }
 
 /// An hour: longer than any block or timeout can sensibly be, and far from overflow.
@@ -141,6 +144,22 @@ impl Block {
         if self.max_requests > 0 && self.lead_ns > 0 {
             let problem = format!("{} given with max_requests {}", self.lead_ns, self.max_requests);
             return Err(refuse("lead_ns", problem, "give 0: a counted number of requests has no lead-in"));
+        }
+        self.pace.as_ref().map_or(Ok(()), |pace| self.check_pace(pace))
+    }
+
+    fn check_pace(&self, pace: &Pace) -> Result<(), EngineError> {
+        if let Some((field, problem)) = pace.fault() {
+            return Err(refuse(
+                field,
+                problem,
+                "rates from 0 to 10,000,000/s, not all 0, each until later than the last",
+            ));
+        }
+        let (last, end_ns) = (pace.steps.last().map_or(0, |step| step.until_ns), self.lead_ns + self.counted_ns);
+        if self.max_requests == 0 && last < end_ns {
+            let problem = format!("{last} given for a block of {end_ns} ns");
+            return Err(refuse("until_ns", problem, "the last step must reach to the block's end"));
         }
         Ok(())
     }

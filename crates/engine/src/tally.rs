@@ -54,6 +54,47 @@ pub const NAMES: [&str; KINDS] = [
     "send",
 ];
 
+/// What an open loop adds to it. Memory: 150 kB.
+#[derive(Clone, Debug)]
+pub struct OpenCounts {
+    /// Requests meant to leave within the counted part.
+    pub offered: u64,
+    /// Of these, those that never left.
+    pub unsent: u64,
+    /// Requests that left within the counted part.
+    pub departed: u64,
+    /// How much later than meant those of `offered` left that left, ns.
+    pub lag: Histogram<u32>,
+    /// Of `requests`, from when they left.
+    pub latency_sent: Histogram<u32>,
+}
+
+fn histogram() -> Histogram<u32> {
+    Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, DIGITS)
+        .expect("constant bounds that the histogram takes")
+}
+
+impl OpenCounts {
+    /// All zero.
+    pub fn new() -> Self {
+        Self { offered: 0, unsent: 0, departed: 0, lag: histogram(), latency_sent: histogram() }
+    }
+
+    fn add(&mut self, other: &OpenCounts) {
+        self.offered += other.offered;
+        self.unsent += other.unsent;
+        self.departed += other.departed;
+        self.lag.add(&other.lag).expect("histograms of one shape");
+        self.latency_sent.add(&other.latency_sent).expect("histograms of one shape");
+    }
+}
+
+impl Default for OpenCounts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What one worker counted in one block. Memory: 75 kB, allocated before the first block.
 #[derive(Debug)]
 pub struct Counts {
@@ -95,12 +136,13 @@ pub struct Counts {
     pub counted_end_ns: u64,
     /// End of the drain.
     pub finished_ns: u64,
+    /// In an open loop.
+    pub open: Option<Box<OpenCounts>>,
 }
 
 impl Counts {
     /// All zero.
     pub fn new() -> Self {
-        let latency = Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, DIGITS);
         Self {
             requests: 0,
             sent: 0,
@@ -111,7 +153,7 @@ impl Counts {
             bytes_in: 0,
             bytes_out: 0,
             connects: 0,
-            latency: latency.expect("constant bounds that the histogram takes"),
+            latency: histogram(),
             latency_sum_ns: 0,
             cpu_ns: 0,
             wait_ns: 0,
@@ -121,6 +163,7 @@ impl Counts {
             stopped: false,
             counted_end_ns: 0,
             finished_ns: 0,
+            open: None,
         }
     }
 
@@ -157,6 +200,9 @@ impl Counts {
         self.stopped |= other.stopped;
         self.counted_end_ns = self.counted_end_ns.max(other.counted_end_ns);
         self.finished_ns = self.finished_ns.max(other.finished_ns);
+        if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
+            mine.add(theirs);
+        }
     }
 }
 
@@ -221,10 +267,45 @@ pub struct Tally {
     pub engine_threads: usize,
     /// Steal on the cores asked for, whole block.
     pub steal_ns: u64,
+    /// In an open loop.
+    pub open: Option<OpenTally>,
     /// Every connection was lost for good.
     pub gave_up: bool,
     /// The first thing that went wrong; empty if nothing did.
     pub sample: String,
+}
+
+/// What an open loop adds to it. `requests`, their latencies and `offered` are of requests that were meant to leave within
+/// the counted part, whenever they were answered; latencies there run from when a request was meant to leave.
+///
+/// `offered` = right and failed answers to such requests + `unsent`.
+#[derive(Clone, Debug)]
+pub struct OpenTally {
+    /// Requests meant to leave within the counted part.
+    pub offered: u64,
+    /// Of these, those that never left: no connection was free until long after the block's end.
+    pub unsent: u64,
+    /// Requests that left within the counted part; fewer than `offered`: the rate was not reached.
+    pub departed: u64,
+    /// How much later than meant requests left: HdrHistogram V2 compressed, ns.
+    pub lag_hdr: Vec<u8>,
+    /// p50, p90, p99, p99.9 and maximum of it.
+    pub lag_quantiles_ns: [u64; 5],
+    /// Of `requests`, from when they left: HdrHistogram V2 compressed, ns.
+    pub latency_sent_hdr: Vec<u8>,
+}
+
+impl From<&OpenCounts> for OpenTally {
+    fn from(sum: &OpenCounts) -> Self {
+        Self {
+            offered: sum.offered,
+            unsent: sum.unsent,
+            departed: sum.departed,
+            lag_hdr: compress(&sum.lag),
+            lag_quantiles_ns: quantiles_ns(&sum.lag),
+            latency_sent_hdr: compress(&sum.latency_sent),
+        }
+    }
 }
 
 /// p50, p90, p99, p99.9, maximum; zero if nothing was recorded.

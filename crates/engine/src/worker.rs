@@ -7,17 +7,19 @@
 //! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
 mod connections;
+mod paced;
 
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
 use crate::io::{self, Chosen, Epoll, Event, Hold, Poller, Uring};
-use crate::lap::Lap;
+use crate::lap::{Closed, Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::response::{Expect, Known, Sample, Verdict, Wrong};
 use crate::sys;
 use crate::tally::Failure;
 pub use connections::MOST_LINGERING;
+pub use paced::{Paced, counted_end_ns};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -33,11 +35,17 @@ const MOST_READS: u32 = 16;
 
 /// One worker's share of a session, whatever the back end.
 pub trait Load {
+    /// What it was opened with.
+    fn plan(&self) -> &SessionPlan;
+
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
-    fn look_round(&mut self, lap: &mut Lap, buffer: &mut [u8]);
+    fn look_round(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]);
 
     /// Runs this worker's part of a block, to the end of its drain.
-    fn run(&mut self, lap: &mut Lap, buffer: &mut [u8]);
+    fn run(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]);
+
+    /// The same in an open loop.
+    fn run_paced(&mut self, lap: &mut Lap<Paced>, buffer: &mut [u8]);
 }
 
 /// Opens one worker's share of a session over the back end chosen.
@@ -53,11 +61,23 @@ pub fn open(chosen: &Chosen, plan: Arc<SessionPlan>, count: usize) -> Result<Box
 }
 
 impl<P: Poller> Load for Share<P> {
-    fn look_round(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    fn plan(&self) -> &SessionPlan {
+        &self.plan
+    }
+
+    fn look_round(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]) {
         self.look(lap, buffer);
     }
 
-    fn run(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    fn run(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]) {
+        self.cursor = 0;
+        self.block(lap, buffer);
+    }
+
+    fn run_paced(&mut self, lap: &mut Lap<Paced>, buffer: &mut [u8]) {
+        self.cursor = self.conns.len(); // nothing starts before it is due
+        self.free.clear();
+        self.free.extend(0..self.conns.len());
         self.block(lap, buffer);
     }
 }
@@ -79,6 +99,8 @@ struct Share<P> {
     /// Requests unanswered.
     outstanding: usize,
     patience: Patience,
+    /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
+    free: VecDeque<usize>,
     /// Connections given up in this block.
     given_up: usize,
     /// (due, index) of connections at rest, soonest first.
@@ -88,12 +110,15 @@ struct Share<P> {
 }
 
 impl<P: Poller> Share<P> {
-    fn block(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    fn block(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         let mut now_ns = lap.window.started_ns;
         let mut next_scan_ns = now_ns + SCAN_NS;
-        self.cursor = 0;
         loop {
-            self.start_some(lap);
+            if lap.paced() {
+                self.depart_due(lap);
+            } else {
+                self.start_some(lap);
+            }
             self.wake_rested(now_ns, lap);
             self.depart();
             let hold = self.hold(now_ns, lap);
@@ -124,7 +149,7 @@ impl<P: Poller> Share<P> {
         self.tidy(lap, buffer);
     }
 
-    fn done(&self, now_ns: u64, lap: &Lap) -> bool {
+    fn done(&self, now_ns: u64, lap: &Lap<impl Demand>) -> bool {
         let ending = !lap.open(now_ns) || self.given_up == self.conns.len();
         ending && self.outstanding == 0 && self.lingerers == 0
     }
@@ -143,17 +168,20 @@ impl<P: Poller> Share<P> {
     }
 
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
-    fn hold(&self, now_ns: u64, lap: &Lap) -> Option<Hold> {
+    fn hold(&self, now_ns: u64, lap: &Lap<impl Demand>) -> Option<Hold> {
+        if lap.paced() {
+            return None; // the schedule says when to wake up
+        }
         let hold = self.patience.hold(self.outstanding);
         hold.filter(|_| self.cursor == self.conns.len() && lap.open(now_ns))
     }
 
     /// How long to wait: until something is due.
-    fn wait_ns(&self, now_ns: u64, next_scan_ns: u64, lap: &Lap) -> u64 {
+    fn wait_ns(&self, now_ns: u64, next_scan_ns: u64, lap: &Lap<impl Demand>) -> u64 {
         if self.cursor < self.conns.len() || !self.unread.is_empty() || self.done(now_ns, lap) {
             return 0;
         }
-        let mut due_ns = next_scan_ns.min(lap.crossing_ns());
+        let mut due_ns = next_scan_ns.min(lap.due_ns(now_ns, !self.free.is_empty()));
         if let Some((rested_ns, _)) = self.resting.front() {
             due_ns = due_ns.min(*rested_ns);
         }
@@ -164,7 +192,7 @@ impl<P: Poller> Share<P> {
     }
 
     /// Starts some connections that have not had their turn: all at once would leave the first answers waiting.
-    fn start_some(&mut self, lap: &mut Lap) {
+    fn start_some(&mut self, lap: &mut Lap<impl Demand>) {
         let until = self.conns.len().min(self.cursor + START_BATCH);
         while self.cursor < until {
             self.cursor += 1;
@@ -172,7 +200,7 @@ impl<P: Poller> Share<P> {
         }
     }
 
-    fn wake_rested(&mut self, now_ns: u64, lap: &mut Lap) {
+    fn wake_rested(&mut self, now_ns: u64, lap: &mut Lap<impl Demand>) {
         while self.resting.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
             let Some((_, index)) = self.resting.pop_front() else {
                 return;
@@ -186,8 +214,11 @@ impl<P: Poller> Share<P> {
 
     /// Sends the connection's next request if the block goes on, connecting first where needed.
     #[inline]
-    fn kick(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
-        if !lap.open(now_ns) {
+    fn kick(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        if !lap.claim(&mut self.conns[index].due_ns, now_ns) {
+            if lap.paced() {
+                self.free.push_back(index);
+            }
             return;
         }
         match self.conns[index].state {
@@ -198,7 +229,7 @@ impl<P: Poller> Share<P> {
     }
 
     #[inline]
-    fn send(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+    fn send(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
         if !lap.take() {
             return;
         }
@@ -231,12 +262,12 @@ impl<P: Poller> Share<P> {
     /// Nothing of the request left. On a connection that had been idle this only says that the server had
     /// closed it; on a new one it is a failure.
     #[cold]
-    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
+    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
         let fresh = self.conns[index].fresh;
         self.discard(index);
         if fresh {
             lap.counts.sent += 1;
-            lap.wrong(Failure::Send);
+            self.failed(index, Failure::Send, lap);
             self.sample.note(format!("send: {error}").as_bytes());
             self.rest(index, now_ns);
         } else {
@@ -247,14 +278,14 @@ impl<P: Poller> Share<P> {
 
     /// The same, where the kernel said so only after it had taken the request.
     #[cold]
-    fn unsent(&mut self, index: usize, errno: i32, lap: &mut Lap) {
+    fn unsent(&mut self, index: usize, errno: i32, lap: &mut Lap<impl Demand>) {
         self.outstanding -= 1;
         lap.counts.sent -= 1;
         lap.counts.bytes_out -= self.conns[index].out_at as u64;
         self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), lap);
     }
 
-    fn send_rest(&mut self, index: usize, lap: &mut Lap) {
+    fn send_rest(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
         let conn = &mut self.conns[index];
         let request = &self.plan.exchanges[conn.exchange as usize].request;
         let Some(socket) = &conn.socket else { return };
@@ -276,7 +307,7 @@ impl<P: Poller> Share<P> {
     }
 
     #[inline]
-    fn handle(&mut self, event: Event, lap: &mut Lap, buffer: &mut [u8]) {
+    fn handle(&mut self, event: Event, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         let (index, generation) = place(event.token);
         if self.conns[index].generation != generation {
             return self.former_event(event.token, event.closing);
@@ -302,7 +333,7 @@ impl<P: Poller> Share<P> {
 
     /// Reads what has arrived for the outstanding request: once, unless there is or must be more.
     #[inline]
-    fn read(&mut self, index: usize, closing: bool, lap: &mut Lap, buffer: &mut [u8]) {
+    fn read(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         for _ in 0..MOST_READS {
             let conn = &mut self.conns[index];
             let Some(socket) = &conn.socket else { return };
@@ -340,7 +371,7 @@ impl<P: Poller> Share<P> {
     }
 
     /// Goes on with connections that would not come to an end.
-    fn read_on(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    fn read_on(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         for _ in 0..self.unread.len() {
             let Some((token, closing)) = self.unread.pop_front() else {
                 return;
@@ -353,7 +384,7 @@ impl<P: Poller> Share<P> {
         }
     }
 
-    fn peer_closed(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+    fn peer_closed(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
         let conn = &mut self.conns[index];
         let exchange = &self.plan.exchanges[conn.exchange as usize];
         let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
@@ -373,17 +404,18 @@ impl<P: Poller> Share<P> {
 
     /// The outstanding request is over, right or wrong; the next one leaves.
     #[inline]
-    fn answered(&mut self, index: usize, verdict: Verdict, peer_closed: bool, now_ns: u64, lap: &mut Lap) {
+    fn answered(&mut self, index: usize, verdict: Verdict, peer_closed: bool, now_ns: u64, lap: &mut Lap<impl Demand>) {
         let conn = &mut self.conns[index];
         self.outstanding -= 1;
         conn.fresh = false;
         match verdict.wrong {
             None => {
-                lap.right(now_ns, conn.since_ns);
+                lap.right(conn.due_ns, conn.since_ns, now_ns);
                 self.patience.note(now_ns - conn.since_ns);
             }
-            Some(wrong) => lap.wrong(failure_of(wrong)),
+            Some(wrong) => lap.wrong(failure_of(wrong), conn.due_ns, conn.since_ns),
         }
+        conn.due_ns = 0;
         let whole = conn.out_at == self.plan.exchanges[conn.exchange as usize].request.len();
         if verdict.keep && whole && self.plan.keepalive && !peer_closed {
             conn.state = State::Idle;
@@ -400,9 +432,9 @@ impl<P: Poller> Share<P> {
 
     /// The outstanding request failed with its connection.
     #[cold]
-    fn lost(&mut self, index: usize, failure: Failure, why: &str, now_ns: u64, lap: &mut Lap) {
+    fn lost(&mut self, index: usize, failure: Failure, why: &str, now_ns: u64, lap: &mut Lap<impl Demand>) {
         self.outstanding -= 1;
-        lap.wrong(failure);
+        self.failed(index, failure, lap);
         self.sample.note(why.as_bytes());
         let fresh = self.conns[index].fresh;
         self.discard(index);
@@ -413,8 +445,15 @@ impl<P: Poller> Share<P> {
         }
     }
 
+    /// The request that a place had found for itself is over, and there is no right answer.
+    fn failed(&mut self, index: usize, failure: Failure, lap: &mut Lap<impl Demand>) {
+        let conn = &mut self.conns[index];
+        lap.wrong(failure, conn.due_ns, conn.since_ns);
+        conn.due_ns = 0;
+    }
+
     /// Fails what has taken too long; closes what the server has not closed.
-    fn scan(&mut self, now_ns: u64, lap: &mut Lap) {
+    fn scan(&mut self, now_ns: u64, lap: &mut Lap<impl Demand>) {
         for index in 0..self.conns.len() {
             self.close_former(index, now_ns);
             let conn = &self.conns[index];

@@ -2,5 +2,6 @@
 
 mod faulty;
 mod load;
+mod open;
 
 const BACKEND: dragstrip_engine::Backend = dragstrip_engine::Backend::Epoll;

@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod fixed;
+mod pace;
 mod tally;
 
 use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan, Target};
@@ -125,11 +126,21 @@ impl Engine {
         self.with(py, |engine| engine.watch(session, cgroup_cpu_stat, &schedstats))
     }
 
-    #[pyo3(signature = (blocks, *, steal_cores = vec![]))]
-    fn run(&self, py: Python<'_>, blocks: Vec<(u32, u64, u64, u64)>, steal_cores: Vec<usize>) -> PyResult<Vec<Tally>> {
+    #[pyo3(signature = (blocks, *, steal_cores = vec![], pace = None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        blocks: Vec<(u32, u64, u64, u64)>,
+        steal_cores: Vec<usize>,
+        pace: Option<pace::Words>,
+    ) -> PyResult<Vec<Tally>> {
         self.keep(Vec::new());
-        let block = |(session, lead_ns, counted_ns, max_requests)| Block { session, lead_ns, counted_ns, max_requests };
-        let blocks: Vec<Block> = blocks.into_iter().map(block).collect();
+        let pace = pace.map(pace::pace).transpose()?;
+        let block = |(index, (session, lead_ns, counted_ns, max_requests))| {
+            let pace = pace::nth(pace.as_ref(), index);
+            Block { session, lead_ns, counted_ns, max_requests, pace }
+        };
+        let blocks: Vec<Block> = blocks.into_iter().enumerate().map(block).collect();
         let (tallies, signalled) = self.with(py, |engine| {
             let run = engine.start(&blocks, &steal_cores)?;
             let (tallies, signalled) = wait(run, &self.stop);

@@ -28,6 +28,16 @@ macro_rules! getters {
                 PyBytes::new(py, &self.0.latency_hdr)
             }
 
+            #[getter]
+            fn lag_hdr<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+                self.0.open.as_ref().map(|open| PyBytes::new(py, &open.lag_hdr))
+            }
+
+            #[getter]
+            fn latency_sent_hdr<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+                self.0.open.as_ref().map(|open| PyBytes::new(py, &open.latency_sent_hdr))
+            }
+
             fn __repr__(&self) -> String {
                 let it = &self.0;
                 format!("<Tally session={} requests={} sent={} answered={} failed={}>",
@@ -65,6 +75,12 @@ getters! {
     engine_switches: u64 = |it| it.engine_switches;
     engine_threads: usize = |it| it.engine_threads;
     steal_ns: u64 = |it| it.steal_ns;
+    offered: Option<u64> = |it| it.open.as_ref().map(|open| open.offered);
+    unsent: Option<u64> = |it| it.open.as_ref().map(|open| open.unsent);
+    departed: Option<u64> = |it| it.open.as_ref().map(|open| open.departed);
+    lag_p50_ns: Option<u64> = |it| it.open.as_ref().map(|open| open.lag_quantiles_ns[0]);
+    lag_p99_ns: Option<u64> = |it| it.open.as_ref().map(|open| open.lag_quantiles_ns[2]);
+    lag_max_ns: Option<u64> = |it| it.open.as_ref().map(|open| open.lag_quantiles_ns[4]);
     gave_up: bool = |it| it.gave_up;
     sample: String = |it| it.sample.clone();
 }

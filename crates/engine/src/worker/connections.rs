@@ -4,7 +4,7 @@ use super::{LINGER_NS, Share};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
 use crate::io::{self, Event, Needs, Poller};
-use crate::lap::Lap;
+use crate::lap::{Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::response::{Known, Sample};
@@ -43,6 +43,7 @@ impl<P: Poller> Share<P> {
             cursor: 0,
             outstanding: 0,
             patience: Patience::default(),
+            free: VecDeque::with_capacity(count),
             given_up: 0,
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
@@ -73,7 +74,7 @@ impl<P: Poller> Share<P> {
     }
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
-    pub(super) fn look(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    pub(super) fn look(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         loop {
             let count = self.poller.wait(0, 0, None);
             for index in 0..count {
@@ -90,7 +91,7 @@ impl<P: Poller> Share<P> {
         }
     }
 
-    pub(super) fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+    pub(super) fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
         if !self.conns[index].fresh {
             self.conns[index].since_ns = now_ns; // else it waits for its turn since then
         }
@@ -110,7 +111,7 @@ impl<P: Poller> Share<P> {
         }
     }
 
-    pub(super) fn connected(&mut self, index: usize, now_ns: u64, lap: &mut Lap) {
+    pub(super) fn connected(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
         lap.counts.connects += 1;
         self.conns[index].failures = 0;
         self.conns[index].state = State::Idle;
@@ -118,7 +119,7 @@ impl<P: Poller> Share<P> {
     }
 
     #[cold]
-    pub(super) fn unconnected(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
+    pub(super) fn unconnected(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
         let refused = error.kind() == ErrorKind::ConnectionRefused;
         lap.mishap(if refused { Failure::Refused } else { Failure::Connect });
         self.sample.note(format!("connect: {error}").as_bytes());
@@ -130,6 +131,9 @@ impl<P: Poller> Share<P> {
         }
         conn.state = State::GivenUp;
         self.given_up += 1;
+        if conn.due_ns != 0 {
+            lap.demand.set_free(std::mem::take(&mut conn.due_ns));
+        }
         if lap.window.tickets.is_some() {
             self.cursor = 0; // others that found no ticket may send in its place
         }
@@ -137,7 +141,7 @@ impl<P: Poller> Share<P> {
 
     /// A unix socket's queue of connections is full: TCP would try again by itself, here we do.
     #[cold]
-    fn queue_full(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap) {
+    fn queue_full(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
         if now_ns - self.conns[index].since_ns >= self.plan.timeout_ns {
             return self.unconnected(index, error, now_ns, lap);
         }
@@ -150,7 +154,13 @@ impl<P: Poller> Share<P> {
         self.resting.push_back((now_ns + REST_NS, index));
     }
 
-    pub(super) fn handshake_event(&mut self, index: usize, event: Event, lap: &mut Lap, buffer: &mut [u8]) {
+    pub(super) fn handshake_event(
+        &mut self,
+        index: usize,
+        event: Event,
+        lap: &mut Lap<impl Demand>,
+        buffer: &mut [u8],
+    ) {
         let now_ns = sys::now_ns();
         let error = self.conns[index].socket.as_ref().and_then(|socket| socket.take_error().transpose());
         match error {
@@ -177,7 +187,7 @@ impl<P: Poller> Share<P> {
 
     /// The server closed an idle connection (no error), or sent what nobody asked for.
     #[cold]
-    pub(super) fn idle_event(&mut self, index: usize, lap: &mut Lap, buffer: &mut [u8]) {
+    pub(super) fn idle_event(&mut self, index: usize, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         let conn = &mut self.conns[index];
         let Some(socket) = &conn.socket else { return };
         match self.poller.receive(socket, buffer) {
@@ -193,12 +203,16 @@ impl<P: Poller> Share<P> {
     }
 
     /// Leaves the share as the next block should find it: idle connections, nothing pending.
-    pub(super) fn tidy(&mut self, lap: &mut Lap, buffer: &mut [u8]) {
+    pub(super) fn tidy(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         self.look(lap, buffer);
         for index in 0..self.conns.len() {
             self.forget(index);
             let conn = &mut self.conns[index];
             conn.failures = 0;
+            let due_ns = std::mem::take(&mut conn.due_ns);
+            if due_ns != 0 && conn.state != State::Waiting {
+                lap.never_left(due_ns);
+            }
             match conn.state {
                 State::Idle if self.plan.keepalive => conn.fresh = false,
                 state => {

@@ -180,7 +180,7 @@ pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
 
 /// A block of exactly so many requests, within at most ten seconds.
 pub fn count(session: u32, max_requests: u64) -> Block {
-    Block { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests }
+    Block { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests, pace: None }
 }
 
 /// Runs one such block on one worker and checks what holds of every tally.

@@ -35,8 +35,8 @@ fn a_timed_block_counts_only_its_counted_part_and_is_drained() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 4)).unwrap();
-    let block = Block { session, lead_ns: 10_000_000, counted_ns: 20_000_000, max_requests: 0 };
-    let done = engine.run(&[block; 5], &[0]).unwrap();
+    let block = Block { session, lead_ns: 10_000_000, counted_ns: 20_000_000, max_requests: 0, pace: None };
+    let done = engine.run(&vec![block; 5], &[0]).unwrap();
     assert_eq!(done.len(), 5);
     for (one, next) in done.iter().zip(&done[1..]) {
         check(one);
@@ -243,8 +243,8 @@ fn a_server_that_dies_in_a_block_ends_it_early_with_exact_counts() {
     });
     let mut engine = engine(2);
     let session = engine.open(plan(server.address, 8)).unwrap();
-    let block = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0 };
-    let done = engine.run(&[block, block], &[]).unwrap();
+    let block = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0, pace: None };
+    let done = engine.run(&[block.clone(), block], &[]).unwrap();
     for one in &done {
         check(one);
         assert!(one.gave_up);
@@ -278,8 +278,8 @@ fn the_stop_flag_ends_a_block_at_once_and_keeps_the_finished_ones() {
     let mut engine = engine(2);
     let session = engine.open(SessionPlan { timeout_ns: 3_600_000_000_000, ..plan(server.address, 3) }).unwrap();
     let stop = engine.stop_flag();
-    let hour = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0 };
-    let run = engine.start(&[count(session, 20), count(session, 30), hour, hour], &[]).unwrap();
+    let hour = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0, pace: None };
+    let run = engine.start(&[count(session, 20), count(session, 30), hour.clone(), hour], &[]).unwrap();
     told.recv().unwrap();
     stop.store(true, Ordering::Relaxed);
     let done = run.finish().unwrap();
@@ -304,8 +304,8 @@ fn sessions_live_side_by_side_and_a_block_touches_only_its_own() {
     assert_eq!(servers.each_ref().map(|one| one.requests()), [10 + 12 + 15, 11 + 14, 13]);
     engine.close(sessions[1]).unwrap();
     engine.close(sessions[1]).unwrap();
-    assert!(matches!(engine.run(&[blocks[1]], &[]), Err(EngineError::NoSession(_))));
-    assert_eq!(engine.run(&[blocks[0]], &[]).unwrap()[0].answered, 10);
+    assert!(matches!(engine.run(&[blocks[1].clone()], &[]), Err(EngineError::NoSession(_))));
+    assert_eq!(engine.run(&[blocks[0].clone()], &[]).unwrap()[0].answered, 10);
 }
 
 #[test]
