@@ -32,7 +32,7 @@ def race(words: list[str], budget: str, where: Path) -> tuple[str, float, str]:
     if not out.exists():
         sys.exit(f"the race left no result:\n{done.stdout}{done.stderr}")
     told = json.loads(out.read_text())
-    (pair,) = told["pairs"]
+    (pair,) = [pair for pair in told["pairs"] if pair["metric"] == "throughput"]
     interval = "no interval" if pair["low"] is None else f"{pair['low']:.4f}–{pair['high']:.4f}"
     return pair["verdict"], pair["spent_s"], f"{pair['ratio']:.4f} ({interval})"
 

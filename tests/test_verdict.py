@@ -485,6 +485,74 @@ def test_cpu_that_cannot_be_read_gives_no_verdict_and_no_number() -> None:
     assert estimate.throughput_per_s is not None
 
 
+def test_every_other_metric_is_compared_beside_the_one_that_decides() -> None:
+    """CPU per request and memory have their own intervals and words; none of them asks for more rounds."""
+    rng = np.random.default_rng(31)
+    rounds = []
+    for index in range(12):
+        noise = rng.normal(0, 0.002, 4)
+        blocks = [
+            samples.block("a", round=index, requests=round(1e5 * math.exp(noise[0])), server_cpu_ns=30 * MS),
+            samples.block("b", round=index, requests=round(1e5 * math.exp(noise[1])), server_cpu_ns=20 * MS),
+        ]
+        peaks = {"a": round(5e7 * math.exp(noise[2])), "b": round(1e7 * math.exp(noise[3]))}
+        launches = tuple(samples.launch(name, index, peak_memory_bytes=peak) for name, peak in peaks.items())
+        rounds.append(of_blocks(index, blocks, launches=launches))
+    judged = verdict.judge(racing(["a", "b"], rounds))
+    assert (judged.metric, judged.pairs[0].verdict, judged.all_decided) == ("throughput", "same", True)
+    (cpu,), (memory,) = judged.beside["cpu"], judged.beside["memory"]
+    assert (cpu.verdict, memory.verdict) == ("slower", "slower")
+    assert memory.low < 0.2 < memory.high
+    assert verdict.sentence(memory).startswith("a took 5.0")
+    assert "times the memory of b" in verdict.sentence(memory)
+    assert verdict.judge(racing(["a", "b"], rounds), metric="memory").pairs == (memory,)
+
+
+def test_who_serves_more_but_spends_more_is_said() -> None:
+    """The faster one by throughput is the dearer by CPU: the reader learns why that can be."""
+    noise = np.random.default_rng(32).normal(0, 0.002, (12, 2))
+    rounds = [
+        of_blocks(
+            index,
+            [
+                samples.block("a", round=index, requests=round(2e5 * math.exp(a)), server_cpu_ns=60 * MS),
+                samples.block("b", round=index, requests=round(1e5 * math.exp(b)), server_cpu_ns=20 * MS),
+            ],
+        )
+        for index, (a, b) in enumerate(noise)
+    ]
+    (told,) = verdict.judge(racing(["a", "b"], rounds)).contradictions
+    assert told.startswith("a serves more requests, but b takes less CPU per request")
+
+
+def test_typical_judges_by_the_median_over_passes_and_says_that_pauses_are_ignored() -> None:
+    """One contender pauses in one of nine passes: slower by its totals, the same by the median over passes."""
+    rng = np.random.default_rng(33)
+    rounds = []
+    for index in range(14):
+        noise = rng.normal(0, 0.002, (9, 2))
+        blocks = [
+            samples.block(
+                name,
+                round=index,
+                pass_index=at,
+                requests=round(1e5 * math.exp(noise[at, side]) * (0.5 if (name, at) == ("b", index % 9) else 1)),
+            )
+            for at in range(9)
+            for side, name in enumerate("ab")
+        ]
+        rounds.append(of_blocks(index, blocks))
+    by_totals = only(racing(["a", "b"], rounds))
+    race = racing(["a", "b"], rounds, metric="typical-throughput")
+    by_median = only(race)
+    assert (by_totals.verdict, by_median.verdict) == ("faster", "same")
+    assert (by_median.metric, by_median.typical) == ("throughput", True)
+    assert "by the median over passes: pauses ignored" in verdict.sentence(by_median)
+    assert "ignores them" in verdict.judge(race).pauses[0]
+    shown = [verdict.judge(race).estimates[name].throughput_per_s.estimate for name in "ab"]  # type: ignore[union-attr]
+    assert shown[0] == pytest.approx(shown[1], rel=0.01)
+
+
 def test_tie_groups_are_maximal_sets_that_may_overlap_fastest_first() -> None:
     """b is told apart from neither a nor c, which are told apart from each other; d is behind all."""
     noise = [normal(seed, 20, 0.01) for seed in range(3)]

@@ -32,6 +32,7 @@ from dragstrip.cli_words import (
 )
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.inquiry import Check, inspect, is_void
+from dragstrip.metrics import TYPICAL
 from dragstrip.record import Race
 from dragstrip.report import export, listing, page, picture, terminal
 from dragstrip.report.live import Progress
@@ -66,6 +67,7 @@ def cli() -> None:
     show_default=True,
     help="What decides; cpu is the servers' CPU time per request.",
 )
+@click.option("--typical", is_flag=True, help="By the median over passes, which ignores pauses, instead of by totals.")
 @click.option(
     "--rounds",
     type=click.IntRange(2, 10_000),
@@ -134,7 +136,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
         timeout_s=words["timeout"],
         budget_s=words["budget"],
         margin=words["margin"],
-        metric=words["metric"],
+        metric=f"{TYPICAL if words['typical'] else ''}{words['metric']}",
         seed=words["seed"],
         rounds=words["rounds"],
         server_cores=words["server_cores"],

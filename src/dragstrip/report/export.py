@@ -51,9 +51,10 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
             _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
             for entrant in race.entrants
         ],
-        "pairs": [_pair(pair) for pair in verdict.pairs],
+        "pairs": [_pair(pair) for pairs in (verdict.pairs, *verdict.beside.values()) for pair in pairs],
         "groups": [list(group) for group in verdict.groups],
         "pauses": list(verdict.pauses),
+        "contradictions": list(verdict.contradictions),
         "validity": [{"check": check.check, "status": check.status, "detail": check.detail} for check in checks],
         "void": race.finished == "void" or any(check.status == "void" for check in checks),
         "headline": rows.headline(race, verdict, checks),
@@ -109,6 +110,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "a": pair.a,
         "b": pair.b,
         "metric": pair.metric,
+        "typical": pair.typical,
         "ratio": words.finite(pair.ratio),
         "low": words.finite(pair.low),
         "high": words.finite(pair.high),

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import is_typical, known
 from dragstrip.record import Entrant, Race
 from dragstrip.report import export, plot, rows, terminal, words
 from dragstrip.report.latency import QUANTILES
@@ -178,7 +179,8 @@ def command(race: Race) -> str:
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
     parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
-    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", plan.metric, "--seed", str(race.seed)]
+    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known(plan.metric), "--seed", str(race.seed)]
+    parts += ["--typical"] if is_typical(plan.metric) else []
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
     for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
         parts += [option, ",".join(map(str, cores))] if cores else []

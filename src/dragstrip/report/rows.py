@@ -110,9 +110,9 @@ def _inverse(value: float) -> float:
     return 1 / value if value else float("inf")
 
 
-def pair_of(verdict: Verdict, a: str, b: str) -> Pair | None:
-    """The pair of these two, seen from a; None if they were never compared."""
-    for pair in verdict.pairs:
+def pair_of(verdict: Verdict, a: str, b: str, metric: str | None = None) -> Pair | None:
+    """The pair of these two, seen from a; None if they were never compared. ``metric``: one of those beside."""
+    for pair in verdict.pairs if metric is None else verdict.beside.get(metric, ()):
         if {pair.a, pair.b} == {a, b}:
             return facing(pair, a)
     return None
@@ -125,6 +125,13 @@ def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[
     ]
     found = (pair_of(verdict, a, b) for a, b in wanted)
     return [pair for pair in found if pair is not None]
+
+
+def shown_beside(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
+    """By each metric beside the one that decides: the fastest against all others; or every pair."""
+    wanted = [(a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0]
+    found = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
+    return [pair for pair in found if pair is not None and words.finite(pair.low) is not None]
 
 
 def ties_wide(rows: Sequence[Row]) -> int:

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import marks, rows, words
 from dragstrip.report.rows import Row
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 #: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
 WIDE = 130
+
+#: Of CPU and memory nobody is the faster.
+TURNED = {"faster": "thriftier", "slower": "dearer"}
 
 
 def show_race(
@@ -37,7 +41,10 @@ def show_race(
     pairs = rows.shown_pairs(verdict, [row.name for row in found], every=all_pairs)
     if pairs:
         parts += [_pairs(pairs, len(verdict.pairs)), *_forecast(pairs), Text()]
-    parts += [Text(f"▲ {note}", style="yellow") for note in verdict.pauses]
+    others = rows.shown_beside(verdict, [row.name for row in found], every=all_pairs)
+    if others:
+        parts += [_by_other_metrics(others), Text()]
+    parts += [Text(f"▲ {note}", style="yellow") for note in (*verdict.pauses, *verdict.contradictions)]
     parts += [*_validity(checks), Text(), *_footer(race, verdict, found)]
     marks.emit(console, *parts)
 
@@ -117,18 +124,38 @@ def _pairs(pairs: Sequence[Pair], of: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("" if len(pairs) == of else f"{len(pairs)} of {of} pairs", overflow="fold")
     table.add_column("against", overflow="fold")
-    table.add_column("CPU thrift ×" if pairs[0].metric == "cpu" else "throughput ×", justify="right", no_wrap=True)
+    table.add_column(KNOWN[pairs[0].metric].compared, justify="right", no_wrap=True)
     table.add_column("interval", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     table.add_column("rounds", justify="right", no_wrap=True)
     for pair in pairs:
-        verdict = marks.word(pair.verdict)
-        if pair.within_margin and pair.verdict in ("faster", "slower"):
-            verdict.append(f", by less than {words.percent(pair.margin)}")
-        if pair.note:
-            verdict.append(f", {pair.note}")
         interval = words.ratio_span(pair.low, pair.high)
-        table.add_row(pair.a, pair.b, words.ratio(pair.ratio), interval, verdict, str(pair.rounds))
+        table.add_row(pair.a, pair.b, words.ratio(pair.ratio), interval, _word(pair), str(pair.rounds))
+    return table
+
+
+def _word(pair: Pair) -> Text:
+    verdict = marks.word(pair.verdict)
+    if pair.metric != "throughput" and pair.verdict in TURNED:
+        verdict = Text(TURNED[pair.verdict], style=verdict.style)
+    if pair.within_margin and pair.verdict in ("faster", "slower"):
+        verdict.append(f", by less than {words.percent(pair.margin)}")
+    if pair.note:
+        verdict.append(f", {pair.note}")
+    return verdict
+
+
+def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
+    """What else the race compared: the fastest against each other contender, one line per metric."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for head in ("also compared", "against", "by"):
+        table.add_column(head, overflow="fold")
+    table.add_column("×", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    for pair in pairs:
+        ratio, interval = words.ratio(pair.ratio), words.ratio_span(pair.low, pair.high)
+        table.add_row(pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, _word(pair))
     return table
 
 

@@ -5,6 +5,7 @@ are compared over the rounds in which both ran. Every ratio is *a's speed over b
 better one, for CPU time too, where the better one spends less.
 """
 
+from dragstrip.metrics import METRICS
 from dragstrip.verdict.across import Change, Comparison, compare
 from dragstrip.verdict.evidence import (
     ANYTIME_SHARE,
@@ -17,9 +18,10 @@ from dragstrip.verdict.evidence import (
     holm,
     p_value,
 )
-from dragstrip.verdict.judgement import Estimate, Interval, Pair, Verdict, judge, still_needed
+from dragstrip.verdict.judgement import Estimate, Interval, Verdict, judge, still_needed
 from dragstrip.verdict.likeness import Unlike
-from dragstrip.verdict.numbers import METRICS, RoundNumbers, round_numbers
+from dragstrip.verdict.numbers import RoundNumbers, round_numbers
+from dragstrip.verdict.pairs import Pair
 from dragstrip.verdict.words import sentence
 
 __all__ = [

@@ -15,10 +15,11 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import known
 from dragstrip.record import METHOD_VERSION, Race
 from dragstrip.verdict.evidence import FLOOR, factor
 from dragstrip.verdict.likeness import Unlike, unchanged, unlike
-from dragstrip.verdict.numbers import FloatArray, RoundNumbers, known, round_numbers
+from dragstrip.verdict.numbers import FloatArray, RoundNumbers, round_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,30 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
 
 import numpy as np
 
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import METRICS, is_typical, known
 from dragstrip.record import Race
-from dragstrip.verdict.evidence import ANYTIME_SHARE, FLOOR, critical, factor, holm, p_value, quantile
-from dragstrip.verdict.numbers import (
-    METRICS,
-    BoolArray,
-    FloatArray,
-    RoundNumbers,
-    Tables,
-    known,
-    known_method,
-    median_over_passes,
-    numbers_of,
-    read,
-)
-
-#: A forecast of the rounds still missing looks no further than this.
-FORECAST_MOST = 20_000
+from dragstrip.verdict.evidence import FLOOR, quantile
+from dragstrip.verdict.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
+from dragstrip.verdict.pairs import Pair, Rules, pairs_of
 
 #: Alpha of the contenders' own intervals, which describe and decide nothing.
 DESCRIPTIVE = 0.05
@@ -41,43 +29,6 @@ class Interval:
     estimate: float
     low: float
     high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two contenders compared over the rounds in which both ran.
-
-    Args:
-        ratio: a's speed over b's, geometric mean over rounds; NaN if they never ran together.
-        low, high: hold at once for all pairs of the race, at any time it is looked at; NaN while there is no interval.
-        verdict: of a: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
-        rounds, spent_s: rounds in which both ran, and how long those took.
-        within_margin: the interval lies within the margin; together with "faster": faster by less than that.
-        median_ratio: the same ratio by the median over passes: between pauses.
-        more_rounds, more_s: forecast of what a decision still takes; None if decided or not to be foreseen.
-        note: why there is no verdict, where it is not the interval; else "".
-    """
-
-    a: str
-    b: str
-    metric: str
-    ratio: float
-    low: float
-    high: float
-    verdict: str
-    rounds: int
-    spent_s: float
-    margin: float
-    within_margin: bool
-    median_ratio: float
-    more_rounds: int | None = None
-    more_s: float | None = None
-    note: str = ""
-
-    @property
-    def decided(self) -> bool:
-        """Whether something can be said."""
-        return self.verdict != "undecided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +62,11 @@ class Verdict:
 
     Args:
         method: the version of the judgement.
+        metric: what decides; typical: by the median over passes, which ignores pauses, instead of by totals.
         pairs: in line-up order, of contenders still in the race.
+        beside: the same pairs by each other metric that there are numbers of: every metric's intervals hold at once for
+            its own pairs, at any time; they decide nothing about the race's end.
+        contradictions: in words, pairs of which one is the faster and the other spends less CPU per request.
         estimates: of every entrant, those that are out too (without a number).
         groups: the largest sets of contenders not told apart, fastest first; sets may overlap.
         all_decided: every pair has a verdict.
@@ -124,7 +79,10 @@ class Verdict:
     metric: str
     margin: float
     alpha: float
+    typical: bool
     pairs: tuple[Pair, ...]
+    beside: Mapping[str, tuple[Pair, ...]]
+    contradictions: tuple[str, ...]
     estimates: Mapping[str, Estimate]
     groups: tuple[tuple[str, ...], ...]
     all_decided: bool
@@ -132,21 +90,6 @@ class Verdict:
     pauses: tuple[str, ...]
     rounds: int
     void_rounds: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """What a pair is judged by: ``last`` says that the race stands at its planned last round."""
-
-    metric: str
-    margin: float
-    alpha: float
-    last: bool
-    fixed: bool
-
-    def in_last(self, ran: BoolArray) -> bool:
-        """The ordinary t is only right where both ran in every round: a pair that rested stopped by its data."""
-        return self.last and (self.fixed or bool(ran.all()))
 
 
 def judge(
@@ -170,28 +113,38 @@ def judge(
     version = known_method(race, method)
     tables = read(race, version)
     done = len(tables.rounds)
-    rules = _Rules(
-        metric=known(metric or plan.metric),
+    wanted = metric or plan.metric
+    rules = Rules(
+        metric=known(wanted),
+        typical=is_typical(wanted),
         margin=margin,
         alpha=alpha,
         last=done >= plan.planned_rounds if plan.rounds_fixed else done == plan.planned_rounds,
         fixed=plan.rounds_fixed,
     )
-    both = {name: numbers_of(tables, name) for name in METRICS}
-    numbers = both[rules.metric]
+    each = {name: numbers_of(tables, name) for name in METRICS}
+    numbers = each[rules.metric]
     warming = tuple(name for k, name in enumerate(tables.names) if _is_warming(numbers, k))
-    pairs = _pairs(tables, numbers, rules, warming)
+    pairs = pairs_of(tables, numbers, rules, warming)
+    beside = {
+        name: tuple(p for p in pairs_of(tables, found, replace(rules, metric=name, typical=False), warming) if p.rounds)
+        for name, found in each.items()
+        if name != rules.metric
+    }
     return Verdict(
         method=version,
         metric=rules.metric,
         margin=margin,
         alpha=alpha,
+        typical=rules.typical,
         pairs=pairs,
-        estimates=_estimates(race, tables, both),
-        groups=_groups(_ranking(numbers), pairs),
+        beside=beside,
+        contradictions=_contradictions(beside | {rules.metric: pairs}),
+        estimates=_estimates(race, tables, each, typical=rules.typical),
+        groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
-        pauses=_pauses(both["throughput"], margin),
+        pauses=_pauses(each["throughput"], margin, typical=rules.typical),
         rounds=done,
         void_rounds=len(race.rounds) - done,
     )
@@ -202,100 +155,23 @@ def _is_warming(numbers: RoundNumbers, k: int) -> bool:
     return int(counts.sum()) >= FLOOR and bool((~numbers.settled[counts, k]).mean() > 0.5)
 
 
-def _pairs(tables: Tables, numbers: RoundNumbers, rules: _Rules, warming: Sequence[str]) -> tuple[Pair, ...]:
-    logs, columns = numbers.log_speeds(numbers.totals), list(combinations(range(len(numbers.names)), 2))
-    drafts = [_Draft.of(logs[:, a] - logs[:, b], rules.in_last(tables.ran[:, [a, b]])) for a, b in columns]
-    typical = _typical_ratios(numbers, columns)
-    told_apart = holm([d.p(rules) for d in drafts], rules.alpha)
-    made = []
-    for (a, b), draft, fallen, between_pauses in zip(columns, drafts, told_apart, typical, strict=True):
-        both = ~np.isnan(logs[:, a] - logs[:, b])
-        spent_s = float(tables.seconds[both].sum())
-        half = draft.half(rules.alpha / len(columns), rules)
-        limit = math.log1p(rules.margin)
-        low, high = draft.mean - half, draft.mean + half
-        within = -limit < low and high < limit
-        note = ", ".join(name for name in (numbers.names[a], numbers.names[b]) if name in warming)
-        word = ("faster" if draft.mean > 0 else "slower") if fallen else "same" if within else "undecided"
-        word = "undecided" if note else word
-        more = draft.more_rounds(rules, len(columns)) if word == "undecided" and not note else None
-        made.append(
-            Pair(
-                a=numbers.names[a],
-                b=numbers.names[b],
-                metric=rules.metric,
-                ratio=math.exp(draft.mean),
-                low=math.exp(low) if math.isfinite(half) else math.nan,
-                high=math.exp(high) if math.isfinite(half) else math.nan,
-                verdict=word,
-                rounds=draft.n,
-                spent_s=spent_s,
-                margin=rules.margin,
-                within_margin=within,
-                median_ratio=between_pauses,
-                more_rounds=more,
-                more_s=None if more is None or not draft.n else more * spent_s / draft.n,
-                note=f"still warming up: {note}" if note else "",
+def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[str, ...]:
+    """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
+    costs = {(pair.a, pair.b): pair.verdict for pair in by_metric.get("cpu", ())}
+    found = []
+    for pair in by_metric.get("throughput", ()):
+        if {pair.verdict, costs.get((pair.a, pair.b))} == {"faster", "slower"}:
+            ahead, behind = (pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a)
+            found.append(
+                f"{ahead} serves more requests, but {behind} takes less CPU per request: {behind} leaves its cores "
+                'idle for a part of the time, or uses fewer of them (see the check "saturation")'
             )
-        )
-    return tuple(made)
+    return tuple(found)
 
 
-def _typical_ratios(numbers: RoundNumbers, columns: Sequence[tuple[int, int]]) -> list[float]:
-    """Per pair: the round's median over passes of the log ratio within a pass, averaged over rounds; NaN if none."""
-    if not columns:
-        return []
-    logs, (first, second) = numbers.log_speeds(numbers.passes), np.array(columns).T
-    by_round = median_over_passes(logs[:, :, first] - logs[:, :, second])
-    return [float(np.exp(r.mean())) if len(r) else math.nan for r in (c[~np.isnan(c)] for c in by_round.T)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """One pair's log ratios: how many, their mean, the mean's standard error; ``last`` as in ``p_value``."""
-
-    n: int
-    mean: float
-    error: float
-    last: bool
-
-    @classmethod
-    def of(cls, differences: FloatArray, last: bool) -> _Draft:
-        values = differences[~np.isnan(differences)]
-        n = len(values)
-        mean = float(values.mean()) if n else math.nan
-        return cls(n, mean, float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan, last)
-
-    def p(self, rules: _Rules) -> float:
-        t = abs(self.mean) / self.error if self.error else math.inf if self.mean else 0.0
-        return p_value(self.n, t, last=self.last, fixed=rules.fixed)
-
-    def half(self, alpha: float, rules: _Rules) -> float:
-        k = factor(self.n, alpha, last=self.last, fixed=rules.fixed)
-        return k * self.error if math.isfinite(k) else math.inf
-
-    def more_rounds(self, rules: _Rules, pairs: int) -> int | None:
-        """Rounds until this mean and scatter would exclude 1 or fit into the margin, whichever is sooner."""
-        aim = max(abs(self.mean), math.log1p(rules.margin) - abs(self.mean))
-        if rules.fixed or self.n < 3 or not aim > 0:
-            return None
-        scatter, alpha = self.error * math.sqrt(self.n), ANYTIME_SHARE * rules.alpha / pairs
-
-        def enough(n: int) -> bool:
-            return critical(n, alpha) * scatter / math.sqrt(n) < aim
-
-        low, high = max(self.n, FLOOR - 1), FORECAST_MOST
-        if not enough(high):
-            return None
-        while high - low > 1:  # the half-width falls with n; the current n is not enough
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high - self.n
-
-
-def _ranking(numbers: RoundNumbers) -> tuple[str, ...]:
+def _ranking(numbers: RoundNumbers, *, typical: bool) -> tuple[str, ...]:
     """Contenders with a number, fastest first, by their mean log ratio to the others: paired, so drift cancels."""
-    logs = numbers.log_speeds(numbers.totals)
+    logs = numbers.log_speeds(numbers.medians if typical else numbers.totals)
     places = [k for k in range(len(numbers.names)) if not np.isnan(logs[:, k]).all()]
     score = dict.fromkeys(places, 0.0)
     for a, b in combinations(places, 2):
@@ -325,7 +201,7 @@ def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, .
     return tuple(sorted(found, key=lambda group: [place[name] for name in group]))
 
 
-def _estimates(race: Race, tables: Tables, both: Mapping[str, RoundNumbers]) -> dict[str, Estimate]:
+def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, typical: bool) -> dict[str, Estimate]:
     column = {name: k for k, name in enumerate(tables.names)}
     left: Counter[str] = Counter()
     errors: dict[str, Counter[str]] = {entrant.name: Counter() for entrant in race.entrants}
@@ -338,14 +214,15 @@ def _estimates(race: Race, tables: Tables, both: Mapping[str, RoundNumbers]) -> 
         for launch in this.launches:
             if launch.peak_memory_bytes is not None:
                 memory[launch.contender].append(launch.peak_memory_bytes)
+    rates, costs = ((found.medians if typical else found.totals) for found in (each["throughput"], each["cpu"]))
     made = {}
     for entrant in race.entrants:
         name, k = entrant.name, column.get(entrant.name)
-        counts = ~np.isnan(both["throughput"].totals[:, k]) if k is not None else np.zeros(0, dtype=bool)
+        counts = ~np.isnan(rates[:, k]) if k is not None else np.zeros(0, dtype=bool)
         used = int((tables.cells[:, :, k, 0] > 0).sum()) if k is not None else 0
         made[name] = Estimate(
-            throughput_per_s=_interval(both["throughput"].totals[:, k]) if k is not None else None,
-            server_cpu_us_per_request=_interval(both["cpu"].totals[:, k]) if k is not None else None,
+            throughput_per_s=_interval(rates[:, k]) if k is not None else None,
+            server_cpu_us_per_request=_interval(costs[:, k]) if k is not None else None,
             rounds=int(counts.sum()),
             unsettled=int((~tables.settled[counts, k]).sum()) if k is not None else 0,
             blocks=left[name],
@@ -367,7 +244,7 @@ def _interval(numbers: FloatArray) -> Interval | None:
     return Interval(estimate=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
 
-def _pauses(numbers: RoundNumbers, margin: float) -> tuple[str, ...]:
+def _pauses(numbers: RoundNumbers, margin: float, *, typical: bool) -> tuple[str, ...]:
     """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
@@ -379,6 +256,9 @@ def _pauses(numbers: RoundNumbers, margin: float) -> tuple[str, ...]:
     if len(ran) < 2:
         return ()
     least = min(ran, key=lambda k: mean[k])
+    judged = (
+        "the median over passes, which decides here, ignores them" if typical else "totals, which decide, count them"
+    )
     notes = []
     for k in ran:
         excess = losses[:, k] - losses[:, least]
@@ -390,7 +270,7 @@ def _pauses(numbers: RoundNumbers, margin: float) -> tuple[str, ...]:
             own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
             notes.append(
                 f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "
-                f"({numbers.names[least]}: {others:.1f} %); totals, which decide, count them"
+                f"({numbers.names[least]}: {others:.1f} %); {judged}"
             )
     return tuple(notes)
 

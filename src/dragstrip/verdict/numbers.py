@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import KNOWN, known
 from dragstrip.record import METHOD_VERSION, Block, Race, Round
 from dragstrip.shares import lost_to_machine, usual_taken
 
 #: A round of which a smaller share of the passes is left is too thin to be one number like the others.
 THIN = 1 / 3
-
-METRICS = ("throughput", "cpu")
 
 #: Versions of the judgement, oldest first: any race can be judged by any of them.
 METHODS = tuple(range(1, METHOD_VERSION + 1))
@@ -36,8 +35,8 @@ class RoundNumbers:
     Args:
         names: contenders still in the race, in line-up order: the columns.
         rounds: indices of the rounds that count: the rows.
-        totals: what decides: answers per second of counted time that the machine left ("throughput"), or CPU
-            microseconds per answer ("cpu").
+        totals: what decides: answers per second of counted time that the machine left ("throughput"), CPU
+            microseconds per answer ("cpu"), or the launch's peak in bytes ("memory").
         medians: the median over the round's passes of the same: what it does between pauses.
         passes: the same of every pass: axes round, pass, contender.
         ran: whether the contender was launched in that round, whatever became of its passes.
@@ -55,7 +54,7 @@ class RoundNumbers:
 
     def log_speeds(self, numbers: FloatArray) -> FloatArray:
         """Logarithms of ``totals``, ``medians`` or ``passes``, turned so that more is better."""
-        return np.log(numbers) if self.metric == "throughput" else -np.log(numbers)
+        return np.log(numbers) if KNOWN[self.metric].more_is_better else -np.log(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,7 @@ class Tables:
     cells: FloatArray  # requests, counted_ns, server_cpu_ns (NaN if unreadable), answered on the last axis
     ran: BoolArray
     settled: BoolArray
+    memory: FloatArray  # bytes, peak of each launch's tree, NaN if unreadable: axes round, contender
     used: BoolArray  # round and pass: every contender that ran has a block there, and none is void
 
 
@@ -86,6 +86,7 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     good = np.zeros((len(rounds), passes, len(names)), dtype=bool)
     settled = np.zeros((len(rounds), len(names)), dtype=bool)
     ran = np.zeros((len(rounds), len(names)), dtype=bool)
+    memory = np.full((len(rounds), len(names)), np.nan)
     for row, this in enumerate(rounds):
         kept = _kept(race, this) if method >= 2 else lambda _: 1.0
         for block in this.blocks:
@@ -99,6 +100,7 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
         for launch in this.launches:
             if launch.contender in column:
                 settled[row, column[launch.contender]] = launch.settled
+                memory[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
     used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
     used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
     return Tables(
@@ -108,6 +110,7 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
         cells=np.where(used[:, :, None, None], cells, 0.0),
         ran=ran,
         settled=settled,
+        memory=np.where(used.any(axis=1, keepdims=True) & ran, memory, np.nan),
         used=used,
     )
 
@@ -133,14 +136,8 @@ def _cell(block: Block, kept: float) -> tuple[float, float, float, float]:
 
 
 def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
-    over, under, scale = (0, 1, 1e9) if metric == "throughput" else (2, 3, 1e-3)
-    cells = tables.cells
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sums = cells.sum(axis=1)
-        totals = sums[..., over] / sums[..., under] * scale
-        each = cells[..., over] / cells[..., under] * scale
-    totals[~(totals > 0)] = np.nan
-    each[~(each > 0)] = np.nan
+    """The round numbers of one metric."""
+    totals, each = (tables.memory, tables.memory[:, None, :]) if metric == "memory" else _of_blocks(tables, metric)
     return RoundNumbers(
         metric=metric,
         names=tables.names,
@@ -151,6 +148,19 @@ def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
         ran=tables.ran,
         settled=tables.settled,
     )
+
+
+def _of_blocks(tables: Tables, metric: str) -> tuple[FloatArray, FloatArray]:
+    """Totals over passes, and each pass by itself."""
+    over, under, scale = (0, 1, 1e9) if metric == "throughput" else (2, 3, 1e-3)
+    cells = tables.cells
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = cells.sum(axis=1)
+        totals = sums[..., over] / sums[..., under] * scale
+        each = cells[..., over] / cells[..., under] * scale
+    totals[~(totals > 0)] = np.nan
+    each[~(each > 0)] = np.nan
+    return totals, each
 
 
 def median_over_passes(each: FloatArray) -> FloatArray:
@@ -165,7 +175,7 @@ def round_numbers(race: Race, metric: str | None = None, *, method: int | None =
     """The numbers that decide, one per round and contender.
 
     Args:
-        metric: "throughput" or "cpu"; None for the race's own.
+        metric: one of ``METRICS``; None for the race's own.
         method: version of the judgement; None for the race's own.
 
     Raises:
@@ -184,9 +194,3 @@ def known_method(race: Race, method: int | None) -> int:
             f"--method {METHODS[0]} to {METHODS[-1]} would do"
         )
     return wanted
-
-
-def known(metric: str) -> str:
-    if metric not in METRICS:
-        raise BadUsage(f"metric {metric!r} is none that a race can be judged by; {' or '.join(METRICS)} would do")
-    return metric

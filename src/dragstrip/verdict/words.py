@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
+from dragstrip.metrics import KNOWN
 from dragstrip.verdict.evidence import FLOOR
-from dragstrip.verdict.judgement import Pair
+from dragstrip.verdict.pairs import Pair
 
 
 def sentence(pair: Pair) -> str:
     """The pair's verdict in words, without a full stop; the better one comes first where they are told apart."""
     names = f"{pair.a} against {pair.b}"
     if pair.rounds == 0:
-        lack = " with readable CPU time" if pair.metric == "cpu" else ""
-        return f"{names}: no verdict, no valid round of both{lack}"
+        return f"{names}: no verdict, no valid round of both{KNOWN[pair.metric].lack}"
     if pair.note:
         return f"{names}: no verdict, {pair.note} (so far {_times(pair.ratio)} times the speed, {_spent(pair)})"
     if pair.verdict == "same":
@@ -39,10 +39,8 @@ def _told_apart(pair: Pair) -> str:
     little = f"; by less than {_percent(pair.margin)}" if pair.within_margin else ""
     # Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
     wide = "; told apart by the step-down test, the interval is the wider one that holds for all pairs at once"
-    tail = f"({span}{wide if low <= 1 else ''}{little})"
-    if pair.metric == "cpu":
-        return f"{other} took {_times(ratio, places)} times the CPU per request of {best} {tail}"
-    return f"{best} served {_times(ratio, places)} times the requests of {other} {tail}"
+    told = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
+    return f"{told} ({span}{wide if low <= 1 else ''}{little})"
 
 
 def _places(low: float, high: float) -> int:
@@ -78,7 +76,9 @@ def _percent(share: float) -> str:
 
 def _spent(pair: Pair) -> str:
     rounds = "1 round" if pair.rounds == 1 else f"{pair.rounds} rounds"
-    return f"{rounds}, {_seconds(pair.spent_s)}"
+    return f"{rounds}, {_seconds(pair.spent_s)}" + (
+        ", by the median over passes: pauses ignored" if pair.typical else ""
+    )
 
 
 def _seconds(seconds: float) -> str:

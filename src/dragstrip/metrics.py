@@ -1,0 +1,80 @@
+"""What a race can be judged by: one entry per metric, and the words that tell it.
+
+A metric that is added here, with its numbers in ``verdict/numbers.py``, is compared, worded and shown beside others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dragstrip.errors import BadUsage
+
+#: Before a metric's name: judged by the median over passes, what a server does between pauses (``--typical``).
+TYPICAL = "typical-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric.
+
+    Args:
+        name: in JSON and on the command line.
+        compared: head of a column of ratios; above 1 the first is the better one.
+        more_is_better: of the numbers themselves.
+        lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
+        told: the sentence of two told apart; takes best, other and ratio.
+    """
+
+    name: str
+    compared: str
+    more_is_better: bool
+    lack: str
+    told: str
+
+
+KNOWN = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            name="throughput",
+            compared="throughput ×",
+            more_is_better=True,
+            lack="",
+            told="{best} served {ratio} times the requests of {other}",
+        ),
+        Metric(
+            name="cpu",
+            compared="CPU thrift ×",
+            more_is_better=False,
+            lack=" with readable CPU time",
+            told="{other} took {ratio} times the CPU per request of {best}",
+        ),
+        Metric(
+            name="memory",
+            compared="memory thrift ×",
+            more_is_better=False,
+            lack=" with readable memory",
+            told="{other} took {ratio} times the memory of {best}",
+        ),
+    )
+}
+
+#: Their names, in the order in which they are shown.
+METRICS = tuple(KNOWN)
+
+
+def known(name: str) -> str:
+    """The metric's own name, without ``typical-`` before it.
+
+    Raises:
+        BadUsage: there is no such metric.
+    """
+    own = name.removeprefix(TYPICAL)
+    if own not in KNOWN or (own == "memory" and own != name):
+        raise BadUsage(f"metric {name!r} is none that a race can be judged by; {' or '.join(METRICS)} would do")
+    return own
+
+
+def is_typical(name: str) -> bool:
+    """Whether the median over passes decides, not the totals."""
+    return name.startswith(TYPICAL)
