@@ -32,6 +32,8 @@ $(BIN)/python:
 
 test-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --all --yes
+	@# The page's tests want a browser; without one, and not root, they are skipped with that reason.
+	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
 
 lint: .stamps/test-deps
 	cargo fmt --all --check

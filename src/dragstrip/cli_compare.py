@@ -23,6 +23,7 @@ from dragstrip.cli_words import (
 )
 from dragstrip.errors import MeasurementVoid
 from dragstrip.inquiry import inspect
+from dragstrip.metrics import METRICS
 from dragstrip.record import Race
 from dragstrip.report import changes
 
@@ -46,7 +47,7 @@ class Rule(click.ParamType[tuple[str, str, float]]):
 @click.command()
 @click.argument("old")
 @click.argument("new")
-@click.option("--metric", type=click.Choice(["throughput", "cpu"]), default=None, help="Default: the new race's.")
+@click.option("--metric", type=click.Choice(METRICS), default=None, help="Default: the new race's.")
 @click.option("--margin", type=Share(), default=None, help="Differences below it are the same.")
 @click.option(
     "--reference", default=None, metavar="NAME|none", help="The contender that did not change; found if not given."

@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.metrics import KNOWN
 from dragstrip.report import marks, words
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def sentence(change: Change, metric: str) -> str:
     if not change.has_interval:
         return f"{name}: no verdict, {change.note or 'a race has no number of it'}{beside}"
     span = f"{words.ratio(change.low)}–{words.ratio(change.high)}{beside}, {launches}"
-    what = "the work per CPU second" if metric == "cpu" else "the throughput"
+    what = {"cpu": "the work per CPU second", "memory": "the thrift of memory"}.get(metric, "the throughput")
     if change.verdict == "same":
         return f"{name}: the same within the margin ({span})"
     if change.verdict == "undecided":
@@ -145,9 +146,7 @@ def show(console: Console, comparison: Comparison, rulings: Sequence[Ruling], *,
     if compared:
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("contender", overflow="fold")
-        table.add_column(
-            "CPU thrift, now ÷ then" if comparison.metric == "cpu" else "speed, now ÷ then", justify="right"
-        )
+        table.add_column(f"{KNOWN[comparison.metric].compared.removesuffix(' ×')}, now ÷ then", justify="right")
         for head in ("interval", "verdict", "launches"):
             table.add_column(head)
         for change in comparison.changes:
@@ -183,7 +182,7 @@ def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: boo
     if rulings and all(ruling.outcome == "holds" for ruling in rulings) and not comparison.fallen:
         lines.append(f"- all thresholds hold: {', '.join(sorted({f'`{r.rule}`' for r in rulings}))}")
     if compared:
-        head = "CPU thrift" if comparison.metric == "cpu" else "speed"
+        head = KNOWN[comparison.metric].compared.removesuffix(" ×")
         lines += ["", f"| contender | {head}, now ÷ then | interval | verdict | launches |", "|-|-:|-|-|-|"]
         for c in comparison.changes:
             interval = words.ratio_span(c.low, c.high)

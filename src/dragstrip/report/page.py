@@ -1,8 +1,10 @@
-"""A race as one HTML file that needs nothing else: no network, no script, light and dark, screen and paper."""
+"""A race as one HTML file that needs nothing else: no network, light and dark, screen and paper."""
 
 from __future__ import annotations
 
 import base64
+import gzip
+import hashlib
 import json
 import os
 import re
@@ -20,7 +22,8 @@ from markupsafe import Markup
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import is_typical, known
 from dragstrip.record import Entrant, Race
-from dragstrip.report import export, plot, rows, terminal, words
+from dragstrip.report import charts, export, rows, tables, terminal, words
+from dragstrip.report import definitions as definitions_of
 from dragstrip.report.latency import QUANTILES
 from dragstrip.report.rows import Row
 
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Mark beside each word, so that nothing is told by colour alone.
 _MARKS = {"faster": "▲", "slower": "▼", "same": "＝", "undecided": "?", "pass": "●", "warn": "▲", "void": "■"}
+
+#: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
+MOST_RAW = 1_000_000
 
 #: Machine facts that are not read as they stand.
 _BYTES = "_bytes"
@@ -49,6 +55,8 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     names = [row.name for row in found]
     told = export.race_json(race, verdict, checks)
     data = json.dumps(told, indent=1, ensure_ascii=True)
+    drawn = _charts(race, verdict, found)
+    scripts = _scripts() if drawn else []
     return _template().render(
         race=race,
         verdict=verdict,
@@ -57,10 +65,14 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
         summary=terminal.summary(race),
         rows=found,
-        bars=plot.bars(found),
         tie_count=rows.ties_wide(found),
-        axis=plot.axis(found),
-        strips=plot.strips(race, verdict, found),
+        charts=drawn,
+        drawing=_inside_script(_drawing(drawn, names)) if drawn else "",
+        scripts=scripts,
+        allowed=" ".join(_allowed(script) for script in scripts) or "'none'",
+        sections=_sections(race, drawn, found, bool(told["pairs"])),
+        definitions=definitions_of.files(race),
+        raw=_raw(race),
         matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
         pairs=rows.shown_pairs(verdict, names, every=False),
         out=[entrant for entrant in race.entrants if entrant.out],
@@ -99,6 +111,64 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
         raise BadUsage(f"page {path} can't be written ({error.strerror}); give --html another path") from error
 
 
+def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
+    """The charts that have something to show."""
+    lacking = {
+        "blocks": not race.rounds,
+        "latency": not any(row.latency_us for row in found),
+        "cpu": not any(row.estimate.server_cpu_us_per_request for row in found),
+        "memory": not any(row.estimate.peak_memory_bytes for row in found),
+    }
+    return {name: make(race, verdict, found) for name, make in charts.CHARTS.items() if found and not lacking.get(name)}
+
+
+def _drawing(drawn: Mapping[str, charts.Chart], names: Sequence[str]) -> str:
+    told = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
+    return json.dumps(told, separators=(",", ":"))
+
+
+@cache
+def _scripts() -> list[Markup]:
+    """Vega, Vega-Lite and vega-embed as vl-convert carries them, then ours: markup that is no one else's."""
+    import vl_convert
+
+    ours = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the default
+    # An end tag in a string of theirs would end the element; in JavaScript <\/ is the same text.
+    return [Markup(text.replace("</script", "<\\/script")) for text in (bundle, ours)]
+
+
+def _allowed(script: str) -> str:
+    """What the page's policy lets run: these very scripts by their digest, and nothing that slipped in."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _sections(race: Race, drawn: Mapping[str, Any], found: Sequence[Row], pairs: bool) -> list[tuple[str, str]]:
+    """What the page has, in its order: place and word."""
+    there = {
+        "ranking": bool(found),
+        "out": any(entrant.out for entrant in race.entrants),
+        "pairs": pairs,
+        "blocks": "blocks" in drawn,
+        "latency": "latency" in drawn,
+        "cost": "cpu" in drawn or "memory" in drawn,
+        "figures": bool(found),
+        "parity": any(entrant.parity for entrant in race.entrants),
+        "contenders": bool(race.entrants),
+    }
+    words_of = {"out": "out of the race", "blocks": "blocks over time", "cost": "CPU and memory"}
+    order = ("ranking", "out", "pairs", "blocks", "latency", "cost", "figures", "validity", "parity", "contenders")
+    shown = [name for name in (*order, "method", "machine", "data") if there.get(name, True)]
+    return [(name, words_of.get(name, name)) for name in shown]
+
+
+def _raw(race: Race) -> str:
+    """Every block as gzipped CSV in base64; empty where it would make the page too heavy."""
+    packed = base64.b64encode(gzip.compress(tables.csv_text(tables.block_rows(race)).encode(), mtime=0))
+    return packed.decode() if race.rounds and len(packed) <= MOST_RAW else ""
+
+
 @cache
 def _template() -> Template:
     place = Path(__file__).parent
@@ -106,6 +176,7 @@ def _template() -> Template:
         loader=FileSystemLoader(place),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -119,10 +190,25 @@ def _template() -> Template:
         "percent": words.percent,
         "failures": words.errors,
     }
-    environment.globals["style"] = Markup((place / "page.css").read_text(encoding="utf-8"))
+    environment.globals["style"] = Markup(_style((place / "page.css").read_text(encoding="utf-8")))
     environment.globals["ratio_span"] = words.ratio_span
     environment.globals["sentence"] = rows.sentence
     return environment.get_template("page.html.j2")
+
+
+def _shown(value: Any) -> Any:
+    """Control characters from outside are shown as such; markup of our own stays as it is."""
+    return words.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _style(text: str) -> str:
+    """The style sheet with the charts' colours filled in as variables."""
+    dark = "color-scheme: dark; --raised: #1d2126; --better: #173a53; --worse: #4d3413; --even: #2a2f36;"
+    dark += " --pass: #56b4e9; --warn: #f0a33c;"
+    for name, more, colours in (("LIGHT", "", charts.LIGHT), ("DARK", dark, charts.DARK)):
+        listed = " ".join(f"--{key}: {colour};" for key, colour in colours.items())
+        text = text.replace(f"{{{{ {name} }}}}", f"{more} {listed}".strip())
+    return text
 
 
 def _inside_script(text: str) -> Markup:

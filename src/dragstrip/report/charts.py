@@ -1,0 +1,278 @@
+"""A race's charts, by Altair: one description each for the page, PNG and SVG.
+
+Colours are names of the theme (``style`` in Vega's words): the page fills in its own CSS variables, so that light and
+dark need no second chart; a file gets those of ``LIGHT`` or ``DARK``. Text from outside is only ever data, never part
+of an expression or a field's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from dragstrip.record import Race
+from dragstrip.report import series, words
+from dragstrip.report.rows import Row
+
+if TYPE_CHECKING:
+    from dragstrip.verdict import Verdict
+
+#: At most so many blocks are drawn for a race; void ones always are.
+MOST_BLOCKS = 6000
+
+#: Okabe & Ito (2008), told apart by all kinds of colour blindness; dashes tell apart what comes after and on paper.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b58900", "#6a3d9a", "#555f6b")
+DARK_PALETTE = ("#56b4e9", "#e8853d", "#2fc9a0", "#e5a3c6", "#9ad0f5", "#f0e442", "#b79ae0", "#b4bdc9")
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+
+LIGHT: Mapping[str, str] = {
+    "ground": "#fff", "ink": "#16191d", "quiet": "#565e69", "line": "#d5d9df", "bar": "#7fb3d9", "ink-bar": "#0b3c5d",
+    "used": "#0072b2", "level": "#16191d", "dropped": "#8d96a3", "void": "#a3195b",
+    **{f"series-{k}": colour for k, colour in enumerate(PALETTE)},
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "ground": "#14171b", "ink": "#e8eaed", "quiet": "#a3abb6", "line": "#373d46", "bar": "#2b6c9b",
+    "ink-bar": "#d6ecfb", "used": "#56b4e9", "level": "#fff", "dropped": "#7c8694", "void": "#f277ad",
+    **{f"series-{k}": colour for k, colour in enumerate(DARK_PALETTE)},
+}  # fmt: skip
+
+#: What the page says instead of a colour: the browser looks it up whenever the theme changes.
+PAGE: Mapping[str, str] = {name: f"var(--{name})" for name in LIGHT}
+
+Chart = dict[str, Any]
+
+
+def config(colours: Mapping[str, str]) -> dict[str, Any]:
+    """Vega's theme for these colours."""
+    text = {"labelColor": colours["ink"], "titleColor": colours["quiet"], "titleFontWeight": "normal"}
+    axis = {**text, "gridColor": colours["line"], "domainColor": colours["quiet"], "tickColor": colours["quiet"]}
+    return {
+        "background": None,
+        "font": "system-ui, 'Liberation Sans', 'DejaVu Sans', sans-serif",
+        "view": {"stroke": None},
+        "axis": {**axis, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 260},
+        "legend": {**text, "labelFontSize": 12, "orient": "bottom", "columns": 4, "symbolSize": 140, "labelLimit": 260},
+        "header": {"labelColor": colours["ink"], "labelFontSize": 13, "labelFontWeight": "bold", "labelLimit": 400},
+        "range": {"category": [colours[f"series-{k}"] for k in range(len(PALETTE))]},
+        # "color" and not "fill": Vega-Lite writes its own default colour into each mark that has none by that name.
+        "style": {
+            "bar-fill": {"color": colours["bar"]},
+            "whisker": {"color": colours["ink-bar"], "strokeWidth": 2},
+            "estimate": {"color": colours["ink-bar"]},
+            "value": {"color": colours["ink"], "fontSize": 12},
+            "tie": {"color": colours["ink"], "strokeWidth": 3},
+            "used": {"color": colours["used"], "opacity": 0.6},
+            "dropped": {"color": colours["dropped"], "opacity": 0.9},
+            "void": {"color": colours["void"]},
+            "level": {"color": colours["level"], "strokeWidth": 2},
+        },
+    }
+
+
+def ranking(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Estimates as bars with their intervals, best first; a bracket joins those not told apart."""
+    cpu = verdict.metric == "cpu"
+    title = "CPU time per request, µs (less is better)" if cpu else "requests per second"
+    return _bars([(row.name, row.main.estimate, row.main.low, row.main.high) for row in found], title, found)
+
+
+def cpu(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """CPU time of the contender's whole process tree per request."""
+    told = [(row.name, row.estimate.server_cpu_us_per_request) for row in found]
+    bars = [(name, known.estimate, known.low, known.high) for name, known in told if known]
+    return _bars(bars, "server CPU per request, µs", ())
+
+
+def memory(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Peak memory of the whole process tree, median over launches."""
+    told = [(row.name, row.estimate.peak_memory_bytes) for row in found]
+    return _bars([(name, bytes_ / 2**20, None, None) for name, bytes_ in told if bytes_], "peak memory, MiB", ())
+
+
+def _bars(rows: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
+    data: list[dict[str, Any]] = [
+        {"name": name, "at": at, "low": words.finite(low), "high": words.finite(high), "text": words.figure(at)}
+        | {"span": words.span(low, high) or "no interval", "end": words.finite(high) or at}
+        for name, at, low, high in rows
+    ]
+    names = [row["name"] for row in data]
+    columns = len(ties[0].ties) if ties else 0
+    label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8 + 9 * columns)
+    rows_in_order = alt.Scale(domain=names)
+    y = alt.Y("name:N", scale=rows_in_order, axis=label)
+    most = max((float(row["end"]) for row in data), default=1.0) or 1.0
+    scale = alt.Scale(domain=[0, 1.25 * most], nice=False)
+    x = alt.X("at:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, format="~s", grid=True))
+    tooltip = [
+        alt.Tooltip("name:N", title="contender"),
+        alt.Tooltip("text:N", title=title),
+        alt.Tooltip("span:N", title="interval"),
+    ]
+    base = alt.Chart(_values(data)).encode(y=y)
+    layers = [
+        base.mark_bar(style="bar-fill", height=14).encode(x=x, tooltip=tooltip),
+        base.mark_rule(style="whisker", aria=False).encode(x="low:Q", x2="high:Q"),
+        base.mark_tick(style="estimate", aria=False, thickness=3, size=18).encode(x="at:Q"),
+        base.mark_text(style="value", aria=False, align="left", dx=7).encode(x="end:Q", text="text:N"),
+    ]
+    layers += _brackets(names, ties, columns)
+    return _made(alt.layer(*layers).properties(height={"step": 30}), f"{title}, by contender: {_told(data)}")
+
+
+def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[alt.Chart]:
+    """One rule per tie group, left of the axis where the labels make room for it."""
+    made = []
+    for column in range(columns):
+        rows = [row for row in ties if row.ties[column] in ("top", "bottom")]
+        for top, bottom in zip(rows[::2], rows[1::2], strict=True):
+            ends = _values([{"first": top.name, "last": bottom.name}])
+            y = alt.Y("first:N", scale=alt.Scale(domain=list(names)))
+            at = alt.value(-6 - 9 * column)
+            made.append(alt.Chart(ends).mark_rule(style="tie", aria=False).encode(y=y, y2="last:N", x=at))
+    return made
+
+
+def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Every block as a point over time, each contender on its own scale; void ones are strokes."""
+    from dragstrip.verdict import round_numbers
+
+    numbers = round_numbers(race, verdict.metric)
+    names = [row.name for row in found]
+    start_ns = race.rounds[0].started_ns if race.rounds else 0
+    seen = [one for one in series.blocks(race) if one.block.contender in names]
+    plain = sum(one.kind != "void" for one in seen)
+    step = max(1, -(-plain // MOST_BLOCKS))
+    points: list[dict[str, Any]] = []
+    limits = {name: _limits(seen, name, verdict.metric) for name in names}
+    kept = 0
+    for one in seen:
+        number = series.value(one.block, verdict.metric)
+        kept += one.kind != "void"
+        if number is None or (one.kind != "void" and kept % step):
+            continue
+        low, high = limits[one.block.contender]
+        at = min(max(number, low), high)
+        place = {"name": one.block.contender, "s": round((one.block.started_ns - start_ns) / 1e9, 3), "at": _short(at)}
+        points.append(place | {"kind": one.kind, "why": "; ".join(one.block.void)})
+    lines = [
+        {"name": name, "s": round(begin, 3), "until": round(end, 3), "at": _short(number), "kind": "level"}
+        for name in names
+        for begin, end, number in series.levels(race, numbers, name)
+    ]
+    # Facets of a layered chart share one data set; each layer picks its own kind.
+    data = _values(points + lines)
+    x = alt.X("s:Q", title="seconds of the race", axis=alt.Axis(tickCount=6, grid=False))
+    y = alt.Y("at:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3, format="~s"))
+    base = alt.Chart().encode(x=x, y=y)
+
+    def of(kind: str) -> Any:
+        return alt.FieldEqualPredicate(field="kind", equal=kind)
+
+    layers = alt.layer(
+        base.transform_filter(of("dropped")).mark_point(style="dropped", aria=False, size=18, shape="diamond"),
+        base.transform_filter(of("used")).mark_circle(style="used", aria=False, size=18),
+        base.transform_filter(of("level")).mark_rule(style="level", aria=False).encode(x2="until:Q"),
+        base.transform_filter(of("void"))
+        .mark_tick(style="void", aria=False, size=16, thickness=2, orient="vertical")
+        .encode(tooltip=[alt.Tooltip("name:N"), alt.Tooltip("why:N", title="void")]),
+        data=data,
+    ).properties(height=76)
+    header = alt.Header(title=None, labelAnchor="start", labelOrient="top", labelPadding=4)
+    chart = layers.facet(row=alt.Row("name:N", sort=names, header=header), spacing=10).resolve_scale(y="independent")
+    told = ", ".join(f"{name} {sum(one.block.contender == name for one in seen)}" for name in names)
+    return _made(chart, f"every block over time; blocks of each contender: {told}")
+
+
+def _limits(seen: Sequence[series.Seen], name: str, metric: str) -> tuple[float, float]:
+    mine = [(one.kind, series.value(one.block, metric)) for one in seen if one.block.contender == name]
+    used = [number for kind, number in mine if kind == "used" and number is not None]
+    return series.edges(used or [number for _, number in mine if number is not None])
+
+
+def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Latency at saturation by percentile, the axis in nines."""
+    names = [row.name for row in found]
+    data = [
+        {"name": name, "tail": _short(1 / max(1 - share / 100, 1e-9)), "us": _short(us), "share": f"{share:.6g} %"}
+        for name in names
+        for share, us in series.latency_curve(race, name)
+        if us > 0
+    ]
+    # A fixed expression over numbers of our own: 1, 10, 100 … read as 0 %, 90 %, 99 % ….
+    label = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.6~r') + ' %'"
+    nines = alt.Axis(values=[1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000], labelExpr=label, grid=True)
+    x = alt.X("tail:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=nines)
+    y = alt.Y("us:Q", title="latency at saturation, µs", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
+    places = range(len(names))
+    dashes = alt.Scale(domain=names, range=[DASHES[k // len(PALETTE) % len(DASHES)] for k in places])
+    colour = alt.Color("name:N", sort=names, scale=alt.Scale(domain=names), title=None)
+    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("share:N", title="percentile"), alt.Tooltip("us:Q", title="µs")]
+    lines = (
+        alt.Chart(_values(data))
+        .mark_line(aria=False, strokeWidth=2)
+        .encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash("name:N", scale=dashes, title=None), tooltip=tooltip)
+    )
+    told = "; ".join(f"{row.name} p50 {words.microseconds(row.latency_us.get('p50'))}" for row in found)
+    return _made(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {told}")
+
+
+CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
+    "ranking": ranking,
+    "blocks": blocks,
+    "latency": latency,
+    "cpu": cpu,
+    "memory": memory,
+}
+
+
+def draw(
+    name: str, race: Race, verdict: Verdict, found: Sequence[Row], *, dark: bool = False, width: int = 760
+) -> Chart:
+    """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
+    colours = DARK if dark else LIGHT
+    chart = sized(CHARTS[name](race, verdict, found), width)
+    title = {"text": f"{race.workload}: {name}", "anchor": "start", "color": colours["ink"]}
+    return chart | {"title": title, "config": config(colours), "background": colours["ground"], "padding": 14}
+
+
+def sized(chart: Chart, width: int) -> Chart:
+    """The same chart at this width in pixels; a faceted one has it one level down."""
+    if "spec" in chart:
+        return chart | {"spec": chart["spec"] | {"width": width}}
+    return chart | {"width": width}
+
+
+def svg(chart: Chart) -> str:
+    """The chart as a picture of lines."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(json.dumps(chart)))
+
+
+def png(chart: Chart, scale: float = 2) -> bytes:
+    """The chart as a picture of dots, for screens of twice the usual density."""
+    import vl_convert
+
+    return bytes(vl_convert.vegalite_to_png(json.dumps(chart), scale=scale))
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def _made(chart: alt.TopLevelMixin, description: str) -> Chart:
+    made: Chart = json.loads(chart.to_json(indent=None, validate=False))
+    made.pop("config", None)
+    return made | {"description": description}
+
+
+def _told(data: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{row['name']} {row['text']} ({row['span']})" for row in data)
+
+
+def _short(value: float) -> float:
+    """Five significant digits: a page holds thousands of them."""
+    return float(f"{value:.5g}")

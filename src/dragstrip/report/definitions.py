@@ -1,0 +1,47 @@
+"""The definitions that a race was run with, as text: shown only while they are still what they were then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dragstrip import contender
+from dragstrip.errors import DragstripError
+from dragstrip.record import Entrant, Race
+
+#: A file longer than this is cut, and says so; a page is no archive.
+MOST_BYTES = 16_000
+
+#: A contender shows at most so many files.
+MOST_FILES = 12
+
+
+def files(race: Race) -> list[tuple[str, list[tuple[str, str]]]]:
+    """By contender: its files' names and texts. One whose definition has changed since, or is gone, is left out:
+    the record has its hash, not its text.
+    """
+    found = []
+    for entrant in race.entrants:
+        told = _of(entrant)
+        if told:
+            found.append((entrant.name, told))
+    return found
+
+
+def _of(entrant: Entrant) -> list[tuple[str, str]]:
+    if entrant.kind != "definition":
+        return []
+    try:
+        entry = contender.entry_of(entrant.name, entrant.kind, entrant.parameters)
+    except DragstripError:
+        return []
+    if entry.definition_hash != entrant.definition_hash or entry.contender is None:
+        return []
+    made = entry.contender
+    paths = {made.source.file.name: made.source.file, **{name: made.folder / name for name in made.files()}}
+    return [(name, _text(path)) for name, path in list(paths.items())[:MOST_FILES]]
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    text = data[:MOST_BYTES].decode("utf-8", "backslashreplace")
+    return text if len(data) <= MOST_BYTES else f"{text}\n… {len(data) - MOST_BYTES} bytes more"
