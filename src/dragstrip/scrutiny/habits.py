@@ -1,0 +1,187 @@
+"""What a contender does with connections, found by trying: its keep-alive limit, HTTP/1.0, whether all get served.
+
+Everything here is a fact for the parity sheet, except that a server which lets a busy connection starve the others is
+out: closed-loop load would count the few that it serves and wait for the rest.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from http.client import HTTPException
+
+from dragstrip.scrutiny.answers import ANSWER_TIMEOUT_S, Answer, Findings, fault, fetch
+from dragstrip.workload import Exchange
+
+#: So many requests go over one connection to find where a server closes it: above the 1000 that nginx and lighttpd
+#: are built with, and at most for so long.
+LIMIT_REQUESTS, LIMIT_S = 2500, 0.6
+
+#: Connections open at once while fairness is tried: more than the processes of any server that gives each one its own.
+FAIR_CONNECTIONS = 64
+
+#: Seconds within which each of them must be answered while one is kept busy.
+FAIR_S = 2.0
+
+_NO_SUCH = "/dragstrip-asks-for-what-is-not-there"
+
+
+def habits(host: str, port: int, exchange: Exchange, *, connections: int, keepalive: bool) -> Findings:
+    """Tries what one exchange's connections go through.
+
+    Args:
+        exchange: with a request that keeps its connection, HTTP/1.1.
+        connections: as many as the race will open; fairness is tried with at most ``FAIR_CONNECTIONS``.
+        keepalive: whether the race keeps connections; without, none can starve another.
+    """
+    facts = {
+        "keep-alive limit found": _tried(lambda: _limit(host, port, exchange)),
+        "HTTP/1.0": _tried(lambda: _over_old_http(host, port, exchange)),
+        "an unknown path": _tried(lambda: _unknown(host, port, exchange)),
+    }
+    if not keepalive:
+        return Findings(facts=facts)
+    facts["fairness"], problem = _fairness(host, port, exchange, min(connections, FAIR_CONNECTIONS))
+    return Findings(problems=(problem,) if problem else (), facts=facts)
+
+
+def _tried(trial: Callable[[], str]) -> str:
+    try:
+        return trial()
+    except (OSError, HTTPException) as error:
+        return f"could not be tried ({type(error).__name__}: {error})"
+
+
+def _limit(host: str, port: int, exchange: Exchange) -> str:
+    """After how many answers the server closes a busy connection."""
+    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        first = fetch(sock, exchange)
+        if first.closes:
+            return "1 request"
+        chunked = (first.header("transfer-encoding") or "").lower() == "chunked"
+        ending = b"0\r\n\r\n" if chunked else exchange.body
+        until, count = time.monotonic() + LIMIT_S, 1
+        while count < LIMIT_REQUESTS and time.monotonic() < until:
+            answer = _whole(sock, exchange.request, ending)
+            if answer is None:
+                return f"{count:,} requests, closed without a word"
+            count += 1
+            if b"\r\nconnection: close\r\n" in answer.lower():
+                return f"{count:,} requests"
+    return f"none in {count:,} requests"
+
+
+def _whole(sock: socket.socket, request: bytes, ending: bytes) -> bytes | None:
+    """One answer's bytes, read until it ends as the right one does; None if the connection was closed instead."""
+    try:
+        sock.sendall(request)
+        answer = b""
+        while not answer.endswith(ending):
+            piece = sock.recv(65536)
+            if not piece:
+                return None
+            answer += piece
+    except (ConnectionResetError, BrokenPipeError):
+        return None
+    return answer
+
+
+def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
+    """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
+    old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
+    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+        first = fetch(sock, old)
+        reason = fault(old, first)
+        if reason:
+            return f"answered wrongly: {reason}"
+        if not _keeps_old(first):
+            return "closes after each answer"
+        try:
+            reason = fault(old, fetch(sock, old))
+        except (OSError, HTTPException):
+            return "says that it keeps the connection, and closes it"
+        return f"second answer wrong: {reason}" if reason else "keeps the connection"
+
+
+def _keeps_old(answer: Answer) -> bool:
+    """An HTTP/1.0 client's connection stays open only where the answer says so (RFC 9112, C.2.2)."""
+    return "keep-alive" in (answer.header("connection") or "").lower() and not answer.closes
+
+
+def _unknown(host: str, port: int, exchange: Exchange) -> str:
+    """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
+    strange = replace(exchange, request=_with(exchange.request, path=_NO_SUCH, connection="close"))
+    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+        answer = fetch(sock, strange)
+    same = ", the same body as the right path" if answer.body == exchange.body else ""
+    return f"status {answer.status}{same}"
+
+
+def _with(request: bytes, *, path: str = "", version: str = "", connection: str = "") -> bytes:
+    """A request with another path, version or ``Connection`` header."""
+    first, *headers = request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    method, old_path, old_version = first.split(b" ")
+    kept = [header for header in headers if not header.lower().startswith(b"connection:")]
+    head = b" ".join((method, path.encode() or old_path, version.encode() or old_version))
+    return b"\r\n".join((head, *kept, f"Connection: {connection}".encode(), b"", b""))
+
+
+def _fairness(host: str, port: int, exchange: Exchange, connections: int) -> tuple[str, str]:
+    """A fact and, if some starve, a problem: all connections are opened, the first is kept busy, each other asks once."""
+    if connections < 2:
+        return "one connection: none can starve another", ""
+    try:
+        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
+    except OSError as error:
+        return "", f"{connections} connections at once: {type(error).__name__}: {error}"
+    if served == connections - 1:
+        return f"all of {connections} served, one kept busy; longest wait {longest_s * 1000:.0f} ms", ""
+    starved = connections - 1 - served
+    return "", (
+        f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no answer within "
+        f"{FAIR_S:g} s, so it serves fewer connections than the race opens; more workers, or a front that shares them out "
+        "(a proxy, an event loop), would do"
+    )
+
+
+def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:
+    """How many of the others were answered (or closed after an answer) in time, and the longest wait in seconds."""
+    with ExitStack() as open_ones:
+        socks = [
+            open_ones.enter_context(socket.create_connection((host, port), timeout=FAIR_S)) for _ in range(connections)
+        ]
+        selector = open_ones.enter_context(selectors.DefaultSelector())
+        busy, others = socks[0], socks[1:]
+        for sock in socks:
+            selector.register(sock, selectors.EVENT_READ)
+        busy.sendall(exchange.request)
+        selector.select(FAIR_S)  # the busy one is being served before the others ask
+        began = time.monotonic()
+        for sock in others:
+            sock.sendall(exchange.request)
+        waiting, longest_s = set(others), 0.0
+        while waiting and (left_s := began + FAIR_S - time.monotonic()) > 0:
+            for key, _ in selector.select(left_s):
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                gone = not _read(ready)
+                if ready in waiting:
+                    waiting.discard(ready)
+                    longest_s = time.monotonic() - began
+                elif ready is busy and not gone:
+                    busy.sendall(exchange.request)
+                if gone:
+                    selector.unregister(ready)
+        return len(others) - len(waiting), longest_s
+
+
+def _read(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(65536)
+    except ConnectionResetError:
+        return b""
