@@ -17,7 +17,7 @@ import pytest
 from dragstrip import contender
 from dragstrip.contender import Missing
 from dragstrip.errors import StageError
-from dragstrip.scrutiny import fault, fetch, is_right, scrutineer
+from dragstrip.scrutiny import fairness, fault, fetch, is_right, scrutineer
 from dragstrip.stage import Keeper, Running, free_port, scratch_root
 from dragstrip.workload import Exchange, load
 
@@ -118,6 +118,16 @@ def is_nginx(pid: int) -> bool:
 
 def command(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@pytest.mark.live
+@pytest.mark.skipif("uwsgi-lua51" not in READY, reason="uWSGI is not installed")
+def test_a_server_that_lets_a_connection_own_its_worker_is_named_as_unfair() -> None:
+    """uWSGI's http11-socket answers every plain request rightly, and would look fast: the others get nothing."""
+    with serving("uwsgi-lua51:front=http11-socket", "hello") as (entry, running):
+        (exchange,) = right_ones(entry, "hello")
+        (problem,) = fairness(running.host, running.port, exchange, connections=8).problems
+    assert problem.startswith("starves connections: while one was kept busy, 7 of 7 others got no answer")
 
 
 @pytest.mark.live

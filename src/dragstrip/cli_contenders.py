@@ -72,6 +72,7 @@ def _build_all(entries: list[contender.Entry]) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--line-up", default=None)
 @click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
+@click.option("--parity", is_flag=True, help="Show what was seen of each: what can't be equal.")
 @click.option("--server-cores", default=None)
 @click.option("--engine-cores", default=None)
 @definitions
@@ -81,6 +82,7 @@ def verify(
     workload: str | None,
     folders: tuple[Path, ...],
     settings: tuple[str, ...],
+    parity: bool,
     **cores: Any,
 ) -> None:
     """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
@@ -90,4 +92,6 @@ def verify(
     for line in racing.verify(entries, workload, **cores):
         failed |= line.failed
         click.echo(line.text)
+        for fact, told in line.facts.items() if parity else ():
+            click.echo(f"         {fact}: {told}")
     sys.exit(EXIT_FAILURE if failed else 0)

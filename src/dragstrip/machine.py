@@ -6,13 +6,14 @@ steps are one clock tick (10 ms): good for tenths of seconds, not for one block.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,25 @@ def _or_none(reader: Callable[[], Any]) -> Any:
     except Exception:  # a fact is worth no race; whatever kernel or container this is, it then reads "unknown"
         return None
     return list(value) if isinstance(value, tuple) else value
+
+
+def thread_cpu_ns(schedstats: Iterable[str]) -> dict[str, int]:
+    """CPU time of threads so far, by their ``/proc/PID/task/TID/schedstat``; those that have ended are left out."""
+    found = {}
+    for path in schedstats:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            found[path] = int(Path(path).read_text().split()[0])
+    return found
+
+
+def who_worked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """How many processes and threads did the work between two readings of ``thread_cpu_ns``; "" if nothing was done.
+
+    A thread counts from half a hundredth of all work on: a pool of 32 shows, a timer's thread does not.
+    """
+    spent = {path: cpu_ns - before.get(path, 0) for path, cpu_ns in after.items()}
+    busy = [path for path, cpu_ns in spent.items() if cpu_ns > 0.005 * sum(spent.values())]
+    if not busy:
+        return ""
+    processes = [len({path.split("/")[2] for path in paths}) for paths in (busy, spent)]
+    return f"{processes[0]} of {processes[1]} processes, {len(busy)} of {len(spent)} threads"

@@ -14,18 +14,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import dragstrip
 from dragstrip import doctor, inquiry, machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
-from dragstrip.rounds import Track, run_round, warm_up
-from dragstrip.scrutiny import scrutineer
+from dragstrip.rounds import Running, Track, run_round, warm_up
+from dragstrip.scrutiny import Findings, fairness, habits, scrutineer
 from dragstrip.store import Store
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Tally
 
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
@@ -274,7 +277,7 @@ def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Fie
     )
 
 
-def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[str, dict[str, str]]:
+def _prove(track: Track, entry: Entry, field_: _Field, running: Running) -> tuple[str, dict[str, str]]:
     workload, seed, http = track.workload, track.seed, track.load.http
     both = [
         (
@@ -284,10 +287,15 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[st
         for keep in (True, False)
     ]
     findings = scrutineer(running.host, running.port, keepalive=both[0], closing=both[1])
+    if not findings.problems and track.load.keepalive:
+        fair = fairness(running.host, running.port, both[0][0], connections=track.load.connections)
+        findings = Findings(problems=fair.problems, facts={**findings.facts, **fair.facts})
     if findings.problems:
         return "; ".join(findings.problems), {}
     warm = warm_up(track, entry, running, 0)
+    before = machine.thread_cpu_ns(running.schedstats())
     (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
+    worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     processes, threads = running.counts()
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
@@ -302,13 +310,26 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Any) -> tuple[st
         field_.learned[entry.name] = replace(entry, warm_up_least_s=least_s)
         warm_up_s = min(warm_up_s, max(least_s, LEARNED_LEAST_S))
     field_.launch_s[entry.name] = running.ready_ns / 1e9 + warm_up_s
-    facts = dict(findings.facts) | dict(entry.parity)
+    # After the calibration, so that an ad hoc server's warm-up was seen from its beginning.
+    tried = habits(running.host, running.port, workload.exchanges(mark=entry.mark, seed=seed)[0])
+    facts = {**findings.facts, **tried, **entry.parity}
     facts["processes, threads"] = f"{processes}, {threads}" if processes else "unknown"
+    facts |= _seen_under_load(track, running, tally, worked)
+    return "", facts
+
+
+def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) -> dict[str, str]:
+    """Facts for the parity sheet from the calibration block."""
+    facts = {"worked under load": worked} if worked else {}
+    if tally.server_cpu_ns is not None:
+        facts["cores used"] = f"{tally.server_cpu_ns / max(tally.duration_ns, 1):.2f} of {len(track.lanes.server)}"
     facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
     facts["CPU read from"] = running.cpu_source
+    if running.users():
+        facts["runs as"] = ", ".join(running.users())
     if running.note:
         facts["note"] = running.note
-    return "", facts
+    return facts
 
 
 def _plan(request: Request, field_: _Field) -> Plan:
@@ -416,10 +437,11 @@ class _Director:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How one contender fared in scrutineering; ``text`` is a line for a person."""
+    """How one contender fared in scrutineering; ``text`` is a line for a person, ``facts`` its parity sheet."""
 
     text: str
     failed: bool
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def verify(
@@ -434,12 +456,11 @@ def verify(
             yield Proof(f"missing  {entry.name}: {state.reason}; {state.remedy}", failed=False)
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
-            with _track(load_workload(name), load, lanes, seed=0) as track:
+            with _track(load_workload(name), load, lanes, seed=secrets.randbits(32)) as track:
                 _scrutineer(track, entry, state.version, found := _Field(), _Silent())
             why = found.entrants[0].out
-            yield Proof(
-                f"{'FAILED ' if why else 'passed '}  {entry.name} at {name}{': ' + why if why else ''}", bool(why)
-            )
+            told = f"{'FAILED ' if why else 'passed '}  {entry.name} at {name}{': ' + why if why else ''}"
+            yield Proof(told, bool(why), found.entrants[0].parity)
 
 
 class _Silent:

@@ -43,6 +43,7 @@ class Running(Protocol):
     note: str
 
     def schedstats(self) -> tuple[str, ...]: ...
+    def users(self) -> tuple[str, ...]: ...
     def cpu_stat(self) -> str | None: ...
     def alive(self) -> bool: ...
     def counts(self) -> tuple[int, int]: ...
@@ -62,6 +63,10 @@ class AtAddress:
 
     def schedstats(self) -> tuple[str, ...]:
         """None: its processes are not ours to read."""
+        return ()
+
+    def users(self) -> tuple[str, ...]:
+        """Nobody whom we know."""
         return ()
 
     def cpu_stat(self) -> str | None:

@@ -114,6 +114,16 @@ class Running:
         """``/proc/PID/task/TID/schedstat`` of every thread of the tree now."""
         return tuple(f"/proc/{pid}/task/{tid}/schedstat" for pid in self.pids() for tid in _threads(pid))
 
+    def users(self) -> tuple[str, ...]:
+        """As whom its processes run, by name."""
+        found = set()
+        for pid in self.pids():
+            with contextlib.suppress(OSError, StopIteration):
+                status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                uid = int(next(line for line in status if line.startswith("Uid:")).split()[2])
+                found.add(_user_name(uid))
+        return tuple(sorted(found))
+
     def cpu_stat(self) -> str | None:
         """Path of the cgroup's ``cpu.stat`` (usage_usec), None without a cgroup."""
         return str(self.cgroup / "cpu.stat") if self.cgroup else None
@@ -396,6 +406,13 @@ def _nobody() -> tuple[int, int] | None:
     except KeyError:
         return None
     return entry.pw_uid, entry.pw_gid
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _give(scratch: Path, user: tuple[int, int]) -> None:

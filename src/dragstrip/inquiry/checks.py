@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -21,6 +21,7 @@ from dragstrip.inquiry.blocks import (
     percent,
 )
 from dragstrip.inquiry.launches import launch_findings, round_speeds
+from dragstrip.inquiry.parity import tilts
 from dragstrip.record import Block, Launch, Race
 from dragstrip.shares import engine_share, engine_wait, server_busy, taken_by_others
 
@@ -135,7 +136,17 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _launches(measured),
         _trend(measured),
         _void_passes(race),
+        *_parity(race),
     )
+
+
+def _parity(race: Race) -> Iterator[Check]:
+    """One warning for each thing that tilts the race; what differs without tilting it is on the sheet only."""
+    found = tilts(race)
+    if not found:
+        yield Check(check="parity", status=PASS, detail="nothing on the parity sheet tilts the race")
+    for fact, detail in found:
+        yield Check(check=f"parity, {fact}", status=WARN, detail=detail)
 
 
 def _made(check: str, findings: Iterable[tuple[str, str]], otherwise: str) -> Check:

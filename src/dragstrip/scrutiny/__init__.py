@@ -6,8 +6,8 @@ readings of the same answers. ``answers`` reads and judges single ones, ``proof`
 parity sheet.
 """
 
-from dragstrip.scrutiny.answers import Answer, Findings, fault, fetch, is_right
-from dragstrip.scrutiny.habits import habits
+from dragstrip.scrutiny.answers import Answer, Findings, fault, fetch, is_right, says_keep
+from dragstrip.scrutiny.habits import fairness, habits
 from dragstrip.scrutiny.proof import scrutineer
 
-__all__ = ["Answer", "Findings", "fault", "fetch", "habits", "is_right", "scrutineer"]
+__all__ = ["Answer", "Findings", "fairness", "fault", "fetch", "habits", "is_right", "says_keep", "scrutineer"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from http.client import HTTPException
 
-from dragstrip.scrutiny.answers import ANSWER_TIMEOUT_S, Answer, Findings, fault, fetch
+from dragstrip.scrutiny.answers import ANSWER_TIMEOUT_S, Findings, fault, fetch
 from dragstrip.workload import Exchange
 
 #: So many requests go over one connection to find where a server closes it: above the 1000 that nginx and lighttpd
@@ -30,23 +30,44 @@ FAIR_S = 2.0
 _NO_SUCH = "/dragstrip-asks-for-what-is-not-there"
 
 
-def habits(host: str, port: int, exchange: Exchange, *, connections: int, keepalive: bool) -> Findings:
-    """Tries what one exchange's connections go through.
+def habits(host: str, port: int, exchange: Exchange) -> dict[str, str]:
+    """Tries what a connection goes through; facts for the parity sheet.
 
     Args:
         exchange: with a request that keeps its connection, HTTP/1.1.
-        connections: as many as the race will open; fairness is tried with at most ``FAIR_CONNECTIONS``.
-        keepalive: whether the race keeps connections; without, none can starve another.
     """
-    facts = {
+    return {
         "keep-alive limit found": _tried(lambda: _limit(host, port, exchange)),
         "HTTP/1.0": _tried(lambda: _over_old_http(host, port, exchange)),
         "an unknown path": _tried(lambda: _unknown(host, port, exchange)),
     }
-    if not keepalive:
-        return Findings(facts=facts)
-    facts["fairness"], problem = _fairness(host, port, exchange, min(connections, FAIR_CONNECTIONS))
-    return Findings(problems=(problem,) if problem else (), facts=facts)
+
+
+def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> Findings:
+    """Whether every open connection is served while one is kept busy: a fact, or a problem.
+
+    Args:
+        exchange: with a request that keeps its connection.
+        connections: as many as the race will open; at most ``FAIR_CONNECTIONS`` are.
+    """
+    connections = min(connections, FAIR_CONNECTIONS)
+    if connections < 2:
+        return Findings(facts={"fairness": "one connection: none can starve another"})
+    try:
+        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
+    except OSError as error:
+        return Findings(problems=(f"{connections} connections at once: {type(error).__name__}: {error}",))
+    starved = connections - 1 - served
+    if starved:
+        return Findings(
+            problems=(
+                f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no answer "
+                f"within {FAIR_S:g} s, so a few would be loaded and the rest wait; more workers, or an event loop or "
+                "proxy in front that shares them out, would do",
+            )
+        )
+    fact = f"all of {connections} served, one kept busy; longest wait {longest_s * 1000:.0f} ms"
+    return Findings(facts={"fairness": fact})
 
 
 def _tried(trial: Callable[[], str]) -> str:
@@ -99,18 +120,13 @@ def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
         reason = fault(old, first)
         if reason:
             return f"answered wrongly: {reason}"
-        if not _keeps_old(first):
+        if first.closes:
             return "closes after each answer"
         try:
             reason = fault(old, fetch(sock, old))
         except (OSError, HTTPException):
             return "says that it keeps the connection, and closes it"
         return f"second answer wrong: {reason}" if reason else "keeps the connection"
-
-
-def _keeps_old(answer: Answer) -> bool:
-    """An HTTP/1.0 client's connection stays open only where the answer says so (RFC 9112, C.2.2)."""
-    return "keep-alive" in (answer.header("connection") or "").lower() and not answer.closes
 
 
 def _unknown(host: str, port: int, exchange: Exchange) -> str:
@@ -131,26 +147,8 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
     return b"\r\n".join((head, *kept, f"Connection: {connection}".encode(), b"", b""))
 
 
-def _fairness(host: str, port: int, exchange: Exchange, connections: int) -> tuple[str, str]:
-    """A fact and, if some starve, a problem: all connections are opened, the first is kept busy, each other asks once."""
-    if connections < 2:
-        return "one connection: none can starve another", ""
-    try:
-        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
-    except OSError as error:
-        return "", f"{connections} connections at once: {type(error).__name__}: {error}"
-    if served == connections - 1:
-        return f"all of {connections} served, one kept busy; longest wait {longest_s * 1000:.0f} ms", ""
-    starved = connections - 1 - served
-    return "", (
-        f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no answer within "
-        f"{FAIR_S:g} s, so it serves fewer connections than the race opens; more workers, or a front that shares them out "
-        "(a proxy, an event loop), would do"
-    )
-
-
 def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:
-    """How many of the others were answered (or closed after an answer) in time, and the longest wait in seconds."""
+    """How many of the others were answered in time, and the longest wait in seconds."""
     with ExitStack() as open_ones:
         socks = [
             open_ones.enter_context(socket.create_connection((host, port), timeout=FAIR_S)) for _ in range(connections)
@@ -169,14 +167,13 @@ def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connecti
             for key, _ in selector.select(left_s):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
-                gone = not _read(ready)
-                if ready in waiting:
+                if not _read(ready):
+                    selector.unregister(ready)  # a connection per request: nobody owns a worker for long
+                elif ready in waiting:
                     waiting.discard(ready)
                     longest_s = time.monotonic() - began
-                elif ready is busy and not gone:
+                elif ready is busy:
                     busy.sendall(exchange.request)
-                if gone:
-                    selector.unregister(ready)
         return len(others) - len(waiting), longest_s
 
 

@@ -22,7 +22,10 @@ local function application(environment)
   if environment.PATH_INFO == "/multiply" then
     return multiply(environment)
   end
-  return answer(200, "text/plain", "hello world\n")
+  if environment.PATH_INFO == "/" then
+    return answer(200, "text/plain", "hello world\n")
+  end
+  return answer(404, "text/plain", "not found\n")
 end
 
 return application
