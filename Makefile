@@ -7,8 +7,9 @@ export CARGO_TERM_COLOR ?= never
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml
 
 FUZZ_CASES ?= 20000
+FUZZ_RUNS ?= 200000
 
-.PHONY: race build test test-deps lint fmt bench check-live fuzz pictures clean
+.PHONY: race build test test-deps lint fmt bench check-live fuzz sanitize pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -51,8 +52,12 @@ test: test-deps lint fuzz
 	cargo test --workspace --release --exclude dragstrip-python
 	$(BIN)/python -m pytest
 
-fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000 for a long run
-	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release -p dragstrip-engine --test response
+fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
+	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release -p dragstrip-engine --test response --test corpus
+	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
+
+sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is
+	bash benchmarks/sanitize.sh
 
 bench: build  ## this engine beside wrk, CPU time per request
 	cargo build --release --examples -p dragstrip-engine

@@ -129,10 +129,21 @@ impl Sample {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunk {
-    Size { value: u64, digits: u8 },
-    Extension { length: u32 },
-    SizeEnd { value: u64 },
-    Data { left: u64 },
+    Size {
+        value: u64,
+        digits: u8,
+    },
+    /// White space behind the size, which only an extension may follow.
+    Blank,
+    Extension {
+        length: u32,
+    },
+    SizeEnd {
+        value: u64,
+    },
+    Data {
+        left: u64,
+    },
     DataReturn,
     DataEnd,
     LineStart,
@@ -380,8 +391,14 @@ impl Reader {
             (Chunk::Size { value, .. }, b'\r') => Some(Chunk::SizeEnd { value }),
             (Chunk::Size { value, .. }, b';' | b' ' | b'\t') => {
                 self.pending = value;
-                Some(Chunk::Extension { length: 0 })
+                Some(if byte == b';' { Chunk::Extension { length: 0 } } else { Chunk::Blank })
             }
+            (Chunk::Blank, b' ' | b'\t') if self.overhead < EXTENSION_LIMIT => {
+                self.overhead += 1;
+                Some(Chunk::Blank)
+            }
+            (Chunk::Blank, b';') => Some(Chunk::Extension { length: 0 }),
+            (Chunk::Blank, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
             (Chunk::Extension { .. }, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
             (Chunk::Extension { length }, _) if byte != b'\n' && length < EXTENSION_LIMIT => {
                 Some(Chunk::Extension { length: length + 1 })
