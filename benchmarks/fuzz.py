@@ -24,8 +24,9 @@ TRIPLE = f"{os.uname().machine}-unknown-linux-gnu"
 
 #: As cargo-fuzz sets them: which branches and comparisons an input reaches, and every bad access of memory.
 FLAGS = (
-    "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
-    " -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
+    "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
+    " -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
+    " -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
     " -Zsanitizer=address -Cdebug-assertions"
 )
 #: Longest input, seconds for one (a hang is longer), and memory for all.

@@ -1,4 +1,4 @@
-"""Splices what a program measured into a page, between markers; standard library only. Numbers in docs come by no other way.
+"""Splices what a program measured into a page, between markers: numbers come into docs by no other way.
 
 A part of a page named NAME stands between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->`` lines.
 """
@@ -30,9 +30,11 @@ def splice(page: Path, name: str, text: str) -> None:
 
 def circumstances() -> str:
     """When and on what it was measured, as one line."""
-    names = (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line)
-    cpus = [name for name in names]
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    commit = subprocess.run(
+        ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     told = f", commit {commit.stdout.strip()}" if commit.returncode == 0 else ""
     model = cpus[0] if cpus else platform.machine()
     return f"{datetime.now(UTC):%Y-%m-%d}, {len(cpus)} × {model}, Linux {platform.release()}{told}"

@@ -17,7 +17,7 @@ if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
 fi
 
 echo "sanitize: AddressSanitizer"
-RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=2000 cargo +nightly test --quiet --target "$triple" --target-dir target/sanitize \
+RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=100 cargo +nightly test --quiet --target "$triple" --target-dir target/sanitize \
     -p dragstrip-engine --lib --tests
 
 if cargo +nightly miri --version >/dev/null 2>&1; then

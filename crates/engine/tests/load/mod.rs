@@ -1,5 +1,7 @@
 //! Real connections to a server that misbehaves: each fault has its kind, and the counts add up exactly.
 
+mod faults;
+
 use crate::faulty::{BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve};
 use dragstrip_engine::{Block, EngineError, Exchange, SessionPlan, Target};
 use hdrhistogram::Histogram;
