@@ -9,7 +9,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null
 FUZZ_CASES ?= 20000
 FUZZ_RUNS ?= 200000
 
-.PHONY: race build test test-deps lint fmt bench check-live fuzz sanitize pictures clean
+.PHONY: race build test test-deps lint fmt bench check-live calibrate simulate fuzz sanitize pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -66,6 +66,15 @@ bench: build  ## this engine beside wrk, CPU time per request
 check-live: build  ## does a race call what is true here today: a server against itself, and 10 % planted
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/python benchmarks/live_check.py
+
+CALIBRATE_MINUTES ?= 60
+calibrate: build  ## many live races of known truth into docs/CALIBRATION.md; adds to runs/calibration; CALIBRATE_MINUTES=60
+	cargo build --release --examples -p dragstrip-engine
+	$(BIN)/dragstrip install nginx-return nginx-lua luajit node --yes
+	$(BIN)/python benchmarks/calibration.py --minutes $(CALIBRATE_MINUTES)
+
+simulate: build  ## the same by simulation and on recorded noise, into docs/METHOD.md
+	$(BIN)/python benchmarks/simulate.py --write docs/METHOD.md
 
 pictures: build  ## the README's picture, from the latest stored race
 	mkdir -p docs/pictures

@@ -1,0 +1,260 @@
+"""Is the error rate what it says, here? Many short races of known truth, live, each kind in turn, for as long as told.
+
+    python benchmarks/calibration.py --minutes 60
+
+Unattended and resumable: every race is one line in ``runs/calibration/races.jsonl``, and every further run adds to it;
+a race that was called wrongly is kept whole (``runs/calibration/wrong/``, for ``dragstrip import``). Afterwards, and by
+``--write-only`` at any time, docs/CALIBRATION.md gets the shares with their 95 % binomial intervals (Clopper & Pearson
+1934), and a chart. Only races run by the same version of the method count.
+
+Truths: *same* kinds race a server against itself; *planted* ones against itself with a set share more CPU per request,
+or with pauses of its own; in *machine pauses* another process takes the servers' core for 30 ms in every second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from calibration_page import write_page  # noqa: E402
+
+from dragstrip.record import METHOD_VERSION  # noqa: E402
+
+PLANTED = ROOT / "target" / "release" / "examples" / "planted"
+NODE = ROOT / "benchmarks" / "planted.js"
+
+#: A process that takes a core for 30 ms in every second, as a machine's own pause; ends with its parent's pipe.
+BURST = """
+import os, select, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while not select.select([0], [], [], 0.97)[0]:
+    until = time.monotonic() + 0.03
+    while time.monotonic() < until:
+        pass
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of race.
+
+    Args:
+        truth: a's speed over b's; 1.0 where nothing is planted.
+        right: verdicts of a that are right for the metric that decides.
+        share: how many of this kind in a cycle.
+        needs: programs without which it is left out.
+        bursts: the machine pauses while it runs.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    truth: float
+    right: frozenset[str]
+    budget_s: int
+    share: int = 1
+    needs: tuple[str, ...] = ()
+    bursts: bool = False
+
+
+SAME, FASTER = frozenset({"same", "undecided"}), frozenset({"faster"})
+
+
+def _twice(name: str) -> tuple[str, ...]:
+    return (f"one={name}", f"two={name}")
+
+
+def _planted(*fault: str) -> tuple[str, ...]:
+    slow = " ".join([f"slow={PLANTED} {{port}}", *fault])
+    return ("--serve", f"base={PLANTED} {{port}}", "--serve", slow)
+
+
+def _node(share: float) -> tuple[str, ...]:
+    return ("--serve", f"base=node {NODE} {{port}} 0", "--serve", f"slow=node {NODE} {{port}} {share}")
+
+
+KINDS = (
+    Kind("same: nginx-return", _twice("nginx-return"), 1.0, SAME, 45, share=3, needs=("nginx",)),
+    Kind("planted 10 %", _planted("--burn", "0.10"), 1.10, FASTER, 60),
+    Kind("same: nginx-lua", _twice("nginx-lua"), 1.0, SAME, 45, needs=("nginx",)),
+    Kind("planted 3 %", _planted("--burn", "0.03"), 1.03, FASTER, 60),
+    Kind("same: luajit", _twice("luajit"), 1.0, SAME, 45, needs=("luajit",)),
+    Kind("planted 1 %", _planted("--burn", "0.01"), 1.01, FASTER, 90),
+    Kind("same, by CPU: nginx-return", (*_twice("nginx-return"), "--metric", "cpu"), 1.0, SAME, 45, needs=("nginx",)),
+    Kind("planted 1 %, by CPU", (*_planted("--burn", "0.01"), "--metric", "cpu"), 1.01, FASTER, 60),
+    Kind("same: node", _twice("node"), 1.0, SAME, 60, needs=("node",)),
+    Kind("planted 3 %: node", _node(0.03), 1.03, FASTER, 90, needs=("node",)),
+    # 30 ms in each second: in 970 ms it serves what the other serves in 1000.
+    Kind("planted pauses, 3 %", _planted("--pause-ms", "30", "--every-ms", "1000"), 1 / 0.97, FASTER, 60),
+    Kind("same, machine pauses: planted", _planted(), 1.0, SAME, 45, bursts=True),
+)
+
+
+def cycle(kinds: Sequence[Kind], done: Counter[str]) -> Iterator[Kind]:
+    """Kinds for ever, the one that is furthest behind its share next."""
+    while True:
+        kind = min(kinds, key=lambda kind: done[kind.name] / kind.share)
+        done[kind.name] += 1
+        yield kind
+
+
+@contextlib.contextmanager
+def bursts(core: int | None) -> Iterator[None]:
+    """Another process takes the core for 30 ms in every second; None for no such process."""
+    if core is None:
+        yield
+        return
+    process = subprocess.Popen([sys.executable, "-c", BURST, str(core)], stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
+    """Runs one race of this kind; what came of it, as one JSON-able line."""
+    with tempfile.TemporaryDirectory(prefix="dragstrip-calibration-") as scratch:
+        out, store = Path(scratch) / "race.json", Path(scratch) / "races.sqlite"
+        command = [sys.executable, "-m", "dragstrip", "race", *kind.words, "--budget", f"{kind.budget_s}s"]
+        began = time.monotonic()
+        with bursts(core if kind.bursts else None):
+            done = subprocess.run(
+                [*command, "--json", str(out), "-q", "--store", str(store)],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+                timeout=600,
+            )
+        took_s = time.monotonic() - began
+        if not out.exists():
+            return {"kind": kind.name, "failed": (done.stderr or done.stdout)[-500:], "took_s": took_s}
+        line = _line(kind, json.loads(out.read_text()), took_s)
+        if line["wrong"]:
+            (folder / "wrong").mkdir(parents=True, exist_ok=True)
+            target = folder / "wrong" / f"{line['race']}.sqlite"
+            keep = [sys.executable, "-m", "dragstrip", "export", line["race"], str(target), "--store", str(store)]
+            subprocess.run(keep, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, timeout=60)
+        return line
+
+
+def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
+    fields = ("ratio", "low", "high", "verdict", "rounds", "spent_s", "median_ratio")
+    pairs = {pair["metric"]: {name: pair[name] for name in fields} for pair in told["pairs"]}
+    decisive = pairs.get(told["method"]["metric"], {})
+    # Called against the truth: a difference where none is planted, or the wrong side.
+    wrong_words = {"faster", "slower"} if kind.truth == 1 else {"slower"}
+    return {
+        "kind": kind.name,
+        "truth": kind.truth,
+        "race": told["race"],
+        "at": told["started"],
+        "software": told["software"],
+        "method": told["method"]["version"],
+        "metric": told["method"]["metric"],
+        "seed": told["seed"],
+        "cpu": told["machine"].get("cpu"),
+        "kernel": told["machine"].get("kernel"),
+        "finished": told["finished"],
+        "void": told["void"],
+        "right": not told["void"] and decisive.get("verdict") in kind.right,
+        "wrong": not told["void"] and decisive.get("verdict") in wrong_words,
+        "pairs": pairs,
+        "pauses": told["pauses"],
+        "checks": {check["check"]: check["status"] for check in told["validity"] if check["status"] != "pass"},
+        "details": [check["detail"] for check in told["validity"] if check["status"] != "pass"],
+        "looked_at": [check["check"] for check in told["validity"]],
+        "took_s": round(took_s, 2),
+        "rounds": told["rounds"],
+        "passes": told["plan"]["passes"],
+    }
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All races so far; a line that a power cut left half is skipped."""
+    lines = []
+    for text in path.read_text().splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError):
+            lines.append(json.loads(text))
+    return [line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION]
+
+
+def ready(kinds: Sequence[Kind]) -> list[Kind]:
+    """Those that can run here; what is missing is said."""
+    found = []
+    for kind in kinds:
+        missing = [program for program in kind.needs if not shutil.which(program)]
+        if missing:
+            print(f"left out: {kind.name} ({', '.join(missing)} is not installed)", flush=True)
+        else:
+            found.append(kind)
+    return found
+
+
+def main() -> None:
+    """The command line."""
+    wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    wanted.add_argument(
+        "--minutes", type=float, default=60.0, help="then the race that runs is ended with (default 60)"
+    )
+    wanted.add_argument("--races", type=int, default=0, help="at most so many; 0 for as many as the time allows")
+    wanted.add_argument("--only", default="", metavar="WORD", help="only kinds whose name has this word")
+    wanted.add_argument("--folder", type=Path, default=ROOT / "runs" / "calibration", help="where races are kept")
+    wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
+    wanted.add_argument("--write-only", action="store_true", help="race nothing, write the page from what there is")
+    told = wanted.parse_args()
+    path = told.folder / "races.jsonl"
+    told.folder.mkdir(parents=True, exist_ok=True)
+    if not told.write_only:
+        if not PLANTED.exists():
+            sys.exit(f"{PLANTED} is missing: cargo build --release -p dragstrip-engine --example planted")
+        run(told, path)
+    write_page(read(path), [kind.name for kind in KINDS], told.page)
+    print(f"written: {told.page}")
+
+
+def run(told: argparse.Namespace, path: Path) -> None:
+    """Races until the time is over, each appended as soon as it is done."""
+    from dragstrip.machine import lanes
+
+    core = lanes(None, None).server[0]
+    kinds = [kind for kind in ready(KINDS) if told.only in kind.name]
+    if not kinds:
+        sys.exit(f"no kind of race that can run here has {told.only!r} in its name")
+    done = Counter(line["kind"] for line in read(path) if not line.get("failed"))
+    until = time.monotonic() + 60 * told.minutes
+    for number, kind in enumerate(cycle(kinds, done)):
+        if time.monotonic() > until or (told.races and number >= told.races):
+            return
+        line = race(kind, told.folder, core)
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(f"{number + 1:4} {kind.name}: {_said(line)}", flush=True)
+
+
+def _said(line: dict[str, Any]) -> str:
+    if "failed" in line:
+        return f"failed: {line['failed']}"
+    how = "void" if line["void"] else "WRONG" if line["wrong"] else "right" if line["right"] else "open"
+    verdict = line["pairs"].get(line["metric"], {}).get("verdict")
+    return f"{how} ({verdict}) after {line['rounds']} rounds, {line['took_s']:.0f} s"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""docs/CALIBRATION.md and its chart, from the races that ``benchmarks/calibration.py`` has run."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import numpy as np
+from scipy.stats import binom, binomtest
+
+Line = dict[str, Any]
+
+HEAD = """# Calibration
+
+Is the error rate what it says, and how soon is a difference found? Short races of known truth on real servers, each
+kind in turn, every look counted (a race stops as soon as it has decided). `make calibrate` runs them, for as long as
+it is told, and adds to what was there; [the method](METHOD.md) has the same from simulation.
+
+<!-- calibration:begin -->
+<!-- calibration:end -->
+
+*Wrong*: a difference called where none is, or the wrong way round. *Open*: neither told apart nor called the same in
+the budget. *Void*: the race's own checks refused it; it counts neither way. Times are of measuring (all rounds up to
+the verdict), without scrutineering and calibration; a race that is still open counts as longer than any. Shares have
+95 % intervals by Clopper and Pearson, quantiles of time by order statistics.
+"""
+
+
+def write_page(lines: Sequence[Line], kinds: Sequence[str], page: Path) -> None:
+    """Puts tables and chart between the page's marks; the page is made where there is none."""
+    text = page.read_text() if page.exists() else HEAD
+    picture = page.parent / "pictures" / "calibration.svg"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    picture.write_text(chart(lines, kinds))
+    marks = re.compile(r"(<!-- calibration:begin -->\n).*?(<!-- calibration:end -->)", re.DOTALL)
+    body = report(lines, kinds)
+    text, found = marks.subn(lambda match: f"{match[1]}{body}\n{match[2]}", text)
+    if found != 1:
+        raise SystemExit(f"{page} has {found} sections between calibration:begin and :end marks; one would do")
+    page.write_text(text)
+
+
+def share(count: int, of: int) -> str:
+    """``3 of 300, 1.0 % (0.2–2.9)``."""
+    if not of:
+        return "–"
+    ends = binomtest(count, of).proportion_ci()
+    return f"{count} of {of}, {100 * count / of:.1f} % ({100 * ends.low:.1f}–{100 * ends.high:.1f})"
+
+
+def quantile(times: Sequence[float], q: float) -> str:
+    """A quantile with its 95 % interval from order statistics; > where it lies among those still open."""
+    if not times:
+        return "–"
+    ordered, n = sorted(times), len(times)
+    low, high = max(int(binom.ppf(0.025, n, q)) - 1, 0), min(int(binom.ppf(0.975, n, q)), n - 1)
+    at = min(max(math.ceil(q * n) - 1, 0), n - 1)
+    told = [f"{ordered[k]:.1f}" if math.isfinite(ordered[k]) else "> budget" for k in (at, low, high)]
+    return f"{told[0]} s ({told[1]}–{told[2]})"
+
+
+def times(mine: Sequence[Line], *, found: bool) -> list[float]:
+    """Seconds to the right verdict; infinite where it did not come (open, or wrong)."""
+    of = [line for line in mine if not line["void"]]
+    return [line["pairs"][line["metric"]]["spent_s"] if _hit(line, found=found) else math.inf for line in of]
+
+
+def _hit(line: Line, *, found: bool) -> bool:
+    return bool(line["right"]) and (found or line["pairs"][line["metric"]]["verdict"] == "same")
+
+
+def _covers(line: Line, metric: str) -> bool | None:
+    pair = line["pairs"].get(metric)
+    if not pair or pair["low"] is None:
+        return None
+    return bool(pair["low"] <= line["truth"] <= pair["high"])
+
+
+def report(lines: Sequence[Line], kinds: Sequence[str]) -> str:
+    """All tables as Markdown."""
+    good = [line for line in lines if not line.get("failed")]
+    if not good:
+        return "No race yet."
+    machines = ", ".join(sorted({f"{line['cpu']}, Linux {line['kernel']}" for line in good}))
+    first, last = min(line["at"] for line in good), max(line["at"] for line in good)
+    versions = ", ".join(sorted({f"method {line['method']}" for line in good}))
+    parts = [
+        f"{len(good)} races from {first} to {last}; {versions}; {machines}. Written by `benchmarks/calibration.py`.",
+        "![Time to the verdict by kind of race](pictures/calibration.svg)",
+        *_same(good, kinds),
+        *_planted(good, kinds),
+        *_checks(good),
+    ]
+    failed = len(lines) - len(good)
+    return "\n\n".join([*parts, *([f"{failed} races failed to run at all."] if failed else [])])
+
+
+def _of(good: Sequence[Line], name: str) -> list[Line]:
+    return [line for line in good if line["kind"] == name]
+
+
+def _same(good: Sequence[Line], kinds: Sequence[str]) -> list[str]:
+    rows = [
+        "| a server against itself | races | void | wrong, throughput | wrong, CPU | called same: median | 9 of 10 |",
+        "|-|-|-|-|-|-|-|",
+    ]
+    every: list[Line] = []
+    for name in [name for name in kinds if name.startswith("same")]:
+        mine = _of(good, name)
+        every += mine
+        if mine:
+            rows.append(_same_row(name.removeprefix("same").lstrip(",: "), mine))
+    return ["\n".join([*rows, _same_row("**all**", every)])] if every else []
+
+
+def _same_row(name: str, mine: Sequence[Line]) -> str:
+    valid = [line for line in mine if not line["void"]]
+    wrong = []
+    for metric in ("throughput", "cpu"):
+        with_it = [line for line in valid if metric in line["pairs"]]
+        wrong.append(share(sum(_called(line, metric) for line in with_it), len(with_it)))
+    spent = times(mine, found=False)
+    cells = (name, len(mine), len(mine) - len(valid), *wrong, quantile(spent, 0.5), quantile(spent, 0.9))
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _called(line: Line, metric: str) -> bool:
+    return line["pairs"][metric]["verdict"] in ("faster", "slower")
+
+
+def _planted(good: Sequence[Line], kinds: Sequence[str]) -> list[str]:
+    rows = [
+        "| planted | races | void | found | wrong way | in the interval | ratio, median | found: median | 9 of 10 |",
+        "|-|-|-|-|-|-|-|-|-|",
+    ]
+    for name in [name for name in kinds if name.startswith("planted")]:
+        mine = _of(good, name)
+        if not mine:
+            continue
+        valid = [line for line in mine if not line["void"]]
+        spent = times(mine, found=True)
+        cover = [covered for line in valid if (covered := _covers(line, line["metric"])) is not None]
+        ratios = [line["pairs"][line["metric"]]["ratio"] for line in valid]
+        found = share(sum(line["right"] for line in valid), len(valid))
+        middle = f"{np.median(ratios):.4f}, true {mine[0]['truth']:.4f}" if ratios else "–"
+        rows.append(
+            f"| {name.removeprefix('planted ')} | {len(mine)} | {len(mine) - len(valid)} | {found} "
+            f"| {sum(line['wrong'] for line in valid)} | {sum(cover)} of {len(cover)} | {middle} "
+            f"| {quantile(spent, 0.5)} | {quantile(spent, 0.9)} |"
+        )
+    pauses = [line for line in good if "pauses" in line["kind"] and line["truth"] != 1 and not line["void"]]
+    told = share(sum(bool(line["pauses"]) for line in pauses), len(pauses))
+    return ["\n".join(rows), f"Planted pauses named as pauses: {told}."] if len(rows) > 2 else []
+
+
+def _checks(good: Sequence[Line]) -> list[str]:
+    """How often each check spoke in races in which nothing was planted."""
+    clean = [line for line in good if line["truth"] == 1 and "machine pauses" not in line["kind"]]
+    if not clean:
+        return []
+    warned: Counter[str] = Counter()
+    voided: Counter[str] = Counter()
+    for line in clean:
+        for check, status in line["checks"].items():
+            (voided if status == "void" else warned)[check] += 1
+    looked = dict.fromkeys(check for line in clean for check in line["looked_at"])
+    rows = ["| check, where nothing is planted | warned | voided |", "|-|-|-|"]
+    rows += [
+        f"| {check} | {share(warned[check], len(clean))} | {share(voided[check], len(clean))} |" for check in looked
+    ]
+    return ["\n".join(rows)]
+
+
+# --- the chart ----------------------------------------------------------------------------------------------------
+
+WIDTH, LEFT, ROW, TOP, RIGHT = 760, 230, 26, 46, 24
+
+
+def chart(lines: Sequence[Line], kinds: Sequence[str]) -> str:
+    """Per kind: each race's seconds to its right verdict as a dot, the median and 9 of 10 as bars; SVG."""
+    rows = [(name, _of([line for line in lines if not line.get("failed")], name)) for name in kinds]
+    rows = [(name, mine) for name, mine in rows if any(not line["void"] for line in mine)]
+    height = TOP + ROW * len(rows) + 34
+    most = max([10.0, *(t for name, mine in rows for t in _finite(name, mine))]) * 1.05
+    ink, faint = "#6b7280", "#9ca3af"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+        'font-size="13">',
+        "<title>Seconds to the right verdict, by kind of race</title>",
+        f'<text x="{LEFT}" y="20" fill="{ink}">seconds of measuring to the right verdict; '
+        "thick: half of the races, thin: 9 of 10</text>",
+    ]
+
+    def x(seconds: float) -> float:
+        return LEFT + min(seconds / most, 1.0) * (WIDTH - LEFT - RIGHT)
+
+    for tick in range(0, int(most) + 1, 10 if most <= 100 else 20):
+        parts.append(
+            f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP - 12}" y2="{height - 30}" stroke="{faint}" '
+            f'stroke-opacity=".4"/><text x="{x(tick):.1f}" y="{height - 12}" fill="{ink}" text-anchor="middle">{tick}'
+            "</text>"
+        )
+    for at, (name, mine) in enumerate(rows):
+        parts += _strip(name, mine, TOP + ROW * at + 6, x, ink)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _finite(name: str, mine: Sequence[Line]) -> list[float]:
+    return [t for t in times(mine, found=name.startswith("planted")) if math.isfinite(t)]
+
+
+def _strip(name: str, mine: Sequence[Line], y: float, x: Any, ink: str) -> list[str]:
+    every = sorted(times(mine, found=name.startswith("planted")))
+    reached = [t for t in every if math.isfinite(t)]
+    parts = [f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end" fill="{ink}">{escape(name)}</text>']
+    for q, wide in ((0.9, 4), (0.5, 10)):
+        at = every[max(math.ceil(q * len(every)) - 1, 0)]
+        if math.isfinite(at):
+            parts.append(
+                f'<line x1="{x(0):.1f}" x2="{x(at):.1f}" y1="{y}" y2="{y}" stroke="#3b82f6" stroke-width="{wide}"/>'
+            )
+    parts += [f'<circle cx="{x(t):.1f}" cy="{y}" r="2" fill="#f59e0b" fill-opacity=".7"/>' for t in reached]
+    if len(reached) < len(every):
+        still = f"{len(every) - len(reached)} open"
+        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 4}" text-anchor="end" fill="{ink}">{still}</text>')
+    return parts

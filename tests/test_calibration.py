@@ -1,0 +1,72 @@
+"""The calibration's page: shares, times and checks are what the races' lines say; nothing is typed by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def calibration() -> ModuleType:
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("calibration", BENCHMARKS / "calibration.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["calibration"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def line(module: ModuleType, kind: str, verdict: str, ratio: float, **changes: Any) -> dict[str, Any]:
+    """One race's line, made by the script itself from a race's JSON."""
+    pair = {"ratio": ratio, "low": ratio * 0.99, "high": ratio * 1.01, "verdict": verdict, "rounds": 12}
+    pair |= {"spent_s": 9.0, "median_ratio": ratio}
+    told = {
+        "race": "0" * 12, "started": "2026-01-02T03:04:05+00:00", "software": "0", "seed": 1, "finished": "decided",
+        "method": {"version": module.METHOD_VERSION, "metric": "throughput"}, "machine": {"cpu": "C", "kernel": "K"},
+        "void": False, "pauses": [], "rounds": 12, "plan": {"passes": 8},
+        "pairs": [pair | {"metric": metric} for metric in ("throughput", "cpu")],
+        "validity": [{"check": "steal", "status": "warn", "detail": "seen"}],
+    }  # fmt: skip
+    (found,) = [one for one in module.KINDS if one.name == kind]
+    made: dict[str, Any] = module._line(found, told | changes, 20.0)
+    return made
+
+
+def test_the_page_counts_wrong_calls_found_differences_voids_and_warnings(calibration, tmp_path: Path) -> None:
+    """Of ten races against itself one is called and one void; of two planted ones both are found, after 9 s."""
+    same = [line(calibration, "same: luajit", "same", 1.0) for _ in range(8)]
+    same += [line(calibration, "same: luajit", "faster", 1.02), line(calibration, "same: luajit", "same", 1, void=True)]
+    planted = [line(calibration, "planted 3 %", "faster", 1.03) for _ in range(2)]
+    assert [one["wrong"] for one in same] == [False] * 8 + [True, False]
+    page = tmp_path / "CALIBRATION.md"
+    kinds = [kind.name for kind in calibration.KINDS]
+    calibration.write_page([*same, *planted, {"kind": "same: luajit", "failed": "no"}], kinds, page)
+    text = page.read_text()
+    assert "| luajit | 10 | 1 | 1 of 9, 11.1 % (0.3–48.2) | 1 of 9, 11.1 % (0.3–48.2) | 9.0 s (9.0–9.0) |" in text
+    assert "| 3 % | 2 | 0 | 2 of 2, 100.0 % (15.8–100.0) | 0 | 2 of 2 | 1.0300, true 1.0300 |" in text
+    assert "| steal | 10 of 10, 100.0 % (69.2–100.0) |" in text
+    assert "1 races failed to run at all." in text
+    assert (tmp_path / "pictures" / "calibration.svg").read_text().startswith("<svg")
+    calibration.write_page(same, kinds, page)
+    assert "| 3 % |" not in page.read_text()
+
+
+def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration, tmp_path: Path) -> None:
+    """The kind furthest behind comes next, whatever earlier runs did; lines of other methods are left out."""
+    done = calibration.Counter({"planted 3 %": 5})
+    drawn = calibration.cycle(calibration.KINDS, done)
+    seen = calibration.Counter(next(drawn).name for _ in range(14 * 5))
+    assert abs(seen["same: nginx-return"] - 3 * seen["same: luajit"]) <= 3
+    assert seen["planted 3 %"] < 3
+    file = tmp_path / "races.jsonl"
+    file.write_text(f'{{"kind": "a", "method": 1}}\n{{"kind": "b", "method": {calibration.METHOD_VERSION}}}\n{{"kin')
+    assert [one["kind"] for one in calibration.read(file)] == ["b"]
