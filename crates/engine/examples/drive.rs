@@ -82,6 +82,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
     println!("latency us: p50 {p50:.0} p90 {p90:.0} p99 {p99:.0} p99.9 {p999:.0} max {most:.0}");
+    let connections_ns = words.connections as f64 * done.counted_ns.max(1) as f64;
+    let [waited, turned] = [done.latency_sum_ns, done.turn_sum_ns].map(|ns| ns as f64 * 100.0 / connections_ns);
+    let stamps = engine.latency_stamps();
+    println!("{stamps} stamps: connections waited {waited:.1} % for the server, {turned:.1} % for the engine");
     let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();
     println!("sent {} failed {} connects {} errors {errors:?} {}", done.sent, done.failed, done.connects, done.sample);
     Ok(())

@@ -1,5 +1,6 @@
 //! One connection's state; what happens to it is `worker`'s.
 
+use crate::lap::{Demand, Lap};
 use crate::response::Reader;
 use socket2::Socket;
 
@@ -41,6 +42,8 @@ pub struct Conn {
     pub since_ns: u64,
     /// In an open loop, when the request under way or the next one is meant to leave; 0: there is none.
     pub due_ns: u64,
+    /// When the latest answer arrived, until the next request leaves; 0: there is none in this block.
+    pub arrived_ns: u64,
     /// Its answer so far.
     pub reader: Reader,
 }
@@ -58,7 +61,18 @@ impl Conn {
             out_at: 0,
             since_ns: 0,
             due_ns: 0,
+            arrived_ns: 0,
             reader: Reader::default(),
+        }
+    }
+
+    /// Its next request left: what the previous answer had to wait for that is our time, not the server's.
+    #[inline]
+    pub fn depart(&mut self, sent_ns: u64, lap: &mut Lap<impl Demand>) {
+        self.since_ns = sent_ns;
+        if self.arrived_ns > 0 {
+            lap.turned(sent_ns, self.arrived_ns);
+            self.arrived_ns = 0;
         }
     }
 

@@ -77,7 +77,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`EngineError::Core`] where the kernel won't have it there.
-    pub fn start(index: usize, core: usize, chosen: Chosen) -> Result<Self, EngineError> {
+    pub fn start(index: usize, core: usize, chosen: Chosen, stamps: bool) -> Result<Self, EngineError> {
         let (commands, inbox) = channel();
         let (ready, started) = channel();
         let main = move || {
@@ -86,7 +86,7 @@ impl Worker {
             let _ = ready.send(pinned);
             if !failed {
                 sys::sharp_timers();
-                Hand::new(index, chosen).work(&inbox);
+                Hand::new(index, chosen, stamps).work(&inbox);
             }
         };
         let thread = std::thread::Builder::new().name(format!("dragstrip-{index}")).spawn(main);
@@ -118,6 +118,7 @@ impl Drop for Worker {
 struct Hand {
     index: usize,
     chosen: Chosen,
+    stamps: bool,
     shares: HashMap<u32, Box<dyn Load>>,
     watched: HashMap<u32, ServerFiles>,
     meter: Meter,
@@ -125,10 +126,11 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(index: usize, chosen: Chosen) -> Self {
+    fn new(index: usize, chosen: Chosen, stamps: bool) -> Self {
         Self {
             index,
             chosen,
+            stamps,
             shares: HashMap::new(),
             watched: HashMap::new(),
             meter: Meter::open(),
@@ -141,7 +143,7 @@ impl Hand {
         while let Ok(command) = inbox.recv() {
             match command {
                 Command::Open { id, plan, count, reply } => {
-                    let opened = worker::open(&self.chosen, plan, count).map(|share| {
+                    let opened = worker::open(&self.chosen, self.stamps, plan, count).map(|share| {
                         self.shares.insert(id, share);
                     });
                     let _ = reply.send(opened);

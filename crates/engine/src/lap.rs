@@ -212,6 +212,19 @@ impl<'a, D: Demand> Lap<'a, D> {
         self.demand.right(&self.window, self.counts, due_ns, sent_ns, now_ns);
     }
 
+    /// A request left on a connection whose previous answer had arrived before; in an open loop that is the schedule's.
+    #[inline]
+    pub fn turned(&mut self, sent_ns: u64, arrived_ns: u64) {
+        if !D::PACED && sent_ns >= self.window.counted_from_ns && sent_ns < self.window.end_ns {
+            self.counts.turn_sum_ns += sent_ns.saturating_sub(arrived_ns);
+        }
+    }
+
+    /// The clock that stamps arrivals was set, by so much; 0: it was not.
+    pub fn stepped(&mut self, step_ns: u64) {
+        self.counts.clock_step_ns = self.counts.clock_step_ns.max(step_ns);
+    }
+
     /// A request that was due and left at these times and got no right answer.
     pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;

@@ -5,6 +5,7 @@
 //! is not counted, a counted part, a drain. One call runs a whole list of blocks, and each leaves a [`Tally`].
 //! The crate knows nothing of Python, of contenders or of statistics.
 
+mod clock;
 mod conn;
 mod crew;
 mod error;
@@ -27,7 +28,7 @@ use evidence::ServerFiles;
 pub use fixed::FixedServer;
 use gate::Gate;
 pub use io::Backend;
-use io::Chosen;
+use io::{Chosen, Stamping};
 pub use plan::{Block, Exchange, SessionPlan, Target};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -48,6 +49,8 @@ pub struct Engine {
     next_session: u32,
     stop: Arc<AtomicBool>,
     chosen: Chosen,
+    /// None: there are no stamps to be had here.
+    stamping: Option<Stamping>,
 }
 
 /// A run under way.
@@ -99,19 +102,29 @@ impl Engine {
             return Err(EngineError::NoCores);
         }
         let chosen = io::choose(backend, probe).map_err(|source| EngineError::Uring { source })?;
-        let workers = cores.iter().enumerate().map(|(index, core)| Worker::start(index, *core, chosen.clone()));
+        let stamping = Stamping::begin();
+        let workers = cores
+            .iter()
+            .enumerate()
+            .map(|(index, core)| Worker::start(index, *core, chosen.clone(), stamping.is_some()));
         Ok(Self {
             workers: workers.collect::<Result<_, _>>()?,
             sessions: HashMap::new(),
             next_session: 1,
             stop: Arc::new(AtomicBool::new(false)),
             chosen,
+            stamping,
         })
     }
 
     /// Which back end runs, and its flags; why not io_uring, where the kernel would not have it.
     pub fn backend(&self) -> String {
         self.chosen.name()
+    }
+
+    /// Who says when an answer arrived: "kernel", by its stamp, or "user", by a clock read once it was looked at.
+    pub fn latency_stamps(&self) -> &'static str {
+        if self.stamping.is_some() { "kernel" } else { "user" }
     }
 
     /// What ends a run from elsewhere when it is set; a run clears it when it begins.
@@ -286,6 +299,8 @@ fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tall
         connects: sum.connects,
         latency_hdr: tally::compress(&sum.latency),
         latency_sum_ns: sum.latency_sum_ns,
+        turn_sum_ns: sum.turn_sum_ns,
+        clock_step_ns: sum.clock_step_ns,
         quantiles_ns: tally::quantiles_ns(&sum.latency),
         server_cpu_ns: mark.server.cpu_ns,
         server_wait_ns: mark.server.wait_ns,

@@ -120,6 +120,10 @@ pub struct Counts {
     pub latency: Histogram<u32>,
     /// Of `requests`, exact, ns.
     pub latency_sum_ns: u64,
+    /// From an answer's arrival to the departure of its connection's next request, summed over the counted part.
+    pub turn_sum_ns: u64,
+    /// The largest step of the clock that stamps arrivals.
+    pub clock_step_ns: u64,
     /// The worker's CPU time over the counted part.
     pub cpu_ns: u64,
     /// The worker's run-queue wait, whole block.
@@ -155,6 +159,8 @@ impl Counts {
             connects: 0,
             latency: histogram(),
             latency_sum_ns: 0,
+            turn_sum_ns: 0,
+            clock_step_ns: 0,
             cpu_ns: 0,
             wait_ns: 0,
             switches: 0,
@@ -190,6 +196,8 @@ impl Counts {
         self.connects += other.connects;
         self.latency.add(&other.latency).expect("histograms of one shape");
         self.latency_sum_ns += other.latency_sum_ns;
+        self.turn_sum_ns += other.turn_sum_ns;
+        self.clock_step_ns = self.clock_step_ns.max(other.clock_step_ns);
         self.cpu_ns += other.cpu_ns;
         self.wait_ns += other.wait_ns;
         self.switches += other.switches;
@@ -251,6 +259,12 @@ pub struct Tally {
     pub latency_hdr: Vec<u8>,
     /// Of `requests`, exact.
     pub latency_sum_ns: u64,
+    /// From an answer's arrival to the departure of its connection's next request, summed over the counted part: the
+    /// time that a connection waited for us. Connections × time = latency + this.
+    pub turn_sum_ns: u64,
+    /// By how much the clock that stamps arrivals was set during the block; 0: not at all. Above that no latency is to
+    /// be trusted.
+    pub clock_step_ns: u64,
     /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
     pub quantiles_ns: [u64; 5],
     /// The server's CPU time, whole block, where it is watched.

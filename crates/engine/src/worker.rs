@@ -9,9 +9,10 @@
 mod connections;
 mod paced;
 
+use crate::clock::{Clocks, Reading};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Chosen, Epoll, Event, Hold, Poller, Uring};
+use crate::io::{self, Chosen, Epoll, Event, Hold, Poller, Received, Uring};
 use crate::lap::{Closed, Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
@@ -52,11 +53,11 @@ pub trait Load {
 ///
 /// # Errors
 /// As [`Share::open`].
-pub fn open(chosen: &Chosen, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
+pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
     match chosen {
         // A ring and its table of files gain nothing where every request has a socket of its own.
-        Chosen::Uring(_) if plan.keepalive => Ok(Box::new(Share::<Uring>::open(plan, count)?)),
-        Chosen::Uring(_) | Chosen::Epoll(_) => Ok(Box::new(Share::<Epoll>::open(plan, count)?)),
+        Chosen::Uring(_) if plan.keepalive => Ok(Box::new(Share::<Uring>::open(plan, count, stamps)?)),
+        Chosen::Uring(_) | Chosen::Epoll(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
     }
 }
 
@@ -86,6 +87,7 @@ impl<P: Poller> Load for Share<P> {
 struct Share<P> {
     plan: Arc<SessionPlan>,
     poller: P,
+    clocks: Clocks,
     conns: Vec<Conn>,
     /// By connection; see [`Linger`].
     lingering: Vec<Option<Linger>>,
@@ -113,6 +115,7 @@ impl<P: Poller> Share<P> {
     fn block(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         let mut now_ns = lap.window.started_ns;
         let mut next_scan_ns = now_ns + SCAN_NS;
+        self.clocks = Clocks::new(&Reading::now());
         loop {
             if lap.paced() {
                 self.depart_due(lap);
@@ -120,10 +123,11 @@ impl<P: Poller> Share<P> {
                 self.start_some(lap);
             }
             self.wake_rested(now_ns, lap);
-            self.depart();
+            self.poller.flush();
             let hold = self.hold(now_ns, lap);
             let limit_ns = self.wait_ns(now_ns, next_scan_ns, lap);
             let count = self.poller.wait(now_ns, limit_ns, hold);
+            self.depart(lap);
             for index in 0..count {
                 if let Some(event) = self.poller.event(index) {
                     self.handle(event, lap, buffer);
@@ -146,6 +150,7 @@ impl<P: Poller> Share<P> {
         }
         let gave_up = self.given_up == self.conns.len();
         lap.end(now_ns, gave_up);
+        lap.stepped(self.clocks.follow(&Reading::now()));
         self.tidy(lap, buffer);
     }
 
@@ -154,15 +159,14 @@ impl<P: Poller> Share<P> {
         ending && self.outstanding == 0 && self.lingerers == 0
     }
 
-    /// Hands over what was queued, and notes when it left: a wait in the queue is not the server's.
+    /// Notes when what was queued left: a wait in the queue is not the server's.
     #[inline]
-    fn depart(&mut self) {
-        self.poller.flush();
+    fn depart(&mut self, lap: &mut Lap<impl Demand>) {
         while let Some((token, sent_ns)) = self.poller.departure() {
             let (index, generation) = place(token);
             let conn = &mut self.conns[index];
             if conn.generation == generation && conn.state == State::Waiting && !conn.fresh {
-                conn.since_ns = sent_ns;
+                conn.depart(sent_ns, lap);
             }
         }
     }
@@ -242,13 +246,15 @@ impl<P: Poller> Share<P> {
             Err(error) => return self.unsendable(index, error, now_ns, lap),
         };
         conn.state = State::Waiting;
-        if !conn.fresh {
-            conn.since_ns = now_ns; // else it was due when its connection began to be opened
-        }
         conn.out_at = sent;
         conn.exchange = self.next_exchange as u32;
         if sent < request.len() {
             let _ = self.poller.want_writable(conn.token(index), socket); // if it fails, the timeout tells
+        }
+        if P::SENDS_LATER && !conn.fresh {
+            conn.since_ns = now_ns; // for the time being
+        } else if !conn.fresh {
+            conn.depart(now_ns, lap); // else it was due when its connection began to be opened
         }
         self.next_exchange += 1;
         if self.next_exchange == self.plan.exchanges.len() {
@@ -341,9 +347,9 @@ impl<P: Poller> Share<P> {
             let received = self.poller.receive(socket, buffer);
             let now_ns = sys::now_ns();
             lap.cross(now_ns);
-            let bytes = match received {
-                Ok([]) => return self.peer_closed(index, now_ns, lap),
-                Ok(bytes) => bytes,
+            let (bytes, stamp_ns) = match received {
+                Ok(Received { bytes: [], .. }) => return self.peer_closed(index, now_ns, lap),
+                Ok(Received { bytes, stamp_ns }) => (bytes, stamp_ns),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted => continue,
@@ -361,6 +367,7 @@ impl<P: Poller> Share<P> {
                     self.sample.note(bytes);
                     verdict = surplus(verdict);
                 }
+                conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, lap);
             }
             if P::BRINGS_BYTES || got < room && !closing {
@@ -393,6 +400,7 @@ impl<P: Poller> Share<P> {
                 if verdict.wrong.is_some() {
                     self.sample.note(b"the connection's end left a body of another length than expected");
                 }
+                conn.arrived_ns = now_ns; // the kernel stamps no end
                 self.answered(index, verdict, true, now_ns, lap);
             }
             None => {
@@ -410,7 +418,7 @@ impl<P: Poller> Share<P> {
         conn.fresh = false;
         match verdict.wrong {
             None => {
-                lap.right(conn.due_ns, conn.since_ns, now_ns);
+                lap.right(conn.due_ns, conn.since_ns, conn.arrived_ns);
                 self.patience.note(now_ns - conn.since_ns);
             }
             Some(wrong) => lap.wrong(failure_of(wrong), conn.due_ns, conn.since_ns),
@@ -454,6 +462,7 @@ impl<P: Poller> Share<P> {
 
     /// Fails what has taken too long; closes what the server has not closed.
     fn scan(&mut self, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        lap.stepped(self.clocks.follow(&Reading::now()));
         for index in 0..self.conns.len() {
             self.close_former(index, now_ns);
             let conn = &self.conns[index];

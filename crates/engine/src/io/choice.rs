@@ -74,7 +74,7 @@ pub fn choose(backend: Backend, probe: impl FnOnce() -> io::Result<String>) -> i
 pub fn probe() -> io::Result<String> {
     const QUESTION: &[u8] = b"question";
     let (ours, mut theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    let mut ring = Uring::open(&Needs { connections: 1, body_bytes: 0, requests: &[QUESTION] })?;
+    let mut ring = Uring::open(&Needs { connections: 1, body_bytes: 0, requests: &[QUESTION], stamps: false })?;
     ring.watch(0, &ours, false)?;
     ring.send(0, &ours, 0, QUESTION)?;
     ring.settle();
@@ -85,7 +85,7 @@ pub fn probe() -> io::Result<String> {
         let count = ring.wait(0, 1_000_000_000, Some(Hold { answers: 2, most_ns: 1_000 }));
         let event = (0..count).find_map(|index| ring.event(index));
         let arrived = ring.receive(&ours, &mut [])?;
-        if asked != QUESTION || arrived != b"answer" || event.is_none_or(|event| event.closing) {
+        if asked != QUESTION || arrived.bytes != b"answer" || event.is_none_or(|event| event.closing) {
             return Err(io::Error::other("it takes orders and does not carry them out"));
         }
     }

@@ -1,6 +1,6 @@
 //! Readiness by epoll, edge-triggered: registered once, so that a request costs no `epoll_ctl`.
 
-use super::{Event, Hold, Needs, Poller};
+use super::{Event, Hold, Needs, Poller, Received, stamp};
 use socket2::Socket;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -19,6 +19,8 @@ pub struct Epoll {
     alarm: OwnedFd,
     /// When it goes off; [`NEVER_NS`]: it is not set.
     alarm_ns: u64,
+    /// Sockets are asked for stamps.
+    stamps: bool,
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
@@ -68,20 +70,24 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
 
 impl Poller for Epoll {
     const BRINGS_BYTES: bool = false;
+    const SENDS_LATER: bool = false;
 
-    fn open(_: &Needs) -> io::Result<Self> {
+    fn open(needs: &Needs) -> io::Result<Self> {
         // SAFETY: no pointer is passed.
         let fd = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: no pointer is passed.
         let alarm =
             owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) })?;
         let events = Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]);
-        let made = Self { fd, alarm, alarm_ns: NEVER_NS, events };
+        let made = Self { fd, alarm, alarm_ns: NEVER_NS, stamps: needs.stamps, events };
         made.control(libc::EPOLL_CTL_ADD, made.alarm.as_raw_fd(), ALARM, false)?;
         Ok(made)
     }
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
+        if self.stamps {
+            stamp::ask(socket)?;
+        }
         self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), token, connecting)
     }
 
@@ -130,9 +136,8 @@ impl Poller for Epoll {
     }
 
     #[inline]
-    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-        let got = io::Read::read(&mut &*socket, buffer)?;
-        Ok(&buffer[..got])
+    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
+        stamp::receive(socket, buffer)
     }
 
     fn release(&mut self, _: u64, socket: Socket) {

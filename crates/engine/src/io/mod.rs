@@ -7,12 +7,14 @@
 mod buffers;
 mod choice;
 mod epoll;
+mod stamp;
 mod uring;
 
 use crate::plan::Target;
 pub use choice::{Backend, Chosen, choose, probe};
 pub use epoll::Epoll;
 use socket2::{Domain, SockAddr, Socket, Type};
+pub use stamp::{Received, Stamping};
 use std::io;
 use std::time::Duration;
 pub use uring::Uring;
@@ -41,6 +43,8 @@ pub struct Needs<'a> {
     pub body_bytes: usize,
     /// What will be sent, by number.
     pub requests: &'a [&'a [u8]],
+    /// The kernel is to say when answers arrived, and can.
+    pub stamps: bool,
 }
 
 /// How long to wait for more than one answer, so that they share a wake-up.
@@ -56,6 +60,8 @@ pub struct Hold {
 pub trait Poller: Sized {
     /// An event brings what arrived along: one event, one read.
     const BRINGS_BYTES: bool;
+    /// What is sent leaves later: [`Poller::departure`] tells when.
+    const SENDS_LATER: bool;
 
     /// Makes one.
     ///
@@ -87,7 +93,8 @@ pub trait Poller: Sized {
     /// Hands to the kernel what was queued, if it is more than the next wait can take along unseen.
     fn flush(&mut self);
 
-    /// A request's token and the time at which it left, where that is not the time of its `send`.
+    /// A request's token and the time at which it left, for each that was sent, where that is later: known after
+    /// the wait that follows, and before what that wait brought.
     fn departure(&mut self) -> Option<(u64, u64)>;
 
     /// Waits up to `limit_ns` from `now_ns` for an event (longer by less than a millisecond) and returns how many
@@ -101,7 +108,7 @@ pub trait Poller: Sized {
     ///
     /// # Errors
     /// What the kernel said; WouldBlock where nothing is there.
-    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<&'a [u8]>;
+    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>>;
 
     /// Closes a watched connection.
     fn release(&mut self, token: u64, socket: Socket);

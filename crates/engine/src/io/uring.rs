@@ -6,6 +6,7 @@
 //! kernel picks. COOP_TASKRUN would add nothing to DEFER_TASKRUN, which implies it.
 
 use super::buffers::Buffers;
+use super::stamp::{self, CONTROL_BYTES, Received};
 use super::{Event, Hold, Needs, Poller};
 use crate::sys;
 use io_uring::squeue::{self, Flags};
@@ -21,10 +22,14 @@ const BATCH: usize = 128;
 const MOST_ENTRIES: usize = 512;
 /// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
 const LONG_REQUEST: usize = 4096;
-/// A head, before the body.
+/// A head, before the body, and what the kernel says of each read before that.
 const HEAD_BYTES: usize = 1024;
 /// All of a session's buffers on one worker.
 const MOST_BUFFER_BYTES: usize = 4 << 20;
+/// What a receive begins with (`io_uring_recvmsg_out`): four u32, the lengths of name, control data and payload, and flags.
+const LAYOUT_BYTES: usize = 16;
+/// The result of a receive that brought the connection's end: the layout and nothing in it.
+const EMPTY_BYTES: i32 = (LAYOUT_BYTES + CONTROL_BYTES) as i32;
 /// The number of the buffer ring; one ring has one.
 const GROUP: u16 = 0;
 
@@ -71,6 +76,10 @@ pub struct Uring {
     alarm_ns: u64,
     /// The same for the kernel; it stays where it is, as the queue points to it.
     alarm: Box<Timespec>,
+    /// What each receive is to bring: no name, and room for a stamp. It stays where it is, as the queue points to it.
+    shape: Box<libc::msghdr>,
+    /// Sockets are asked for stamps.
+    stamps: bool,
     /// The kernel can wait for several for some time and then for one (Linux 6.12).
     minimum_wait: bool,
 }
@@ -110,7 +119,8 @@ impl Uring {
     }
 
     fn arm(&mut self, token: u64) {
-        let entry = opcode::RecvMulti::new(slot(token), GROUP).build().user_data(token | RECEIVE);
+        let entry =
+            opcode::RecvMsgMulti::new(slot(token), &raw const *self.shape, GROUP).build().user_data(token | RECEIVE);
         self.push(&entry);
     }
 
@@ -161,12 +171,15 @@ impl Uring {
             None => arguments,
         };
         let waiting = self.ring.submission().len() as u32;
+        if !self.queued.is_empty() {
+            let sent_ns = sys::now_ns(); // one at most: it leaves before anything else
+            self.departed.extend(self.queued.drain(..).map(|token| (token, sent_ns)));
+        }
         // GETEVENTS even where nothing is waited for: it is what runs the deferred work.
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         // SAFETY: arguments and time outlive the call, the alarm's time outlives the ring. Its errors are a signal,
         // the time-out, or completions to be taken first: in each case what has come is looked at next.
         let _ = unsafe { self.ring.submitter().enter(waiting, wanted as u32, flags, Some(&arguments)) };
-        self.queued.clear(); // one at most, which left when it was queued
     }
 
     fn collect(&mut self) {
@@ -198,14 +211,24 @@ impl Uring {
         self.batch[index + 1..]
             .iter()
             .find(same)
-            .is_some_and(|later| later.result <= 0 && later.result != -libc::ENOBUFS)
+            .is_some_and(|later| later.result <= EMPTY_BYTES && later.result != -libc::ENOBUFS)
+    }
+
+    /// What the kernel put into a buffer: the layout, a stamp (where there is one), the bytes.
+    #[inline]
+    fn unpack(&self, id: u16, length: usize) -> Received<'_> {
+        let filled = self.buffers.filled(id, length.max(EMPTY_BYTES as usize));
+        let control_bytes = u32::from_ne_bytes([filled[4], filled[5], filled[6], filled[7]]);
+        let control = &filled[LAYOUT_BYTES..][..(control_bytes as usize).min(CONTROL_BYTES)];
+        Received { bytes: &filled[EMPTY_BYTES as usize..], stamp_ns: stamp::read(control) }
     }
 
     #[inline]
     fn received(&mut self, index: usize, token: u64, done: Completion) -> Option<Event> {
         self.lent = cqueue::buffer_select(done.flags);
         let out_of_buffers = done.result == -libc::ENOBUFS;
-        if !cqueue::more(done.flags) && (done.result > 0 || out_of_buffers) && self.current(token) {
+        let ended = done.result <= EMPTY_BYTES && !out_of_buffers;
+        if !cqueue::more(done.flags) && !ended && self.current(token) {
             self.arm(token); // it leaves after this batch has given its buffers back
         }
         if out_of_buffers {
@@ -213,9 +236,17 @@ impl Uring {
         }
         self.arrived = Some(done.result);
         // "There is more" is said of an end, too.
-        let closing = done.result <= 0 || cqueue::sock_nonempty(done.flags) && self.end_follows(index);
+        let closing = ended || cqueue::sock_nonempty(done.flags) && self.end_follows(index);
         Some(Event { token, readable: true, writable: false, closing, unsent: 0 })
     }
+}
+
+/// No name, and room for a stamp in the control data.
+fn shape() -> Box<libc::msghdr> {
+    // SAFETY: an all-zero msghdr is valid.
+    let mut shape: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
+    shape.msg_controllen = CONTROL_BYTES as _;
+    shape
 }
 
 fn timespec(ns: u64) -> Timespec {
@@ -229,6 +260,7 @@ fn slot(token: u64) -> Fixed {
 
 impl Poller for Uring {
     const BRINGS_BYTES: bool = true;
+    const SENDS_LATER: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let connections = needs.connections.max(1);
@@ -252,6 +284,8 @@ impl Poller for Uring {
             departed: Vec::with_capacity(connections.max(entries)),
             alarm_ns: NEVER_NS,
             alarm: Box::new(Timespec::new()),
+            shape: shape(),
+            stamps: needs.stamps,
             minimum_wait,
         };
         let submitter = made.ring.submitter();
@@ -264,6 +298,9 @@ impl Poller for Uring {
     }
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
+        if self.stamps {
+            stamp::ask(socket)?;
+        }
         let index = token as u32;
         self.ring.submitter().register_files_update(index, &[socket.as_raw_fd()])?;
         self.places[index as usize] = Place { token, held: true };
@@ -281,6 +318,7 @@ impl Poller for Uring {
     #[inline]
     fn send(&mut self, token: u64, socket: &Socket, number: usize, request: &[u8]) -> io::Result<usize> {
         if request.len() > LONG_REQUEST {
+            self.departed.push((token, sys::now_ns()));
             return super::send(socket, request);
         }
         let request = &self.requests[number];
@@ -344,12 +382,12 @@ impl Poller for Uring {
     }
 
     #[inline]
-    fn receive<'a>(&'a mut self, _: &Socket, _: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    fn receive<'a>(&'a mut self, _: &Socket, _: &'a mut [u8]) -> io::Result<Received<'a>> {
         match (self.arrived.take(), self.lent) {
             (None, _) => Err(io::ErrorKind::WouldBlock.into()),
-            (Some(result @ 1..), Some(id)) => Ok(self.buffers.filled(id, result as usize)),
+            (Some(result @ 1..), Some(id)) => Ok(self.unpack(id, result as usize)),
             (Some(error @ ..=-1), _) => Err(io::Error::from_raw_os_error(-error)),
-            (Some(_), _) => Ok(&[]), // the end
+            (Some(_), _) => Ok(Received { bytes: &[], stamp_ns: 0 }), // the end
         }
     }
 
@@ -392,7 +430,7 @@ mod tests {
 
     /// A ring of so many connections with their other ends; None where the kernel will not have it.
     fn ring(connections: usize) -> Option<(Uring, Vec<(Socket, Socket)>)> {
-        let mut ring = Uring::open(&Needs { connections, body_bytes: 0, requests: &[b"x"] }).ok()?;
+        let mut ring = Uring::open(&Needs { connections, body_bytes: 0, requests: &[b"x"], stamps: true }).ok()?;
         let pair = |index| {
             let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
             ring.watch(index as u64, &ours, false).unwrap();

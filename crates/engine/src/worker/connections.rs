@@ -1,9 +1,10 @@
 //! How a share's connections come and go: opened, lost, given up, left for the server to close.
 
 use super::{LINGER_NS, Share};
+use crate::clock::{Clocks, Reading};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Event, Needs, Poller};
+use crate::io::{self, Event, Needs, Poller, Received};
 use crate::lap::{Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
@@ -27,13 +28,14 @@ impl<P: Poller> Share<P> {
     ///
     /// # Errors
     /// [`EngineError::Connect`] for the first that can't be opened within the session's timeout.
-    pub fn open(plan: Arc<SessionPlan>, count: usize) -> Result<Self, EngineError> {
+    pub fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool) -> Result<Self, EngineError> {
         let requests: Vec<&[u8]> = plan.exchanges.iter().map(|exchange| exchange.request.as_slice()).collect();
         let body_bytes = plan.exchanges.iter().map(|exchange| exchange.body.len()).max().unwrap_or(0);
-        let poller = P::open(&Needs { connections: count, body_bytes, requests: &requests });
+        let poller = P::open(&Needs { connections: count, body_bytes, requests: &requests, stamps });
         let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
         let mut share = Self {
             poller,
+            clocks: Clocks::new(&Reading::now()),
             conns: (0..count).map(|_| Conn::new()).collect(),
             lingering: (0..count).map(|_| None).collect(),
             lingerers: 0,
@@ -93,7 +95,7 @@ impl<P: Poller> Share<P> {
 
     pub(super) fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
         if !self.conns[index].fresh {
-            self.conns[index].since_ns = now_ns; // else it waits for its turn since then
+            self.conns[index].depart(now_ns, lap); // else it waits for its turn since then
         }
         let (socket, connected) = match io::connect(&self.plan.target, self.plan.keepalive) {
             Ok(begun) => begun,
@@ -192,8 +194,8 @@ impl<P: Poller> Share<P> {
         let Some(socket) = &conn.socket else { return };
         match self.poller.receive(socket, buffer) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
-            Ok([]) | Err(_) => {}
-            Ok(bytes) => {
+            Ok(Received { bytes: [], .. }) | Err(_) => {}
+            Ok(Received { bytes, .. }) => {
                 lap.counts.bytes_in += bytes.len() as u64;
                 lap.mishap(Failure::BadResponse);
                 self.sample.note(bytes);
@@ -208,7 +210,7 @@ impl<P: Poller> Share<P> {
         for index in 0..self.conns.len() {
             self.forget(index);
             let conn = &mut self.conns[index];
-            conn.failures = 0;
+            (conn.failures, conn.arrived_ns) = (0, 0);
             let due_ns = std::mem::take(&mut conn.due_ns);
             if due_ns != 0 && conn.state != State::Waiting {
                 lap.never_left(due_ns);

@@ -1,0 +1,146 @@
+//! Two clocks: the kernel stamps what arrives by CLOCK_REALTIME, and everything here runs on CLOCK_MONOTONIC.
+//!
+//! The kernel derives both from one counter, slewed alike: they differ by a constant, until somebody sets the clock (an
+//! administrator, NTP's first correction, a leap second). That constant is looked at before, during and after each block: a
+//! stamp is moved by it, and a block within which it changed says by how much.
+
+use crate::sys;
+
+/// Looks taken for one reading; the one that was interrupted least is the best.
+const LOOKS: u32 = 5;
+/// A look that takes no longer than this was not interrupted.
+const QUICK_NS: u64 = 100;
+
+/// Both clocks at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC before.
+    pub before_ns: u64,
+    /// CLOCK_REALTIME.
+    pub real_ns: u64,
+    /// CLOCK_MONOTONIC after.
+    pub after_ns: u64,
+}
+
+impl Reading {
+    /// The most exact of a few looks; about 60 ns.
+    pub fn now() -> Self {
+        let look = || {
+            let before_ns = sys::now_ns();
+            Self { before_ns, real_ns: sys::real_ns(), after_ns: sys::now_ns() }
+        };
+        let mut best = look();
+        for _ in 1..LOOKS {
+            if best.width_ns() <= QUICK_NS {
+                break;
+            }
+            let next = look();
+            if next.width_ns() < best.width_ns() {
+                best = next;
+            }
+        }
+        best
+    }
+
+    fn width_ns(&self) -> u64 {
+        self.after_ns.saturating_sub(self.before_ns)
+    }
+
+    /// By how much CLOCK_REALTIME is ahead, give or take half the width.
+    fn ahead_ns(&self) -> i64 {
+        self.real_ns as i64 - (self.before_ns + self.width_ns() / 2) as i64
+    }
+}
+
+/// How the two clocks stand to each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    ahead_ns: i64,
+    width_ns: u64,
+}
+
+impl Clocks {
+    /// As read.
+    pub fn new(reading: &Reading) -> Self {
+        Self { ahead_ns: reading.ahead_ns(), width_ns: reading.width_ns() }
+    }
+
+    /// By how much CLOCK_REALTIME was set since the last look, either way; 0: not at all, or by less than can be seen
+    /// (about 100 ns). Stamps are moved by the new difference from here on.
+    pub fn follow(&mut self, reading: &Reading) -> u64 {
+        let step_ns = (reading.ahead_ns() - self.ahead_ns).unsigned_abs();
+        if step_ns <= (self.width_ns + reading.width_ns()) / 2 + 1 {
+            return 0;
+        }
+        *self = Self::new(reading);
+        step_ns
+    }
+
+    /// When an answer arrived at this machine, on CLOCK_MONOTONIC: by the kernel's stamp, where there is one (not 0).
+    ///
+    /// It never lies before the request's departure nor after now: where a step of the clock would have it so, the
+    /// nearer of the two is told, and [`Clocks::follow`] will tell of the step.
+    #[inline]
+    pub fn arrival_ns(&self, stamp_ns: u64, sent_ns: u64, now_ns: u64) -> u64 {
+        if stamp_ns == 0 {
+            return now_ns;
+        }
+        let arrived_ns = stamp_ns as i64 - self.ahead_ns;
+        (arrived_ns.max(0) as u64).max(sent_ns).min(now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AHEAD_NS: u64 = 1_800_000_000_000_000_000;
+
+    fn at(mono_ns: u64, ahead_ns: u64) -> Reading {
+        Reading { before_ns: mono_ns - 20, real_ns: mono_ns + ahead_ns, after_ns: mono_ns + 20 }
+    }
+
+    #[test]
+    fn a_stamp_is_told_on_the_clock_of_departures() {
+        let clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
+        assert_eq!(clocks.arrival_ns(AHEAD_NS + 7_000_000, 6_000_000, 8_000_000), 7_000_000);
+        assert_eq!(clocks.arrival_ns(0, 6_000_000, 8_000_000), 8_000_000, "no stamp: the time of reading");
+    }
+
+    #[test]
+    fn a_step_either_way_is_told_once_with_its_size_and_followed() {
+        for stepped_ns in [AHEAD_NS - 3_000_000, AHEAD_NS + 3_000_000, 0] {
+            let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
+            assert_eq!(clocks.follow(&at(6_000_000, AHEAD_NS)), 0);
+            assert_eq!(clocks.follow(&at(9_000_000, stepped_ns)), AHEAD_NS.abs_diff(stepped_ns));
+            assert_eq!(clocks.follow(&at(9_500_000, stepped_ns)), 0);
+            assert_eq!(clocks.arrival_ns(stepped_ns + 9_600_000, 9_000_000, 9_900_000), 9_600_000);
+        }
+    }
+
+    #[test]
+    fn no_latency_is_negative_or_longer_than_the_time_that_passed_whatever_the_clock_does() {
+        let clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
+        for stamp_ns in [1, AHEAD_NS, AHEAD_NS + 5_999_999, AHEAD_NS + 9_000_000, 1 << 62] {
+            let arrived_ns = clocks.arrival_ns(stamp_ns, 6_000_000, 8_000_000);
+            assert!((6_000_000..=8_000_000).contains(&arrived_ns), "{stamp_ns}: {arrived_ns}");
+        }
+    }
+
+    #[test]
+    fn a_look_that_was_interrupted_is_no_step() {
+        let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
+        let late = Reading { before_ns: 6_000_000, real_ns: AHEAD_NS + 6_000_010, after_ns: 6_900_000 };
+        assert_eq!(clocks.follow(&late), 0);
+    }
+
+    #[test]
+    fn the_machines_own_clocks_stand_still_to_each_other() {
+        let mut clocks = Clocks::new(&Reading::now());
+        for _ in 0..100 {
+            // A step of some seconds in these microseconds is not this test's business: it would be told as one.
+            let told = clocks.follow(&Reading::now());
+            assert_eq!(told, 0);
+        }
+    }
+}
