@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,6 +280,33 @@ def test_a_store_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
         db.execute(f"INSERT INTO race VALUES ({','.join('?' * len(row))})", row)
     with Store(path) as store:
         assert store.load("last").load.http == "1.1"
+
+
+def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_before(tmp_path: Path) -> None:
+    """What its records could not know reads as none recorded; nothing else changes."""
+    race = samples.race()
+    with Store(tmp_path / "old.sqlite") as store:
+        store.begin(race)
+    with sqlite3.connect(tmp_path / "old.sqlite") as db:
+        for table, column in _columns(db) - _columns_of_version_1():
+            db.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
+        db.execute("PRAGMA user_version = 1")
+    with Store(tmp_path / "old.sqlite") as store:
+        assert store.load("last") == race
+    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    query = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
+    return {(table, column) for table, column in db.execute(query) if not table.startswith("sqlite_")}
+
+
+def _columns_of_version_1() -> set[tuple[str, str]]:
+    schema = Path(sys.modules["dragstrip.store"].__file__ or "").parent / "schema" / MIGRATIONS[0]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema.read_text())
+        return _columns(db)
 
 
 def test_other_files_are_never_written_to(tmp_path: Path) -> None:

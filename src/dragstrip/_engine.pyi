@@ -13,7 +13,8 @@ class Tally:
     ``sent = answered + failed + in_flight`` always. ``errors`` holds the kinds that occurred; each failed
     request is in it once, and besides them failed attempts to connect (``connect``, ``refused``), which sent
     nothing, and bytes that nobody asked for (``bad_response``). A latency runs from the request's sending, or from
-    the opening of a connection that it had to wait for, to the reading of its last byte.
+    the opening of a connection that it had to wait for, to the arrival of its last byte: by the kernel's stamp, see
+    ``Engine.latency_stamps``.
 
     In an open loop it runs from when the request was meant to leave; ``latency_sent_hdr`` has it from when it left, ``lag_hdr``
     the difference. ``requests``, these histograms and ``offered`` are then of what was meant to leave within the counted
@@ -55,6 +56,12 @@ class Tally:
     def latency_hdr(self) -> bytes: ...
     @property
     def latency_sum_ns(self) -> int: ...
+    @property
+    def turn_sum_ns(self) -> int:
+        """From an answer's arrival to its connection's next request: connections × time = latencies + this."""
+    @property
+    def clock_step_ns(self) -> int:
+        """By how much the clock that stamps arrivals was set during the block; 0: not at all."""
     @property
     def p50_ns(self) -> int: ...
     @property
@@ -117,6 +124,10 @@ class Engine:
     @property
     def backend(self) -> str:
         """Which back end runs and with what; where it is epoll against the wish, why."""
+
+    @property
+    def latency_stamps(self) -> str:
+        """Who says when an answer arrived: "kernel", by its stamp, or "user", by a clock read when it was looked at."""
 
     def open(
         self,

@@ -146,7 +146,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             plan=_plan(request, field_),
             software=dragstrip.__version__,
             method=METHOD_VERSION,
-            machine=facts | {"engine_io": track.engine.backend} | doctor.known_ceiling(store.path, facts, lanes),
+            machine=facts | _io_facts(track) | doctor.known_ceiling(store.path, facts, lanes),
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),
@@ -189,6 +189,11 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
         director = _Director(track, store, progress, replace(race, finished=""), field_)
         director.let_out({entrant.name: entrant.out for entrant in field_.entrants if entrant.out}, len(race.rounds))
         return director.drive()
+
+
+def _io_facts(track: Track) -> dict[str, str]:
+    """How bytes get in and out, and by which clock latencies run."""
+    return {"engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps"}
 
 
 def _io_of(race: Race) -> str:

@@ -43,6 +43,9 @@ class Block:
         connects: connections opened during this block (reconnects after a server's close included).
         latency_hdr: HdrHistogram V2 compressed (zlib) of nanoseconds, counted part.
         latency_sum_ns: exact sum of the counted latencies, for the mean and Little's law.
+        turn_sum_ns: from an answer's arrival to the departure of its connection's next request, summed over the counted
+            part: the connections' time that was the engine's own (0 in records of version 1, whose latencies hold it).
+        clock_step_ns: by how much the clock that stamps arrivals was set during the block; 0: not at all.
         p50_ns..max_ns: read off the histogram for convenience.
         server_cpu_ns: CPU time of the contender's whole process tree, whole block; None if unreadable.
         server_wait_ns: run-queue wait summed over the contender's threads, whole block; None if unreadable.
@@ -90,6 +93,8 @@ class Block:
     gave_up: bool
     sample: str = ""
     void: tuple[str, ...] = ()
+    turn_sum_ns: int = 0
+    clock_step_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -314,6 +314,8 @@ def block_record(tally: Tally, contender: str, index: int, pass_index: int, posi
         connects=tally.connects,
         latency_hdr=tally.latency_hdr,
         latency_sum_ns=tally.latency_sum_ns,
+        turn_sum_ns=tally.turn_sum_ns,
+        clock_step_ns=tally.clock_step_ns,
         p50_ns=tally.p50_ns,
         p90_ns=tally.p90_ns,
         p99_ns=tally.p99_ns,

@@ -33,6 +33,8 @@ struct Engine {
     stop: Arc<AtomicBool>,
     #[pyo3(get)]
     backend: String,
+    #[pyo3(get)]
+    latency_stamps: &'static str,
     last: Mutex<Vec<engine::Tally>>,
 }
 
@@ -87,6 +89,7 @@ impl Engine {
         Ok(Self {
             stop: inner.stop_flag(),
             backend: inner.backend(),
+            latency_stamps: inner.latency_stamps(),
             inner: Mutex::new(Some(inner)),
             last: Mutex::new(Vec::new()),
         })

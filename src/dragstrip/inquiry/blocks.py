@@ -61,7 +61,7 @@ def block_reasons(
     cores = 1 if single_threaded else server_cores
     usual = 0.0 if single_threaded else typical_wait
     waits = () if shared_lanes else _waits(block, cores, usual)
-    return (*_accounting(block, connections), *_answers(block), *waits, *_generator(block, cores))
+    return (*_accounting(block, connections), *_answers(block), *_clock(block), *waits, *_generator(block, cores))
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[str, ...]:
@@ -87,6 +87,11 @@ def _accounting(block: Block, connections: int) -> Iterable[str]:
     quantiles = (block.p50_ns, block.p90_ns, block.p99_ns, block.p999_ns, block.max_ns)
     if list(quantiles) != sorted(quantiles):
         yield f"accounting: latency quantiles p50, p90, p99, p99.9, max out of order: {quantiles} ns"
+
+
+def _clock(block: Block) -> Iterable[str]:
+    if block.clock_step_ns:
+        yield f"clock: it was set by {block.clock_step_ns / 1000:.0f} µs under way, and arrivals are stamped by it"
 
 
 def _answers(block: Block) -> Iterable[str]:

@@ -32,6 +32,10 @@ _RANK = {PASS: 0, WARN: 1, VOID: 2}
 WAIT = (0.05, 0.15)
 STEAL = (0.01, 0.05)
 LITTLE = (0.02, 0.10)
+
+#: Warn where connections spend more of their time than this in the engine and the server is not busy.
+MOST_TURN = 0.05
+
 TREND = (0.01, 0.05)
 VOID_PASSES = (0.10, 1 / 3)
 
@@ -53,6 +57,7 @@ REMEDIES = {
     "server waited": QUIET,
     "steal": "race on a machine whose cores are not shared, or at another time",
     "generator the limit": "give the engine more cores (--engine-cores, --threads) or the servers fewer",
+    "clock": "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
     "accounting": "this is a fault of the engine: please report it with `dragstrip export`",
     "errors": "see the contender's log; fewer connections (-c) may do",
     "wrong answers": "see the excerpt of the first wrong answer",
@@ -132,6 +137,7 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _accounting(race, measured),
         _errors(measured),
         _little(race, measured),
+        _turn_round(race, measured),
         _saturation(measured),
         _launches(measured),
         _trend(measured),
@@ -298,28 +304,41 @@ def _errors(sides: Sequence[_Side]) -> Check:
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
-    name, seen = "Little's law", "connections = rate × mean latency, within"
-    if not race.load.keepalive:
-        detail = "not applied: with a new connection per request, connecting is no part of the latency"
-        return Check(check=name, status=PASS, detail=detail)
+    """Every connection waits for an answer or for the engine, at any time: the two add up to all of them."""
+    seen = "connections = rate × (mean latency + the engine's own turn-round), within"
     findings, most = [], 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used)
         answered, connects = sum(block.answered for block in side.used), sum(block.connects for block in side.used)
         if not counted_ns:
             continue
-        busy = sum(block.latency_sum_ns for block in side.used) / counted_ns
+        busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in side.used) / counted_ns
         off = abs(busy / race.load.connections - 1)
         most = max(most, off)
         level = _level(off, LITTLE)
-        # A server that closes connections makes us connect again, and that time is in no latency.
+        # Between a connection that the server ended and the next one there may be time that is neither.
         reconnects = connects > 0.001 * answered and busy < race.load.connections
-        told = f"{side.name}: {busy:.1f} of {race.load.connections} connections were waiting for an answer on average"
+        told = f"{side.name}: {busy:.1f} of {race.load.connections} connections were at work on average"
         if reconnects:
             findings.append((min(level, WARN, key=_RANK.__getitem__), f"{told}, as it closes connections"))
         else:
             findings.append((level, f"{told}, off by {percent(off)}: rate and latency don't belong together"))
-    return _made(name, findings, f"{seen} {percent(most)}")
+    return _made("Little's law", findings, f"{seen} {percent(most)}")
+
+
+def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
+    """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
+    findings, most = [], 0.0
+    for side in sides:
+        counted_ns = sum(block.counted_ns for block in side.used) * race.load.connections
+        share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
+        most, busy = max(most, share), side.busy()
+        if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):
+            told = f"{side.name}: connections spent {percent(share)} of the time waiting in the generator"
+            findings.append((WARN, f"{told}, not for the server; {REMEDIES['generator the limit']}"))
+    seen = f"connections spent at most {percent(most)} of the time waiting in the generator"
+    busy_all_the_same = "" if most <= MOST_TURN else ", and the servers were busy all the same"
+    return _made("turn-round", findings, seen + busy_all_the_same)
 
 
 def _saturation(sides: Sequence[_Side]) -> Check:
