@@ -55,8 +55,8 @@ def cli() -> None:
 @click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
-@click.option("--keepalive/--no-keepalive", default=True, show_default=True, help="Or a new connection per request.")
-@click.option("--http", type=click.Choice(["1.1", "1.0"]), default="1.1", show_default=True, help="1.0 as ab has it.")
+@click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
+@click.option("--http", type=click.Choice(["1.1", "1.0"]), default=None, help="1.0 as ab has it. [default: 1.1]")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
 @click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
@@ -129,10 +129,8 @@ def _request(words: dict[str, Any]) -> racing.Request:
     return racing.Request(
         entries=entries,
         workload=workload,
-        connections=words["connections"] or (line_up.connections if line_up and line_up.connections else 32),
+        **_load(words, line_up),
         threads=words["threads"],
-        keepalive=words["keepalive"],
-        http=words["http"],
         timeout_s=words["timeout"],
         budget_s=words["budget"],
         margin=words["margin"],
@@ -144,6 +142,13 @@ def _request(words: dict[str, Any]) -> racing.Request:
         io=words["io"],
         explicit=line_up is None,
     )
+
+
+def _load(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[str, Any]:
+    """The command line's words count, then the line-up's, then what is usual."""
+    usual = {"connections": 32, "keepalive": True, "http": "1.1"}
+    given = {key: getattr(line_up, key) if line_up else value for key, value in usual.items()}
+    return {key: value if words[key] is None else words[key] for key, value in given.items()}
 
 
 def _conclude(console: Console, result: Race, words: dict[str, Any], store_path: Path | None) -> None:

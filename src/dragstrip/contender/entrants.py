@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -102,7 +103,9 @@ class LineUp(Strict):
     title: str = Field(min_length=1, description="one line that says what is compared")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like ["one", "two:workers=2"]')
     workload: str = "hello"
-    connections: int | None = Field(default=None, ge=1, le=100_000)
+    connections: int = Field(default=32, ge=1, le=100_000)
+    keepalive: bool = True
+    http: Literal["1.0", "1.1"] = "1.1"
 
 
 def line_up(word: str) -> LineUp:
