@@ -8,8 +8,10 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null
 
 FUZZ_CASES ?= 20000
 FUZZ_RUNS ?= 200000
+# With what is to be installed and built first, half an hour on two cores.
+CLAIMS_BUDGET ?= 20m
 
-.PHONY: race build test test-deps lint fmt bench check-live calibrate simulate fuzz sanitize pictures clean
+.PHONY: race build test test-deps lint fmt bench claims check-live calibrate simulate fuzz sanitize pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -62,6 +64,11 @@ sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a n
 bench: build  ## this engine beside wrk, CPU time per request
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/python benchmarks/engine_vs_wrk.py
+
+claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off, `make clean` begins anew
+	-$(BIN)/dragstrip install --yes $$($(BIN)/dragstrip claims list --contenders)
+	$(BIN)/dragstrip claims check --all --resume --budget $(CLAIMS_BUDGET) --store runs/claims.sqlite \
+		--markdown docs/CLAIMS.md --svg docs/pictures/claims.svg --json runs/claims.json
 
 check-live: build  ## does a race call what is true here today: a server against itself, and 10 % planted
 	cargo build --release --examples -p dragstrip-engine

@@ -133,6 +133,12 @@ class Claim:
         own = self.fields.fair.contenders if setting == FAIR else ()
         return own or self.fields.contenders
 
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """All that may race for it, stand-ins too, but for servers of its own."""
+        words = (*self.fields.contenders, *self.fields.fair.contenders, *self.fields.stand_ins.values())
+        return tuple(word for word in words if word not in self.fields.serve)
+
     def load(self, setting: str) -> LoadFields:
         """The load of a setting."""
         return FAIR_LOAD if setting == FAIR else self.fields.load

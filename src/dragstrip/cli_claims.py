@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ from dragstrip import claim as definitions
 from dragstrip import foreign
 from dragstrip.claim import FAIR, PUBLISHED, Claim
 from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, store_option, write_text
-from dragstrip.contender import entry, serve_entry
+from dragstrip.contender import entry, parse_entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.report import claims as report
+from dragstrip.report import claims_chart
 from dragstrip.report.live import Progress
 from dragstrip.store import Store, default_path
 from dragstrip.trial.cast import cast
@@ -34,6 +36,7 @@ def _outputs(command: Any) -> Any:
     path = click.Path(path_type=Path, allow_dash=True)
     for name, text in (
         ("markdown", "The page of docs."),
+        ("svg", "Its chart."),
         ("json", "Every row; - for the standard output."),
     ):
         command = click.option(f"--{name}", f"{name}_path", type=path, default=None, help=text)(command)
@@ -54,8 +57,13 @@ def claims(context: click.Context, /, remarks: bool, store_path: Path | None, **
 
 @claims.command(name="list")
 @click.option("--json", "as_json", is_flag=True)
-def list_command(as_json: bool) -> None:
+@click.option("--contenders", "only_names", is_flag=True, help="Only whom they are about, a line each, for install.")
+def list_command(as_json: bool, only_names: bool) -> None:
     """Every claim: what was said, its figure, and whether it can be raced here."""
+    if only_names:
+        words = [word for one in _every(()) for word in one.everybody]
+        click.echo("\n".join(dict.fromkeys(parse_entry(word)[0] for word in words)))
+        return
     listed = [_listed(one) for one in _every(())]
     click.echo(json.dumps(listed, indent=2)) if as_json else report.listing(Console(), listed)
 
@@ -220,7 +228,9 @@ def _tell(wanted: Sequence[Claim], store: Store, words: dict[str, Any], *, remar
         write_text(words["json_path"], json.dumps(report.as_json(found), indent=2) + "\n", "--json")
     if words["markdown_path"]:
         ids = dict.fromkeys(one.race for row in found for one in (row.published, row.fair) if one and one.race)
-        today = datetime.now(UTC).date().isoformat()
-        text = report.markdown(found, [store.load(race) for race in ids], today=today)
+        chart = os.path.relpath(words["svg_path"], words["markdown_path"].parent) if words["svg_path"] else ""
+        text = report.markdown(found, [store.load(race) for race in ids], chart=chart)
         write_text(words["markdown_path"], text, "--markdown")
+    if words["svg_path"]:
+        write_text(words["svg_path"], claims_chart.svg(found), "--svg")
     return found

@@ -140,18 +140,17 @@ def _finding(found: Finding) -> dict[str, Any]:
     }
 
 
-def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "", today: str) -> str:
+def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> str:
     """The page of docs: one table per write-up, what each row rests on, and where and with what it was measured.
 
     Args:
         races: those that the rows rest on, for machine and versions.
         chart: a path for the picture, relative to the page.
-        today: the date, ISO.
     """
     lines = [
         "# Claims, put to the test",
         "",
-        f"Written by `make claims` on {today}; nothing below is typed by hand.",
+        f"Written by `make claims`{_when(races)}; nothing below is typed by hand.",
         "",
         *_machine(races),
         "",
@@ -171,6 +170,13 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "", tod
             lines += _notes(row)
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _when(races: Sequence[Race]) -> str:
+    days = sorted(race.started[:10] for race in races)
+    if not days:
+        return ""
+    return f" from races of {days[0]}" + (f" to {days[-1]}" if days[0] != days[-1] else "")
 
 
 def _machine(races: Sequence[Race]) -> list[str]:

@@ -63,7 +63,7 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
     """
     build(entry)
     lanes = machine.lanes(None, None)
-    exchange = workload.exchanges(mark=entry.mark, keepalive=False)[0]
+    exchange = workload.exchanges(mark=entry.mark, keepalive=False, http=load.http)[0]
     with scratch_root() as root, Keeper(name=entry.name, scratch_root=root) as keeper:
         scratch = root / "counted"
         scratch.mkdir()
@@ -75,6 +75,7 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
                 connections=load.connections,
                 requests=load.requests,
                 keepalive=load.keepalive,
+                http=load.http,
                 timeout_s=TIMEOUT_S,
             )
             return _told(entry.name, loading.run(request, _Silent()))
@@ -96,7 +97,7 @@ def _told(name: str, result: loading.LoadResult) -> CountedRun:
         requests=asked.requests or 0,
         connections=asked.connections,
         keepalive=asked.keepalive,
-        http=getattr(asked, "http", "1.1"),
+        http=asked.http,
         sent=result.sent,
         answered=result.requests,
         errors=errors,

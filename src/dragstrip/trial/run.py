@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from dragstrip import racing
 from dragstrip.claim import FAIR, PUBLISHED, Claim
@@ -29,9 +28,6 @@ LEAST_S, MOST_TIMES = 15.0, 3.0
 
 #: How a race ends that has said what it can.
 _DONE = ("decided", "budget", "rounds")
-
-#: A race's settings. Until the engine speaks HTTP/1.0, a race is over HTTP/1.1 and each row says so.
-_SETTINGS = {one.name for one in fields(racing.Request)}
 
 Show = Callable[[Group], AbstractContextManager[racing.Progress]]
 
@@ -78,17 +74,16 @@ def _race(group: Group, store: Store, budget_s: float, resume: bool, show: Show)
         if before is not None and before.finished in ("", "interrupted"):
             racing.resume(before.id, group.entries, workload, store=store, progress=progress)
             return store.load(before.id)
-        spoken: dict[str, Any] = {"http": group.load.http} if "http" in _SETTINGS else {}
         request = racing.Request(
             entries=group.entries,
             workload=workload,
             connections=group.load.connections,
             keepalive=group.load.keepalive,
+            http=group.load.http,
             budget_s=budget_s,
             margin=MARGIN,
             explicit=False,
             purpose=(EVENT, group.purpose),
-            **spoken,
         )
         return racing.run(request, store=store, progress=progress)
 

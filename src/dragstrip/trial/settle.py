@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from dragstrip import verdict
 from dragstrip.claim import Claim
-from dragstrip.inquiry import Check, inspect
+from dragstrip.inquiry import inspect
 from dragstrip.record import Entrant, Race
 from dragstrip.trial.cast import entry_of
 
@@ -67,8 +66,9 @@ def settle(claim: Claim, setting: str, race: Race) -> Finding:
         found = _ends(race, [entrant.name for entrant in raced])
     else:
         names = [entrant.name for entrant in raced]
-        checks = [check for check in inspect(race) if _concerns(check, names, race)]
-        void = "; ".join(check.detail for check in checks if check.status == "void")
+        # Looked at as if only these had raced: another one's fault is not theirs.
+        checks = inspect(replace(race, entrants=tuple(raced)))
+        void = next((check.detail for check in checks if check.status == "void"), "")
         found = _JUDGES[claim.fields.kind](claim, verdict.judge(race), names)
         if void:
             found = Finding(
@@ -110,20 +110,10 @@ def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], list[
         if used != name:
             remarks.append(f"{used} raced for {name}, which is missing here")
         raced.append(there[used])
-    http, wanted = getattr(race.load, "http", "1.1"), claim.load(setting).http
+    http, wanted = race.load.http, claim.load(setting).http
     if http != wanted:
         remarks.append(f"over HTTP/{http}; published over HTTP/{wanted}")
     return raced, remarks
-
-
-def _concerns(check: Check, names: Sequence[str], race: Race) -> bool:
-    """Whether a check is about these contenders, or about nobody in particular."""
-    told = [entrant.name for entrant in race.entrants if _mentions(check.detail, entrant.name)]
-    return not told or bool(set(told) & set(names))
-
-
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w:.=+-]){re.escape(name)}(?![\w=+-]|[:.]\w)", text) is not None
 
 
 def _ratio(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Finding:
