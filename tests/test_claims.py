@@ -31,6 +31,8 @@ from dragstrip.trial.settle import (
     settle,
 )
 
+PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
+
 FAST, SLOW = {"quick": 40_000.0, "steady": 20_000.0}, {"quick": 20_000.0, "steady": 40_000.0}
 
 
@@ -262,3 +264,93 @@ def test_a_claim_of_one_s_own_from_two_outputs_is_listed_and_one_that_can_t_be_i
         assert done.returncode == 2
         assert told in done.stderr
     assert [file.name for file in (tmp_path / "claims").iterdir()] == ["mine.toml"]
+
+
+LIVE = """\
+statement = "planted"
+source = "a test"
+year = 2026
+kind = "{kind}"
+contenders = {contenders}
+{more}
+
+[load]
+http = "{http}"
+keepalive = false
+connections = 8
+requests = 2000
+{published}
+
+[serve]
+swift = "{server} none"
+twin = "{server} none"
+slow = "{server} slow"
+"""
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_path: Path) -> None:
+    """A true one, a reversed one, a tie, a run to a count and a missing one: one race, resumed without another.
+
+    A disturbed machine may void the race; then every verdict must say so. Nothing else may come out.
+    """
+    server = f"{PYTHON} {Path(__file__).parent}/servers/misbehaving.py {{port}}"
+    wanted = {
+        "true": ("direction", '["swift", "slow"]', HOLDS),
+        "reversed": ("direction", '["slow", "swift"]', OVERTURNED),
+        "tie": ("direction", '["swift", "twin"]', None),
+        "ends": ("ends", '["swift", "slow"]', OVERTURNED),
+    }
+    for name, (kind, contenders, _) in wanted.items():
+        text = LIVE.format(kind=kind, contenders=contenders, more="", http="1.1", published="", server=server)
+        (tmp_path / f"{name}.toml").write_text(text)
+    text = LIVE.format(
+        kind="direction", contenders='["gone", "swift"]', more="", http="1.1", published="", server=server
+    )
+    (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
+    files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
+    words = (*files, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
+    done = dragstrip_run(tmp_path, "check", *words)
+    told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
+    with Store(tmp_path / "races.sqlite") as store:
+        (line,) = store.runs()
+        race = store.load(line.race)
+    void = {name for name in ("true", "reversed", "tie") if told[name]["detail"].startswith("void")}
+    assert done.returncode in (0, 3), done.stderr
+    for name, (_, _, outcome) in wanted.items():
+        assert told[name]["race"] == race.id
+        if name not in void:
+            assert told[name]["verdict"] == outcome or name == "tie", told[name]
+    assert told["tie"]["verdict"] in (SAME, UNDECIDED, HOLDS, OVERTURNED)
+    assert told["missing"]["verdict"] == CANNOT
+    assert "missing gone" in told["missing"]["detail"]
+    assert "2,000 sent" in told["ends"]["detail"]
+    assert (race.load.keepalive, race.load.connections) == (False, 8)
+
+    again = dragstrip_run(tmp_path, "check", *words, "--resume")
+    assert json.loads((tmp_path / "out.json").read_text())[-1]["published"]["verdict"] == CANNOT, again.stderr
+    with Store(tmp_path / "races.sqlite") as store:
+        # A sound race is kept; a void one is run again.
+        assert (len(store.runs()) == 1) == (not void or race.finished == "interrupted")
+
+
+def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path) -> None:
+    """From a store with races of known speeds: a row and a verdict each, the machine, and a picture of lines."""
+    claims = definitions.every()
+    with Store(tmp_path / "races.sqlite") as store:
+        for number, group in enumerate(groups(claims)):
+            rates = {entry.name: 9_000.0 + 1_000 * place for place, entry in enumerate(group.entries)}
+            event = Event(at_ns=1, kind=EVENT, detail=group.purpose)
+            store.begin(samples.race(rates, seed=number, rounds=11, passes=3, events=[event]))
+    page, chart = tmp_path / "docs" / "CLAIMS.md", tmp_path / "docs" / "pictures" / "claims.svg"
+    done = dragstrip_run(tmp_path, "--markdown", str(page), "--svg", str(chart))
+    assert done.returncode == 0, done.stderr
+    text, drawn = page.read_text(), chart.read_text()
+    for claim in claims:
+        assert claim.id in done.stdout
+        assert f"`{claim.id}`" in text
+        assert claim.fields.kind in ("peak", "ends") or claim.id in drawn
+    assert samples.MACHINE["cpu"] in text
+    assert "](pictures/claims.svg)" in text
+    assert "http" not in drawn.replace("http://www.w3.org/", "")

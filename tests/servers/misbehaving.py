@@ -3,7 +3,8 @@
 usage: misbehaving.py PORT FAULT [FILE]
 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
-exits (ends at once), dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
+exits (ends at once), slow (spends 300 µs of CPU time on each answer),
+dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ def serve(port: int, fault: str) -> None:
                 continue
             # HTTP/1.0 it never keeps alive, asked or not.
             close = b"connection: close" in request.lower() or b" HTTP/1.0\r\n" in request
+            if fault == "slow":
+                until = time.thread_time_ns() + 300_000
+                while time.thread_time_ns() < until:
+                    pass
             status = "500 Internal Server Error" if fault == "fast-500" else "200 OK"
             body = b"hello worle\n" if fault == "wrong-byte" else BODY
             try:

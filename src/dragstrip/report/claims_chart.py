@@ -21,9 +21,8 @@ LANE, WIDTH = 34, 560
 
 def svg(rows: Sequence[Row]) -> str:
     """Every claim about a ratio: its published size, and both measured ones with their intervals, on a log scale."""
-    data = [one for row in rows if row.claim.fields.ratio is not None for one in _marks(row)]
-    data += [one for row in rows if row.claim.fields.kind in ("direction", "same") for one in _marks(row)]
-    return charts.svg(_chart(data))
+    about = [row for row in rows if row.claim.fields.kind in ("ratio", "direction", "same")]
+    return charts.svg(_chart([one for row in about for one in _marks(row)]))
 
 
 def _marks(row: Row) -> list[dict[str, Any]]:
