@@ -223,3 +223,12 @@ def test_json_and_markdown_say_the_same_and_escape_what_came_from_outside(store:
     _, shown = run(store, id_of(1), id_of(5))
     assert "\x1b[2J" not in shown
     assert r"\x1b[2J" in shown
+
+
+def test_thresholds_become_a_test_report(store: Path, tmp_path: Path) -> None:
+    """One case per threshold and contender: the one that is shown has failed."""
+    junitparser = pytest.importorskip("junitparser")
+    run(store, id_of(1), id_of(3), "--fail-if", "slower:3%", "--junit", str(tmp_path / "c.xml"))
+    (suite,) = list(junitparser.JUnitXml.fromfile(str(tmp_path / "c.xml")))
+    assert (suite.tests, suite.failures) == (1, 1)
+    assert "slower by more than 3 %" in next(iter(suite)).result[0].message

@@ -17,6 +17,7 @@ from dragstrip.cli_claims import claims
 from dragstrip.cli_compare import compare
 from dragstrip.cli_contenders import contenders, install_command, verify
 from dragstrip.cli_doctor import doctor
+from dragstrip.cli_export import export_command, import_command
 from dragstrip.cli_load import load
 from dragstrip.cli_words import (
     EXIT_FAILURE,
@@ -241,26 +242,7 @@ def report(
         picture.terminal_svg(recorded, judged, checks, svg_path)
 
 
-@cli.command(name="export")
-@click.argument("run")
-@click.argument("file", type=click.Path(path_type=Path))
-@store_option
-def export_command(run: str, file: Path, store_path: Path | None) -> None:
-    """Write one race, every record of it, to FILE."""
-    with open_store(store_path) as store:
-        click.echo(f"race {store.export_race(run, file)} written to {file}")
-
-
-@cli.command(name="import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
-@store_option
-def import_command(file: Path, store_path: Path | None) -> None:
-    """Take a race that was exported, here or elsewhere, into the store."""
-    with open_store(store_path) as store:
-        click.echo(f"race {store.import_race(file)} is in {store.path}")
-
-
-for command in (claims, compare, contenders, doctor, install_command, load, verify):
+for command in (claims, compare, contenders, doctor, export_command, import_command, install_command, load, verify):
     cli.add_command(command)
 
 

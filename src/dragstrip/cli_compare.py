@@ -25,7 +25,7 @@ from dragstrip.errors import MeasurementVoid
 from dragstrip.inquiry import inspect
 from dragstrip.metrics import METRICS
 from dragstrip.record import Race
-from dragstrip.report import changes
+from dragstrip.report import changes, formats
 
 
 class Rule(click.ParamType[tuple[str, str, float]]):
@@ -57,6 +57,7 @@ class Rule(click.ParamType[tuple[str, str, float]]):
 @click.option("--anyway", is_flag=True, help="Compare what differs in machine, method or load.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
+@click.option("--junit", "junit_path", type=click.Path(path_type=Path), default=None, help="One case per --fail-if.")
 @store_option
 def compare(old: str, new: str, store_path: Path | None, **words: Any) -> None:
     """Two races, NEW against OLD: ids, beginnings of ids, last, or files that `dragstrip export` wrote.
@@ -78,6 +79,9 @@ def compare(old: str, new: str, store_path: Path | None, **words: Any) -> None:
         write_json(words["json_path"], changes.as_json(found, rulings, compared=compared), "--json")
     if words["markdown_path"]:
         write_text(words["markdown_path"], changes.markdown(found, rulings, compared=compared), "--markdown")
+    if words["junit_path"]:
+        name = f"dragstrip compare {found.old} {found.new}"
+        write_text(words["junit_path"], formats.junit_rules(rulings, found.fallen, name), "--junit")
     sys.exit(_code(found, rulings, compared=compared, strict=words["strict"], asked=bool(words["rules"])))
 
 

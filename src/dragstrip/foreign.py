@@ -55,6 +55,28 @@ def load(file: Path) -> ForeignRun:
         raise BadUsage(f"{file}: {error}") from error
 
 
+def several(file: Path) -> list[tuple[str, ForeignRun]]:
+    """Runs by name: those of github-action-benchmark's JSON for custom tools, or a tool's one under the tool's name.
+
+    Raises:
+        BadUsage: as ``load``; or an entry of such a JSON is no rate (its unit has no "/s").
+    """
+    try:
+        told = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        told = None
+    if not isinstance(told, list):
+        run = load(file)
+        return [(run.tool, run)]
+    try:
+        entries = [(str(one["name"]), str(one["unit"]), float(one["value"])) for one in told]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadUsage(f"{file}: a list of objects with name, unit and value would do ({error!r})") from error
+    if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not value > 0]:
+        raise BadUsage(f"{file}: {odd[0]} is no rate above 0; entries in requests/s would do")
+    return [(name, ForeignRun(tool="github-action-benchmark", rate_per_s=value)) for name, _, value in entries]
+
+
 def parse(text: str) -> ForeignRun:
     """Reads a tool's output.
 

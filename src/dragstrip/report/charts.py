@@ -234,7 +234,7 @@ def draw(
     """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
     colours = DARK if dark else LIGHT
     chart = sized(CHARTS[name](race, verdict, found), width)
-    title = {"text": f"{race.workload}: {name}", "anchor": "start", "color": colours["ink"]}
+    title = {"text": words.visible(f"{race.workload}: {name}"), "anchor": "start", "color": colours["ink"]}
     return chart | {"title": title, "config": config(colours), "background": colours["ground"], "padding": 14}
 
 
@@ -266,7 +266,16 @@ def _values(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
 def _made(chart: alt.TopLevelMixin, description: str) -> Chart:
     made: Chart = json.loads(chart.to_json(indent=None, validate=False))
     made.pop("config", None)
-    return made | {"description": description}
+    return dict(_shown(made | {"description": description}))
+
+
+def _shown(value: Any) -> Any:
+    """The same with control characters shown as such: one in a name ends vl-convert, and the process with it."""
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return words.visible(value) if isinstance(value, str) else value
 
 
 def _told(data: Sequence[Mapping[str, Any]]) -> str:

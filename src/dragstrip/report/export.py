@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragstrip.record import Entrant, Race, Round
-from dragstrip.report import latency, rows, words
+from dragstrip.report import beside, latency, rows, words
 
 if TYPE_CHECKING:
     from dragstrip.inquiry import Check
@@ -61,7 +61,8 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "rounds": len(race.rounds),
         "void_rounds": [{"round": r.index, "reasons": list(r.void)} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
-        "events": [asdict(event) for event in race.events],
+        "events": [asdict(event) for event in race.events if event.kind != beside.KIND],
+        "foreign": beside.as_json(race),
     }
 
 

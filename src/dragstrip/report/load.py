@@ -8,9 +8,7 @@ it is to users who don't wait for each other.
 from __future__ import annotations
 
 import base64
-import io
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from rich.text import Text
 
 from dragstrip.loading.request import PLAIN
 from dragstrip.report import marks, words
+from dragstrip.report.histograms import percentiles_text
 from dragstrip.report.load_bins import Bin, bins
 
 if TYPE_CHECKING:
@@ -317,14 +316,7 @@ def _slice_json(part: Slice) -> dict[str, Any]:
 
 def hgrm(result: LoadResult) -> str:
     """HdrHistogram's percentile distribution in milliseconds, as its plotter and wrk2's readers take it."""
-    out = io.BytesIO()
-    latencies = histogram(result) or HdrHistogram(1, 60_000_000_000, 3)
-    latencies.output_percentile_distribution(out, 1e6)
-    # The library scales the mean in this line and forgets the deviation.
-    moments = (
-        f"#[Mean    = {latencies.get_mean_value() / 1e6:12.3f}, StdDeviation   = {latencies.get_stddev() / 1e6:14.3f}]"
-    )
-    return re.sub(r"^#\[Mean .*$", moments, out.getvalue().decode("ascii"), flags=re.MULTILINE)
+    return percentiles_text(histogram(result) or HdrHistogram(1, 60_000_000_000, 3))
 
 
 class Live:

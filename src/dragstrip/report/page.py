@@ -22,7 +22,7 @@ from markupsafe import Markup
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import is_typical, known
 from dragstrip.record import Entrant, Race
-from dragstrip.report import charts, export, rows, tables, terminal, words
+from dragstrip.report import beside, charts, export, rows, tables, terminal, words
 from dragstrip.report import definitions as definitions_of
 from dragstrip.report.latency import QUANTILES
 from dragstrip.report.rows import Row
@@ -73,6 +73,8 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         sections=_sections(race, drawn, found, bool(told["pairs"])),
         definitions=definitions_of.files(race),
         raw=_raw(race),
+        foreign=beside.figures(race),
+        foreign_note=beside.NOTE,
         matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
         pairs=rows.shown_pairs(verdict, names, every=False),
         out=[entrant for entrant in race.entrants if entrant.out],
@@ -154,11 +156,29 @@ def _sections(race: Race, drawn: Mapping[str, Any], found: Sequence[Row], pairs:
         "latency": "latency" in drawn,
         "cost": "cpu" in drawn or "memory" in drawn,
         "figures": bool(found),
+        "foreign": bool(beside.figures(race)),
         "parity": any(entrant.parity for entrant in race.entrants),
         "contenders": bool(race.entrants),
     }
-    words_of = {"out": "out of the race", "blocks": "blocks over time", "cost": "CPU and memory"}
-    order = ("ranking", "out", "pairs", "blocks", "latency", "cost", "figures", "validity", "parity", "contenders")
+    words_of = {
+        "out": "out of the race",
+        "foreign": "by other tools",
+        "blocks": "blocks over time",
+        "cost": "CPU and memory",
+    }
+    order = (
+        "ranking",
+        "out",
+        "pairs",
+        "blocks",
+        "latency",
+        "cost",
+        "figures",
+        "foreign",
+        "validity",
+        "parity",
+        "contenders",
+    )
     shown = [name for name in (*order, "method", "machine", "data") if there.get(name, True)]
     return [(name, words_of.get(name, name)) for name in shown]
 

@@ -8,10 +8,14 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report import series
+
+Row = dict[str, Any]
 
 #: A block's fields that no cell holds: histograms are exported as .hgrm and .hlog.
 _NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswith("_hdr"))
@@ -21,14 +25,14 @@ _NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswit
 ROUND_COLUMNS = {"throughput": "throughput_per_s", "cpu": "server_cpu_us_per_request", "memory": "peak_memory_bytes"}
 
 
-def block_rows(race: Race) -> Iterator[dict[str, Any]]:
+def block_rows(race: Race) -> Iterator[Row]:
     """One row per block: whose and when, every field of its record, what became of it, and its own two numbers.
 
     ``kind`` is "used", "dropped" (with its pass or round) or "void"; ``at_s`` is from the race's start.
     """
     for seen in series.blocks(race):
         block = seen.block
-        row: dict[str, Any] = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind}
+        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind}
         row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
         row |= {field.name: _cell(getattr(block, field.name)) for field in fields(Block) if field.name not in _NO_CELL}
         row["throughput_per_s"] = series.value(block, "throughput")
@@ -36,7 +40,7 @@ def block_rows(race: Race) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def round_rows(race: Race) -> Iterator[dict[str, Any]]:
+def round_rows(race: Race) -> Iterator[Row]:
     """One row per contender and round that counts: the numbers that decide."""
     from dragstrip.verdict import round_numbers
 
@@ -60,6 +64,24 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(listed)
     return out.getvalue()
+
+
+def parquet(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Rows as a Parquet file.
+
+    Raises:
+        BadUsage: pyarrow is not installed, or the path can't be written.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet as writer
+    except ImportError as error:
+        raise BadUsage("Parquet takes pyarrow: pip install 'dragstrip[data]', or export .csv") from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
+    except OSError as error:
+        raise BadUsage(f"export {path}: can't be written ({error}); give another path") from error
 
 
 def _finite(value: float) -> float | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
-from dragstrip.report import marks, rows, words
+from dragstrip.report import beside, marks, rows, words
 from dragstrip.report.rows import Row
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def show_race(
     if others:
         parts += [_by_other_metrics(others), Text()]
     parts += [Text(f"▲ {note}", style="yellow") for note in (*verdict.pauses, *verdict.contradictions)]
+    parts += _foreign(race)
     parts += [*_validity(checks), Text(), *_footer(race, verdict, found)]
     marks.emit(console, *parts)
 
@@ -163,6 +164,23 @@ def _forecast(pairs: Sequence[Pair]) -> list[RenderableType]:
     open_ = [pair for pair in pairs if pair.more_rounds is not None and not pair.decided]
     told = "; ".join(f"{pair.a} against {pair.b} after about {pair.more_rounds}" for pair in open_)
     return [Text(f"more rounds might tell: {told}", style="dim")] if told else []
+
+
+def _foreign(race: Race) -> list[RenderableType]:
+    """Other tools' figures, apart from what was raced."""
+    found = beside.figures(race)
+    if not found:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("by other tools", overflow="fold")
+    for head in ("tool", "requests/s", "connections", "failed", "p50 µs", "p99 µs"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for figure in found:
+        run = figure.run
+        tails = (words.microseconds(run.latency_us.get(q)) for q in ("p50", "p99"))
+        counts = (words.count(run.connections), words.count(run.failed))
+        table.add_row(Text(figure.name), Text(run.tool), words.figure(run.rate_per_s), *counts, *tails)
+    return [table, Text(beside.NOTE, style="dim"), Text()]
 
 
 def _validity(checks: Sequence[Check]) -> list[RenderableType]:
