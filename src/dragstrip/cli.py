@@ -19,6 +19,7 @@ from dragstrip.cli_contenders import contenders, install_command, verify
 from dragstrip.cli_doctor import doctor
 from dragstrip.cli_export import export_command, import_command
 from dragstrip.cli_load import load
+from dragstrip.cli_new import new
 from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -242,7 +243,18 @@ def report(
         picture.terminal_svg(recorded, judged, checks, svg_path)
 
 
-for command in (claims, compare, contenders, doctor, export_command, import_command, install_command, load, verify):
+for command in (
+    claims,
+    compare,
+    contenders,
+    doctor,
+    export_command,
+    import_command,
+    install_command,
+    load,
+    new,
+    verify,
+):
     cli.add_command(command)
 
 

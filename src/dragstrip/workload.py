@@ -53,13 +53,13 @@ class Exchange:
 class RequestFields(Strict):
     """What is asked; ``path`` is a template."""
 
-    path: str = Field(pattern=r"^/[!-~ ]*$", description='a path with its query, like "/multiply?a={{ a }}"')
+    path: str = Field(pattern=r"^/[!-~ ]*$", description="a path with its query, like `/multiply?a={{ a }}`")
 
 
 class AnswerFields(Strict):
     """The right answer; ``body`` is a template that may use the numbers and ``mark``."""
 
-    status: int = Field(default=200, ge=200, le=599)
+    status: int = Field(default=200, ge=200, le=599, description="the right one")
     content_type: str = Field(pattern=r"^[a-z0-9.+-]+/[a-z0-9.+-]+$", description='like "text/plain"')
     body: str = Field(description="the exact body, as a template")
 
@@ -67,15 +67,17 @@ class AnswerFields(Strict):
 class LoadFields(Strict):
     """The pool of requests under load: each number's first and last value, and how many to draw."""
 
-    count: int = Field(default=16, ge=1, le=10_000)
-    numbers: dict[str, Span] = Field(default_factory=dict)
+    count: int = Field(default=16, ge=1, le=10_000, description="how many different requests")
+    numbers: dict[str, Span] = Field(default_factory=dict, description="each number's first and last value")
 
 
 class ProbeFields(Strict):
     """What scrutineering asks: some cases always, then numbers drawn from wider spans."""
 
-    always: Annotated[tuple[dict[str, int], ...], Field(strict=False)] = ()
-    numbers: dict[str, Span] = Field(default_factory=dict)
+    always: Annotated[tuple[dict[str, int], ...], Field(strict=False)] = Field(
+        default=(), description="cases that are always asked"
+    )
+    numbers: dict[str, Span] = Field(default_factory=dict, description="the same numbers, from wider spans")
 
 
 class WorkloadFile(Strict):
@@ -83,10 +85,10 @@ class WorkloadFile(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.+-]{0,59}$", description="small letters, digits, . + -")
     title: str = Field(min_length=1, description="what the server does, in one line")
-    request: RequestFields = Field(description="the table with what is asked")
-    answer: AnswerFields = Field(description="the table with the right answer")
-    load: LoadFields = LoadFields()
-    probes: ProbeFields = ProbeFields()
+    request: RequestFields = Field(description="what is asked")
+    answer: AnswerFields = Field(description="the right answer")
+    load: LoadFields = Field(default=LoadFields(), description="what varies under load")
+    probes: ProbeFields = Field(default=ProbeFields(), description="what varies in scrutineering")
 
 
 @dataclass(frozen=True)

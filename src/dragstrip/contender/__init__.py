@@ -22,11 +22,12 @@ from dragstrip.contender.entrants import (
     url_entry,
     variant,
 )
-from dragstrip.contender.fields import PER_CORE, Alternative, Contender, Install, load
+from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
 from dragstrip.contender.found import Missing, Ready, cache_dir, environment
 from dragstrip.contender.start import Start, build, check, prepare, status
 
 __all__ = [
+    "NAME",
     "PER_CORE",
     "Address",
     "Alternative",

@@ -101,11 +101,11 @@ class LineUp(Strict):
     """A named list of contenders, with the workload and load it is meant for."""
 
     title: str = Field(min_length=1, description="one line that says what is compared")
-    names: Words = Field(min_length=2, alias="contenders", description='at least two, like ["one", "two:workers=2"]')
-    workload: str = "hello"
-    connections: int = Field(default=32, ge=1, le=100_000)
-    keepalive: bool = True
-    http: Literal["1.0", "1.1"] = "1.1"
+    names: Words = Field(min_length=2, alias="contenders", description='at least two, like `["one", "two:workers=2"]`')
+    workload: str = Field(default="hello", description="what is asked of them")
+    connections: int = Field(default=32, ge=1, le=100_000, description="open at once")
+    keepalive: bool = Field(default=True, description="or a new connection for each request")
+    http: Literal["1.0", "1.1"] = Field(default="1.1", description="1.0 as `ab` speaks it")
 
 
 def line_up(word: str) -> LineUp:

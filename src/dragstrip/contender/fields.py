@@ -17,6 +17,9 @@ from dragstrip.contender.definition import Key, Source, Strict, check_placeholde
 
 FILE_NAME = "contender.toml"
 
+#: What a contender may be called.
+NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")
+
 #: The value of a parameter's default that means: as many as the lane of the servers has cores.
 PER_CORE = "{cores}"
 
@@ -32,6 +35,20 @@ SETTING = frozenset({"modules", "python", "arch"})
 BUILDING = SETTING | {"build", "cache"}
 STARTING = BUILDING | {"port", "scratch", "cores", "mark", "workload"}
 
+#: What each of these names stands for.
+MEANING = {
+    "port": "a free port on 127.0.0.1: listen there",
+    "scratch": "a folder of this launch's own, removed after it; the working directory",
+    "cores": "how many cores the servers' lane has",
+    "mark": "the four characters above",
+    "workload": "the workload that is raced",
+    "build": "the folder that the build filled",
+    "python": "the interpreter of its private environment",
+    "modules": "nginx's folder of modules",
+    "cache": "Dragstrip's own folder, kept between races",
+    "arch": "the machine's architecture, like `x86_64`",
+}
+
 
 def _plain_value(value: Any) -> Any:
     if not isinstance(value, int | float | str):
@@ -40,86 +57,110 @@ def _plain_value(value: Any) -> Any:
 
 
 class Needs(Strict):
-    """What must be found here, or the contender is missing."""
+    """All must be found here, or the contender is missing, with the reason."""
 
-    commands: Words = ()
-    files: Words = ()
-    python: Words = ()
-    run: Annotated[tuple[Command, ...], Field(strict=False)] = ()
+    commands: Words = Field(default=(), description="programs on PATH, in the sbin folders or a private environment")
+    files: Words = Field(default=(), description="must exist; `{modules}` is nginx's folder of modules")
+    python: Words = Field(default=(), description="modules in its private Python environment")
+    run: Annotated[tuple[Command, ...], Field(strict=False)] = Field(
+        default=(), description='commands that must succeed, like `[["lua5.4", "-e", "require(\'socket\')"]]`'
+    )
 
 
 class Alternative(Strict):
     """A second way to have the programs, without root: packages in a private environment."""
 
-    pip: Words = ()
-    npm: Words = ()
-    programs: dict[str, str] = Field(default_factory=dict)
+    pip: Words = Field(default=(), description="packages of PyPI")
+    npm: Words = Field(default=(), description="packages of npm")
+    programs: dict[str, str] = Field(
+        default_factory=dict, description="where in that environment a needed command lies, where it is not in `bin`"
+    )
 
 
 class Install(Strict):
-    """How the system's own package managers bring what is needed."""
+    """What `dragstrip install` does, by the system's own package managers; it says so first."""
 
-    debian: Words = ()
-    pip: Words = ()
-    npm: Words = ()
-    hint: str = ""
-    alternatives: Annotated[tuple[Alternative, ...], Field(strict=False)] = ()
+    debian: Words = Field(
+        default=(), description="packages of Debian and its kin, as root; their daemons are not started"
+    )
+    pip: Words = Field(default=(), description="packages of PyPI, into a private environment; `{python}` runs it")
+    npm: Words = Field(default=(), description="packages of npm, into a private folder")
+    hint: str = Field(default="", description="where it can be had otherwise, shown where it is missing")
+    alternatives: Annotated[tuple[Alternative, ...], Field(strict=False)] = Field(
+        default=(), description="`[[install.alternatives]]`: ways without root, tried in order"
+    )
 
 
 class Build(Strict):
-    """A command run once; what it leaves in ``{build}`` is kept by content hash."""
+    """A command run once for each content of its files; what it leaves in `{build}` is kept."""
 
-    command: Command = Field(description="the command that builds into {build}, one word per item")
-    env: dict[str, str] = Field(default_factory=dict)
-    files: Words = ()
+    command: Command = Field(description="builds into `{build}`, one word per item, on a copy of `files`")
+    env: dict[str, str] = Field(default_factory=dict, description="set for it, on top of your own")
+    files: Words = Field(default=(), description="what it reads, of this folder or one beside it (`../NAME/FILE`)")
 
 
 class Version(Strict):
     """Where the version is read: a command and a pattern, or an installed Python package."""
 
-    command: Words = ()
-    pattern: str = ""
-    package: str = ""
+    command: Words = Field(default=(), description="says the version")
+    pattern: str = Field(default="", description="a regular expression with one group, which is the version")
+    package: str = Field(default="", description="instead: the Python package whose version it is")
 
 
 class WarmUp(Strict):
-    """Seconds of its own load before anything counts."""
+    """Seconds of its own load before anything counts; in between it ends as soon as no rise is seen."""
 
-    least_s: float = Field(default=0.05, ge=0, le=60)
-    most_s: float = Field(default=2.0, gt=0, le=120)
+    least_s: float = Field(default=0.05, ge=0, le=60, description="0.5 for just-in-time runtimes")
+    most_s: float = Field(default=2.0, gt=0, le=120, description="10 for just-in-time runtimes")
 
 
 class StartFields(Strict):
-    """How it is started and stopped."""
+    """How it is started and stopped. Names in braces are filled in; no shell sees the command."""
 
-    command: Command = Field(description="the command that serves in the foreground, one word per item")
-    env: dict[str, str] = Field(default_factory=dict)
-    render: Words = ()
-    copy_: Words = Field(default=(), alias="copy")  # pydantic's models have a method of that name
-    wake_s: float = Field(default=10.0, gt=0, le=120)
-    stop_signal: str = "TERM"
-    unprivileged: bool = True
+    command: Command = Field(description="serves in the foreground, one word per item")
+    env: dict[str, str] = Field(default_factory=dict, description="set for it, on top of your own")
+    render: Words = Field(default=(), description="Jinja2 templates (`{{ port }}`), filled into the scratch folder")
+    copy_: Words = Field(  # pydantic's models have a method of that name
+        default=(), alias="copy", description="files copied into the scratch folder as they are"
+    )
+    wake_s: float = Field(default=10.0, gt=0, le=120, description="seconds from the start to the first right answer")
+    stop_signal: str = Field(
+        default="TERM", description="what ends it, like TERM, INT or QUIT; KILL follows after 15 s"
+    )
+    unprivileged: bool = Field(default=True, description="as root, run it as `nobody`")
 
 
 class ContenderFile(Strict):
     """One contender.toml."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.+-]{0,59}$", description="small letters, digits, . + -, up to 60")
+    name: str = Field(
+        pattern=NAME.pattern,
+        description="small letters, digits, `. + -`, up to 60; old results point at it, so never reuse one",
+    )
     title: str = Field(min_length=1, max_length=120, description="its name as people write it")
     host: str = Field(min_length=1, description="what terminates HTTP")
     language: str = Field(min_length=1, description='what runs the handler; "none" for static')
-    homepage: str = Field(default="", pattern=r"^(https?://\S+)?$")
-    mark: str = Field(default="", pattern=r"^([!-~]{4})?$")
-    workloads: Words = Field(min_length=1, description='the workloads it serves, like ["hello"]')
-    needs: Needs = Needs()
-    install: Install = Install()
-    build: Build | None = None
-    version: Version = Version()
-    parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = Field(default_factory=dict)
-    choices: dict[str, Annotated[tuple[str, ...], Field(strict=False, min_length=2)]] = Field(default_factory=dict)
-    parity: dict[str, str] = Field(default_factory=dict)
-    warm_up: WarmUp = WarmUp()
-    start: StartFields = Field(description="the table that says how it is started")
+    homepage: str = Field(default="", pattern=r"^(https?://\S+)?$", description="where to read about it")
+    mark: str = Field(
+        default="", pattern=r"^([!-~]{4})?$", description="four characters that its answers to `multiply` carry"
+    )
+    workloads: Words = Field(min_length=1, description='the workloads it serves, like `["hello"]`')
+    needs: Needs = Field(default=Needs(), description="what must be found here")
+    install: Install = Field(default=Install(), description="how package managers bring that")
+    build: Build | None = Field(default=None, description="how it is compiled")
+    version: Version = Field(default=Version(), description="where its version is read")
+    parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = Field(
+        default_factory=dict,
+        description='what `NAME:key=value` may vary, with defaults; `"{cores}"` is one per core of the servers\' lane',
+    )
+    choices: dict[str, Annotated[tuple[str, ...], Field(strict=False, min_length=2)]] = Field(
+        default_factory=dict, description="the values that a parameter may have, its default among them"
+    )
+    parity: dict[str, str] = Field(
+        default_factory=dict, description="facts for the parity sheet that can't be seen from outside"
+    )
+    warm_up: WarmUp = Field(default=WarmUp(), description="how long it is loaded before anything counts")
+    start: StartFields = Field(description="how it is started and stopped")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dragstrip.workload import Exchange
 
 #: So many requests go over one connection to find where a server closes it: above the 1000 that nginx and lighttpd
 #: are built with, and at most for so long.
-LIMIT_REQUESTS, LIMIT_S = 2500, 0.6
+LIMIT_REQUESTS, LIMIT_S = 2500, 1.0
 
 #: Connections open at once while fairness is tried: more than the processes of any server that gives each one its own.
 FAIR_CONNECTIONS = 64

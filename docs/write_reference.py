@@ -1,0 +1,119 @@
+"""Writes the tables of docs/CONTENDERS.md from the models that read the files: `make docs`, or --check to compare."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from dragstrip.contender.entrants import LineUp
+from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
+from dragstrip.workload import WorkloadFile
+
+PAGE = Path(__file__).with_name("CONTENDERS.md")
+
+_PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+def kind(annotation: Any) -> str:
+    """A type as a person says it: "list of texts", "table", "number"."""
+    origin, parts = get_origin(annotation), [part for part in get_args(annotation) if part not in (type(None), ...)]
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    if origin is tuple:
+        return "two numbers" if parts == [int, int] else f"list of {many(kind(parts[0]))}"
+    if origin is dict:
+        return f"table of {many(kind(parts[1]))}"
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(kind(part) for part in parts))
+    if hasattr(annotation, "__metadata__"):
+        return kind(parts[0])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    return " or ".join(f"`{part}`" for part in parts)
+
+
+def many(one: str) -> str:
+    """A kind's plural."""
+    known = {"two numbers": "pairs of numbers"}
+    if " or " in one:
+        return "plain values"
+    return known.get(one, one.replace(" of", "s of", 1) if " of " in one else f"{one}s")
+
+
+def inner(annotation: Any) -> type[BaseModel] | None:
+    """The model within an annotation, if one is."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := inner(part))), None)
+
+
+def usual(field: FieldInfo) -> str:
+    """What stands where the file has nothing."""
+    if field.is_required():
+        return "**needed**"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    return f"`{value}`" if isinstance(value, str) and value else ""
+
+
+def tables(model: type[BaseModel], path: str = "") -> list[str]:
+    """A model's keys as one table, then each table within it."""
+    lines = [f"`[{path}]`: {(model.__doc__ or '').strip().replace('``', '`')}", ""] if path else []
+    lines += ["| key | is | usual | |", "|-|-|-|-|"]
+    below = []
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        lines.append(f"| `{key}` | {kind(field.annotation)} | {usual(field)} | {field.description or ''} |")
+        if found := inner(field.annotation):
+            below += ["", *tables(found, f"{path}.{key}" if path else key)]
+    return [*lines, *below]
+
+
+def placeholders() -> list[str]:
+    """The names in braces and where each may stand."""
+    lines = ["| name | stands for | in |", "|-|-|-|"]
+    for name, meaning in MEANING.items():
+        where = (
+            "`needs`, `version`, `build`, `start`"
+            if name in SETTING
+            else "`build`, `start`"
+            if name in BUILDING
+            else "`start`"
+        )
+        lines.append(f"| `{{{name}}}` | {meaning} | {where} |")
+    return [*lines, "| each parameter | its value | `start`, `parity` |"]
+
+
+def written(text: str) -> str:
+    """The page with what stands between its markers replaced."""
+    parts = {
+        "contender": tables(ContenderFile), "names": placeholders(),
+        "workload": tables(WorkloadFile), "line-up": tables(LineUp),
+    }  # fmt: skip
+    for name, lines in parts.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = "".join((before, begin, "\n\n", "\n".join(lines), "\n\n", end, after))
+    return text
+
+
+def main() -> None:
+    """Writes the page; with --check exits 1 instead where it is out of date."""
+    before = PAGE.read_text(encoding="utf-8")
+    after = written(before)
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if before == after else f"{PAGE} is out of date: `make docs` writes it")
+    PAGE.write_text(after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
