@@ -74,7 +74,7 @@ def test_a_name_that_would_not_do_is_refused_and_nothing_is_made(here: Path, nam
 
 @pytest.mark.live
 def test_the_worked_example_of_the_docs_is_installed_and_passes(here: Path) -> None:
-    """A server from PyPI that Dragstrip doesn't know, by the files that stand in docs/CONTENDERS.md and nothing else."""
+    """A server from PyPI that Dragstrip doesn't know, by the files in docs/CONTENDERS.md and nothing else."""
     examples = re.findall(r"<!-- example:(\S+) -->\n```\w+\n(.*?)```\n", PAGE.read_text(), re.DOTALL)
     assert [name for name, _ in examples] == ["contender.toml", "app.py"]
     (here / "waitress").mkdir()
