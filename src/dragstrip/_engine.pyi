@@ -55,6 +55,14 @@ class Tally:
     @property
     def latency_hdr(self) -> bytes: ...
     @property
+    def connect_hdr(self) -> bytes:
+        """Of connections opened, to the last handshake's end; as ``latency_hdr``, empty where none was recorded."""
+
+    @property
+    def first_byte_hdr(self) -> bytes:
+        """Of the counted answers, to their first byte; empty where it was not asked for."""
+
+    @property
     def latency_sum_ns(self) -> int: ...
     @property
     def turn_sum_ns(self) -> int:
@@ -139,6 +147,13 @@ class Engine:
         keepalive: bool,
         timeout_ns: int,
         unix: str | None = None,
+        tls: str | None = None,
+        cacert: str | None = None,
+        insecure: bool = False,
+        requests_per_connection: int = 0,
+        pipelining: int = 1,
+        first_byte: bool = False,
+        sources: int = 1,
     ) -> int:
         """Opens a session: ``connections`` to one address, kept until ``close``.
 
@@ -148,6 +163,13 @@ class Engine:
                 carry ``Connection: close``, and nothing is connected before the first block.
             timeout_ns: per request and per attempt to connect.
             unix: a socket file; host and port are then not asked.
+            tls: the name that the server's certificate must have, None for no encryption; no handshake resumes another.
+            cacert: PEM file of those who may have signed it, None for those whom this machine trusts.
+            insecure: takes any certificate.
+            requests_per_connection: above 0 a kept connection ends with its so manieth request, which says so.
+            pipelining: how many requests may be on their way on one connection.
+            first_byte: records the time to each answer's first byte.
+            sources: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
 
         Raises:
             EngineError: a field is out of bounds, too few descriptors, or the server can't be reached.

@@ -21,7 +21,7 @@ pub enum State {
     GivenUp,
 }
 
-/// About 110 bytes, so that 10,000 of them stay near the processor.
+/// About 120 bytes, so that 10,000 of them stay near the processor.
 #[derive(Debug)]
 pub struct Conn {
     /// Open in Connecting, Idle and Waiting.
@@ -44,6 +44,10 @@ pub struct Conn {
     pub due_ns: u64,
     /// When the latest answer arrived, until the next request leaves; 0: there is none in this block.
     pub arrived_ns: u64,
+    /// When its answer's first byte was read; 0: not yet, or nobody asks.
+    pub first_ns: u64,
+    /// Requests that it may still carry; 0: no limit. The last one closes it.
+    pub left: u32,
     /// Its answer so far.
     pub reader: Reader,
 }
@@ -62,6 +66,8 @@ impl Conn {
             since_ns: 0,
             due_ns: 0,
             arrived_ns: 0,
+            first_ns: 0,
+            left: 0,
             reader: Reader::default(),
         }
     }

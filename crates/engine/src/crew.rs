@@ -172,7 +172,8 @@ impl Hand {
 
     fn run(&mut self, job: &Job) -> Outcome {
         let first = self.index == 0;
-        let mut counts: Vec<Counts> = job.blocks.iter().map(counts_for).collect();
+        let blank = |block: &Block| counts_for(block, self.shares.get(&block.session).map(|share| share.plan()));
+        let mut counts: Vec<Counts> = job.blocks.iter().map(blank).collect();
         let mut marks = Vec::with_capacity(if first { job.blocks.len() } else { 0 });
         let mut steal = if first { Steal::open(&job.steal_cores) } else { None };
         let mut begun = 0;
@@ -244,6 +245,7 @@ impl Hand {
 }
 
 /// Empty counts as a block of this kind needs them.
-fn counts_for(block: &Block) -> Counts {
-    Counts { open: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() }
+fn counts_for(block: &Block, plan: Option<&SessionPlan>) -> Counts {
+    let counts = Counts { open: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
+    if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts }
 }

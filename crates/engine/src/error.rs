@@ -73,7 +73,8 @@ pub enum EngineError {
     },
     /// A connection of a new session could not be opened.
     #[error(
-        "{target}: connection {number} of a worker's {of} could not be opened ({source}); is the server listening?"
+        "{target}: connection {number} of a worker's {of} could not be opened ({source}); {}",
+        if source.kind() == io::ErrorKind::InvalidData { "does it prove to be who it should be?" } else { "is the server listening?" }
     )]
     Connect {
         /// Where to.

@@ -225,11 +225,28 @@ impl<'a, D: Demand> Lap<'a, D> {
         self.counts.clock_step_ns = self.counts.clock_step_ns.max(step_ns);
     }
 
+    /// A right answer's first byte, so long after its request had left; recorded where the answer itself was.
+    #[inline]
+    pub fn first_byte(&mut self, recorded_before: u64, first_ns: u64) {
+        if let Some(recorded) = &mut self.counts.first_byte
+            && self.counts.requests > recorded_before
+        {
+            recorded.saturating_record(first_ns);
+        }
+    }
+
     /// A request that was due and left at these times and got no right answer.
     pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;
         self.demand.wrong(&self.window, self.counts, due_ns, sent_ns);
         self.mishap(failure);
+    }
+
+    /// A connection was opened, in so long.
+    #[inline]
+    pub fn connected(&mut self, took_ns: u64) {
+        self.counts.connects += 1;
+        self.counts.connecting.saturating_record(took_ns);
     }
 
     /// Something wrong that is no request's end.

@@ -20,6 +20,7 @@ pub mod response;
 pub mod schedule;
 mod sys;
 pub mod tally;
+mod tls;
 mod worker;
 
 use crew::{Command, Job, Outcome, Worker};
@@ -38,6 +39,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tally::Counts;
 pub use tally::{Tally, merge};
+pub use tls::{TlsPlan, Trust};
 
 /// Descriptors kept free besides connections: epoll instances, evidence files, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -147,7 +149,7 @@ impl Engine {
             open,
             limit,
         })?;
-        let (id, plan) = (self.next_session, Arc::new(plan));
+        let (id, plan) = (self.next_session, Arc::new(plan.prepared()));
         self.next_session += 1;
         let (reply, replies) = channel();
         for (index, worker) in self.workers.iter().enumerate() {
@@ -194,6 +196,7 @@ impl Engine {
         for block in blocks {
             block.check()?;
             self.known(block.session)?;
+            self.sessions[&block.session].check_pace(block)?;
         }
         self.stop.store(false, Ordering::Relaxed);
         let job = Arc::new(Job {
@@ -301,6 +304,8 @@ fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tall
         latency_sum_ns: sum.latency_sum_ns,
         turn_sum_ns: sum.turn_sum_ns,
         clock_step_ns: sum.clock_step_ns,
+        connect_hdr: tally::compress_some(Some(&sum.connecting)),
+        first_byte_hdr: tally::compress_some(sum.first_byte.as_ref()),
         quantiles_ns: tally::quantiles_ns(&sum.latency),
         server_cpu_ns: mark.server.cpu_ns,
         server_wait_ns: mark.server.wait_ns,

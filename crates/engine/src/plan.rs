@@ -2,8 +2,9 @@
 
 use crate::error::EngineError;
 use crate::schedule::Pace; // a plain value: how fast is part of what is planned
+use crate::tls::TlsPlan;
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// A request as it goes over the wire, and the one right answer to it.
@@ -57,6 +58,16 @@ pub struct SessionPlan {
     pub keepalive: bool,
     /// Per request, and per attempt to connect.
     pub timeout_ns: u64,
+    /// Encrypted, and how.
+    pub tls: Option<TlsPlan>,
+    /// Above 0: a kept connection ends with so many requests; the last one says so (`Connection: close`).
+    pub requests_per_connection: u32,
+    /// How many requests may be on their way on one connection.
+    pub pipelining: u32,
+    /// Whether the time to an answer's first byte is recorded.
+    pub first_byte: bool,
+    /// Above 1: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
+    pub sources: u32,
 }
 
 /// One stretch of load on a session.
@@ -74,10 +85,29 @@ pub struct Block {
     pub pace: Option<Pace>,
 }
 
+/// The same request as a connection's last one: without a word on keeping it, and in HTTP/1.1 with one on closing it.
+fn closing(request: &[u8]) -> Vec<u8> {
+    let head = memchr::memmem::find(request, b"\r\n\r\n").map_or(request.len(), |at| at + 2);
+    let mut lines = request[..head].split_inclusive(|&byte| byte == b'\n');
+    let first = lines.next().unwrap_or_default();
+    let mut made = first.to_vec();
+    let mine = |line: &&[u8]| line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
+    lines.filter(|line| !mine(line)).for_each(|line| made.extend_from_slice(line));
+    if first.trim_ascii_end().ends_with(b" HTTP/1.1") {
+        made.extend_from_slice(b"Connection: close\r\n");
+    }
+    made.extend_from_slice(&request[head..]);
+    made
+}
+
 /// An hour: longer than any block or timeout can sensibly be, and far from overflow.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// More connections than ports of one client address.
-const MOST_CONNECTIONS: usize = 60_000;
+/// Far more than one machine's engine has been seen to need.
+const MOST_CONNECTIONS: usize = 1_000_000;
+/// Requests on their way on one connection.
+const MOST_PIPELINED: u32 = 1024;
+/// Addresses 127.0.0.1 to 127.255.255.1.
+const MOST_SOURCES: u32 = 1 << 16;
 /// Longest path of a unix socket (`sun_path` of unix(7), its closing zero taken off).
 const LONGEST_PATH: usize = 107;
 
@@ -88,7 +118,49 @@ fn refuse(field: &'static str, problem: String, remedy: &'static str) -> EngineE
 impl SessionPlan {
     /// One connection, kept alive, ten seconds for an answer.
     pub fn new(target: Target, exchanges: Vec<Exchange>) -> Self {
-        Self { target, exchanges, connections: 1, keepalive: true, timeout_ns: 10_000_000_000 }
+        Self {
+            target,
+            exchanges,
+            connections: 1,
+            keepalive: true,
+            timeout_ns: 10_000_000_000,
+            tls: None,
+            requests_per_connection: 0,
+            pipelining: 1,
+            first_byte: false,
+            sources: 1,
+        }
+    }
+
+    /// Whether it asks for what only [`crate::io::Extra`] has.
+    pub fn extras(&self) -> bool {
+        let more = self.tls.is_some() || self.first_byte || self.pipelining > 1;
+        more || self.connections_end()
+    }
+
+    fn connections_end(&self) -> bool {
+        self.requests_per_connection > 0 && self.keepalive
+    }
+
+    /// How many exchanges are cycled in a prepared plan.
+    pub(crate) fn cycle(&self) -> usize {
+        self.exchanges.len() / if self.connections_end() { 2 } else { 1 }
+    }
+
+    /// As the workers need it: behind the exchanges, the same ones again as a connection's last, where there is such.
+    pub(crate) fn prepared(mut self) -> Self {
+        if self.connections_end() {
+            let last = |one: &Exchange| Exchange { request: closing(&one.request), ..one.clone() };
+            let last: Vec<_> = self.exchanges.iter().map(last).collect();
+            self.exchanges.extend(last);
+        }
+        self
+    }
+
+    /// Where connection `index` of a worker comes from; None: wherever the kernel sends it from.
+    pub fn source(&self, index: usize) -> Option<Ipv4Addr> {
+        let number = index % self.sources.max(1) as usize;
+        (self.sources > 1).then(|| Ipv4Addr::new(127, (number >> 8) as u8, number as u8, 1))
     }
 
     /// Refuses what can't be run.
@@ -109,7 +181,7 @@ impl SessionPlan {
             }
         }
         if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
-            return Err(refuse("connections", format!("{} given", self.connections), "give 1 to 60000"));
+            return Err(refuse("connections", format!("{} given", self.connections), "give 1 to 1000000"));
         }
         if !(1_000_000..=LONGEST_NS).contains(&self.timeout_ns) {
             return Err(refuse("timeout_ns", format!("{} given", self.timeout_ns), "give 1 ms to 1 h, in ns"));
@@ -120,7 +192,29 @@ impl SessionPlan {
             let problem = format!("{} has {} bytes", self.target, path.as_os_str().len());
             return Err(refuse("target", problem, "a socket's path has 1 to 107; give a shorter one"));
         }
+        if !(1..=MOST_PIPELINED).contains(&self.pipelining) || self.pipelining > 1 && !self.keepalive {
+            let problem =
+                format!("{} given{}", self.pipelining, if self.keepalive { "" } else { " without keep-alive" });
+            return Err(refuse("pipelining", problem, "give 1 to 1024; more than 1 needs connections that are kept"));
+        }
+        let spread = matches!(self.target, Target::Tcp(SocketAddr::V4(to)) if to.ip().is_loopback());
+        if !(1..=MOST_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
+            let problem = format!("{} given for {}", self.sources, self.target);
+            return Err(refuse("sources", problem, "give 1 to 65536; more than 1 needs a server at 127.x.y.z"));
+        }
         Ok(())
+    }
+
+    /// Refuses a block that this session can't run.
+    ///
+    /// # Errors
+    /// As [`SessionPlan::check`].
+    pub fn check_pace(&self, block: &Block) -> Result<(), EngineError> {
+        if block.pace.is_none() || self.pipelining == 1 {
+            return Ok(());
+        }
+        let problem = format!("{} given with a pace", self.pipelining);
+        Err(refuse("pipelining", problem, "give 1: in an open loop each request has a connection of its own"))
     }
 
     /// How many of the connections worker `index` of `workers` opens: as even as can be, total exact.
@@ -168,6 +262,15 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connections_last_request_says_so() {
+        let kept = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n\r\n";
+        let last = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\n\r\n";
+        assert_eq!(closing(kept), last);
+        let old = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: a\r\n\r\n";
+        assert_eq!(closing(old), b"GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    }
 
     #[test]
     fn every_connection_is_given_to_exactly_one_worker() {

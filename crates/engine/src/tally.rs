@@ -10,6 +10,8 @@ const LATENCY_STEP_NS: u64 = 512;
 const LATENCY_MOST_NS: u64 = 60_000_000_000;
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
+/// Of times to connect: they are shown, not judged, and every block has room for them (11 kB).
+const CONNECT_DIGITS: u8 = 2;
 
 /// Why a request, or an attempt to connect, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +37,12 @@ pub enum Failure {
     WrongBody,
     /// The request could not be sent.
     Send,
+    /// No handshake could be made, or what came could not be decrypted.
+    Tls,
 }
 
 /// How many kinds of failure there are.
-pub const KINDS: usize = 10;
+pub const KINDS: usize = 11;
 
 /// Their names in records, in the order of [`Failure`].
 pub const NAMES: [&str; KINDS] = [
@@ -52,6 +56,7 @@ pub const NAMES: [&str; KINDS] = [
     "wrong_length",
     "wrong_body",
     "send",
+    "tls",
 ];
 
 /// What an open loop adds to it. Memory: 150 kB.
@@ -124,6 +129,10 @@ pub struct Counts {
     pub turn_sum_ns: u64,
     /// The largest step of the clock that stamps arrivals.
     pub clock_step_ns: u64,
+    /// Of connections opened, to their last handshake's end, ns; whole block.
+    pub connecting: Histogram<u32>,
+    /// Of `requests`, to the answer's first byte, ns; None: not asked for.
+    pub first_byte: Option<Histogram<u32>>,
     /// The worker's CPU time over the counted part.
     pub cpu_ns: u64,
     /// The worker's run-queue wait, whole block.
@@ -161,6 +170,9 @@ impl Counts {
             latency_sum_ns: 0,
             turn_sum_ns: 0,
             clock_step_ns: 0,
+            connecting: Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, CONNECT_DIGITS)
+                .expect("constant bounds that the histogram takes"),
+            first_byte: None,
             cpu_ns: 0,
             wait_ns: 0,
             switches: 0,
@@ -171,6 +183,12 @@ impl Counts {
             finished_ns: 0,
             open: None,
         }
+    }
+
+    /// Makes room for times to the first byte.
+    pub fn with_first_byte(mut self) -> Self {
+        self.first_byte = Some(self.latency.clone());
+        self
     }
 
     /// One right answer within the counted part.
@@ -198,6 +216,10 @@ impl Counts {
         self.latency_sum_ns += other.latency_sum_ns;
         self.turn_sum_ns += other.turn_sum_ns;
         self.clock_step_ns = self.clock_step_ns.max(other.clock_step_ns);
+        self.connecting.add(&other.connecting).expect("histograms of one shape");
+        if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &other.first_byte) {
+            mine.add(theirs).expect("histograms of one shape");
+        }
         self.cpu_ns += other.cpu_ns;
         self.wait_ns += other.wait_ns;
         self.switches += other.switches;
@@ -265,6 +287,11 @@ pub struct Tally {
     /// By how much the clock that stamps arrivals was set during the block; 0: not at all. Above that no latency is to
     /// be trusted.
     pub clock_step_ns: u64,
+    /// Connections opened, from the first step to the last handshake's end, whole block (in a session's first one,
+    /// those before it, too); as `latency_hdr`, empty where nothing was recorded.
+    pub connect_hdr: Vec<u8>,
+    /// Of `requests`, from the request's leaving to its answer's first byte; empty where it was not asked for.
+    pub first_byte_hdr: Vec<u8>,
     /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
     pub quantiles_ns: [u64; 5],
     /// The server's CPU time, whole block, where it is watched.
@@ -335,6 +362,11 @@ pub fn compress<C: hdrhistogram::Counter>(latency: &Histogram<C>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(1024);
     V2DeflateSerializer::new().serialize(latency, &mut bytes).expect("writing to memory");
     bytes
+}
+
+/// The same; empty where nothing was recorded.
+pub fn compress_some(recorded: Option<&Histogram<u32>>) -> Vec<u8> {
+    recorded.filter(|recorded| !recorded.is_empty()).map_or(Vec::new(), compress)
 }
 
 /// Adds histograms of any shape (V2 compressed in and out); none gives an empty one.

@@ -8,11 +8,12 @@
 
 mod connections;
 mod paced;
+mod pipelined;
 
 use crate::clock::{Clocks, Reading};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Chosen, Epoll, Event, Hold, Poller, Received, Uring};
+use crate::io::{self, Chosen, Epoll, Event, Extra, Hold, Poller, Received, Uring};
 use crate::lap::{Closed, Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
@@ -21,6 +22,7 @@ use crate::sys;
 use crate::tally::Failure;
 pub use connections::MOST_LINGERING;
 pub use paced::{Paced, counted_end_ns};
+use pipelined::broken_by;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -55,6 +57,7 @@ pub trait Load {
 /// As [`Share::open`].
 pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
     match chosen {
+        _ if plan.extras() => Ok(Box::new(Share::<Extra>::open(plan, count, stamps)?)),
         // A ring and its table of files gain nothing where every request has a socket of its own.
         Chosen::Uring(_) if plan.keepalive => Ok(Box::new(Share::<Uring>::open(plan, count, stamps)?)),
         Chosen::Uring(_) | Chosen::Epoll(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
@@ -96,6 +99,8 @@ struct Share<P> {
     known: Vec<Known>,
     sample: Sample,
     next_exchange: usize,
+    /// How many are cycled; behind them they are again, as a connection's last.
+    cycle: usize,
     /// Connections from here on have not been started in this block.
     cursor: usize,
     /// Requests unanswered.
@@ -109,6 +114,12 @@ struct Share<P> {
     resting: VecDeque<(u64, usize)>,
     /// (token, closing) of connections that filled the buffer too often in one go.
     unread: VecDeque<(u64, bool)>,
+    /// By connection, where requests are pipelined: (exchange, since_ns) of those behind the one that is due.
+    behind: Vec<VecDeque<(u32, u64)>>,
+    /// Requests that leave together.
+    together: Vec<u8>,
+    /// How long it took to open each of the first connections; the first block takes them.
+    opened_ns: Vec<u64>,
 }
 
 impl<P: Poller> Share<P> {
@@ -116,6 +127,9 @@ impl<P: Poller> Share<P> {
         let mut now_ns = lap.window.started_ns;
         let mut next_scan_ns = now_ns + SCAN_NS;
         self.clocks = Clocks::new(&Reading::now());
+        for took_ns in self.opened_ns.drain(..) {
+            lap.counts.connecting.saturating_record(took_ns);
+        }
         loop {
             if lap.paced() {
                 self.depart_due(lap);
@@ -226,6 +240,7 @@ impl<P: Poller> Share<P> {
             return;
         }
         match self.conns[index].state {
+            State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, lap),
             State::Idle => self.send(index, now_ns, lap),
             State::Closed => self.connect(index, now_ns, lap),
             _ => {}
@@ -237,17 +252,18 @@ impl<P: Poller> Share<P> {
         if !lap.take() {
             return;
         }
-        let request = &self.plan.exchanges[self.next_exchange].request;
+        let number = self.next_number(index);
+        let request = &self.plan.exchanges[number].request;
         let conn = &mut self.conns[index];
         let Some(socket) = &conn.socket else { return };
-        let sent = match self.poller.send(conn.token(index), socket, self.next_exchange, request) {
+        let sent = match self.poller.send(conn.token(index), socket, number, request) {
             Ok(sent) => sent,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(error) => return self.unsendable(index, error, now_ns, lap),
         };
         conn.state = State::Waiting;
         conn.out_at = sent;
-        conn.exchange = self.next_exchange as u32;
+        conn.exchange = number as u32;
         if sent < request.len() {
             let _ = self.poller.want_writable(conn.token(index), socket); // if it fails, the timeout tells
         }
@@ -256,10 +272,7 @@ impl<P: Poller> Share<P> {
         } else if !conn.fresh {
             conn.depart(now_ns, lap); // else it was due when its connection began to be opened
         }
-        self.next_exchange += 1;
-        if self.next_exchange == self.plan.exchanges.len() {
-            self.next_exchange = 0;
-        }
+        self.count_on(index);
         self.outstanding += 1;
         lap.counts.sent += 1;
         lap.counts.bytes_out += sent as u64;
@@ -293,6 +306,9 @@ impl<P: Poller> Share<P> {
 
     fn send_rest(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
         let conn = &mut self.conns[index];
+        if let Some(socket) = &conn.socket {
+            self.poller.go_on(conn.token(index), socket);
+        }
         let request = &self.plan.exchanges[conn.exchange as usize].request;
         let Some(socket) = &conn.socket else { return };
         while conn.out_at < request.len() {
@@ -327,7 +343,7 @@ impl<P: Poller> Share<P> {
                     self.send_rest(index, lap);
                 }
                 if event.readable {
-                    self.read(index, event.closing, lap, buffer);
+                    self.read_some(index, event.closing, lap, buffer);
                 }
             }
             State::Connecting => self.handshake_event(index, event, lap, buffer),
@@ -353,11 +369,14 @@ impl<P: Poller> Share<P> {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted => continue,
-                    _ => return self.lost(index, Failure::Reset, &error.to_string(), now_ns, lap),
+                    _ => return self.lost(index, broken_by(&error), &error.to_string(), now_ns, lap),
                 },
             };
             let got = bytes.len();
             lap.counts.bytes_in += got as u64;
+            if P::EXTRAS && conn.first_ns == 0 {
+                conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+            }
             let exchange = &self.plan.exchanges[conn.exchange as usize];
             let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
             let known = &mut self.known[conn.exchange as usize];
@@ -386,7 +405,8 @@ impl<P: Poller> Share<P> {
             let (index, generation) = place(token);
             let conn = &self.conns[index];
             if conn.generation == generation && conn.state == State::Waiting {
-                self.read(index, closing, lap, buffer);
+                self.poller.turn_to(token);
+                self.read_some(index, closing, lap, buffer);
             }
         }
     }
@@ -413,19 +433,24 @@ impl<P: Poller> Share<P> {
     /// The outstanding request is over, right or wrong; the next one leaves.
     #[inline]
     fn answered(&mut self, index: usize, verdict: Verdict, peer_closed: bool, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        let spent = self.spent(index);
         let conn = &mut self.conns[index];
         self.outstanding -= 1;
         conn.fresh = false;
         match verdict.wrong {
             None => {
+                let before = lap.counts.requests;
                 lap.right(conn.due_ns, conn.since_ns, conn.arrived_ns);
+                if P::EXTRAS {
+                    lap.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
+                }
                 self.patience.note(now_ns - conn.since_ns);
             }
             Some(wrong) => lap.wrong(failure_of(wrong), conn.due_ns, conn.since_ns),
         }
         conn.due_ns = 0;
         let whole = conn.out_at == self.plan.exchanges[conn.exchange as usize].request.len();
-        if verdict.keep && whole && self.plan.keepalive && !peer_closed {
+        if verdict.keep && whole && self.plan.keepalive && !peer_closed && !spent {
             conn.state = State::Idle;
         } else {
             let sound = !matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
@@ -443,6 +468,9 @@ impl<P: Poller> Share<P> {
     fn lost(&mut self, index: usize, failure: Failure, why: &str, now_ns: u64, lap: &mut Lap<impl Demand>) {
         self.outstanding -= 1;
         self.failed(index, failure, lap);
+        for _ in 0..self.forget_behind(index) {
+            lap.wrong(failure, 0, 0);
+        }
         self.sample.note(why.as_bytes());
         let fresh = self.conns[index].fresh;
         self.discard(index);

@@ -7,7 +7,9 @@ mod fixed;
 mod pace;
 mod tally;
 
-use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan, Target};
+use dragstrip_engine::{
+    self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan, Target, TlsPlan, Trust,
+};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -95,7 +97,8 @@ impl Engine {
         })
     }
 
-    #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns, unix = None))]
+    #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns, unix = None, tls = None,
+        cacert = None, insecure = false, requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one plan from here on
     fn open(
         &self,
@@ -107,13 +110,35 @@ impl Engine {
         keepalive: bool,
         timeout_ns: u64,
         unix: Option<PathBuf>,
+        tls: Option<&str>,
+        cacert: Option<PathBuf>,
+        insecure: bool,
+        requests_per_connection: u32,
+        pipelining: u32,
+        first_byte: bool,
+        sources: u32,
     ) -> PyResult<u32> {
         let exchange = |(request, status, body)| Exchange { request, status, body };
         let exchanges = exchanges.into_iter().map(exchange).collect();
         self.with(py, |engine| {
             let target =
                 unix.map_or_else(|| engine::resolve(host, port).map(Target::Tcp), |path| Ok(Target::Unix(path)))?;
-            engine.open(SessionPlan { connections, keepalive, timeout_ns, ..SessionPlan::new(target, exchanges) })
+            let trust = match &cacert {
+                _ if insecure => Trust::Anybody,
+                Some(file) => Trust::File(file),
+                None => Trust::Platform,
+            };
+            engine.open(SessionPlan {
+                connections,
+                keepalive,
+                timeout_ns,
+                tls: tls.map(|name| TlsPlan::new(name, trust)).transpose()?,
+                requests_per_connection,
+                pipelining,
+                first_byte,
+                sources,
+                ..SessionPlan::new(target, exchanges)
+            })
         })
     }
 

@@ -38,6 +38,16 @@ macro_rules! getters {
                 self.0.open.as_ref().map(|open| PyBytes::new(py, &open.latency_sent_hdr))
             }
 
+            #[getter]
+            fn connect_hdr<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                PyBytes::new(py, &self.0.connect_hdr)
+            }
+
+            #[getter]
+            fn first_byte_hdr<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                PyBytes::new(py, &self.0.first_byte_hdr)
+            }
+
             fn __repr__(&self) -> String {
                 let it = &self.0;
                 format!("<Tally session={} requests={} sent={} answered={} failed={}>",

@@ -74,7 +74,8 @@ pub fn choose(backend: Backend, probe: impl FnOnce() -> io::Result<String>) -> i
 pub fn probe() -> io::Result<String> {
     const QUESTION: &[u8] = b"question";
     let (ours, mut theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    let mut ring = Uring::open(&Needs { connections: 1, body_bytes: 0, requests: &[QUESTION], stamps: false })?;
+    let needs = Needs { connections: 1, body_bytes: 0, requests: &[QUESTION], stamps: false, tls: None };
+    let mut ring = Uring::open(&needs)?;
     ring.watch(0, &ours, false)?;
     ring.send(0, &ours, 0, QUESTION)?;
     ring.settle();

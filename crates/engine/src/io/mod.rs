@@ -7,15 +7,20 @@
 mod buffers;
 mod choice;
 mod epoll;
+mod extra;
 mod stamp;
 mod uring;
 
 use crate::plan::Target;
+use crate::tls::TlsPlan;
 pub use choice::{Backend, Chosen, choose, probe};
 pub use epoll::Epoll;
+pub use extra::Extra;
 use socket2::{Domain, SockAddr, Socket, Type};
 pub use stamp::{Received, Stamping};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 pub use uring::Uring;
 
@@ -45,6 +50,8 @@ pub struct Needs<'a> {
     pub requests: &'a [&'a [u8]],
     /// The kernel is to say when answers arrived, and can.
     pub stamps: bool,
+    /// How connections are encrypted, if they are ([`Extra`] alone can).
+    pub tls: Option<&'a TlsPlan>,
 }
 
 /// How long to wait for more than one answer, so that they share a wake-up.
@@ -63,6 +70,10 @@ pub trait Poller: Sized {
     /// What is sent leaves later: [`Poller::departure`] tells when.
     const SENDS_LATER: bool;
 
+    /// Sessions of this back end have what others are spared from asking for: connections that end after some
+    /// requests, several requests on their way, the time to an answer's first byte.
+    const EXTRAS: bool = false;
+
     /// Makes one.
     ///
     /// # Errors
@@ -77,6 +88,23 @@ pub trait Poller: Sized {
 
     /// The handshake is over.
     fn established(&mut self, token: u64);
+
+    /// Goes on with what follows TCP's handshake; true when nothing is left of it.
+    ///
+    /// # Errors
+    /// What the kernel said; InvalidData where the other side is to blame.
+    #[inline]
+    fn handshake(&mut self, _token: u64, _socket: &Socket) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// There is room to send: what was taken and not sent leaves.
+    #[inline]
+    fn go_on(&mut self, _token: u64, _socket: &Socket) {}
+
+    /// What is received next is this connection's, as after its event.
+    #[inline]
+    fn turn_to(&mut self, _token: u64) {}
 
     /// Sends request `number` of those that were named at the start; fewer bytes than it has may be taken.
     ///
@@ -117,20 +145,37 @@ pub trait Poller: Sized {
     fn settle(&mut self);
 }
 
-fn socket(target: &Target) -> io::Result<(Socket, SockAddr)> {
+fn socket(target: &Target, source: Option<Ipv4Addr>) -> io::Result<(Socket, SockAddr)> {
     let (domain, address) = match target {
         Target::Tcp(address) => (Domain::for_address(*address), (*address).into()),
         Target::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
     };
-    Ok((Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?, address))
+    let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
+    if let Some(source) = source {
+        late_port(&socket)?;
+        socket.bind(&SocketAddr::from((source, 0)).into())?;
+    }
+    Ok((socket, address))
+}
+
+/// The port is chosen at connecting, when both ends are known: else all targets share one source's ports (ip(7)).
+fn late_port(socket: &Socket) -> io::Result<()> {
+    let one: libc::c_int = 1;
+    let bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, the option's value outlives the call and is as long as said.
+    let set = unsafe {
+        let (option, value) = (libc::IP_BIND_ADDRESS_NO_PORT, (&raw const one).cast());
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, option, value, bytes)
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Starts connecting; true if it is connected already, as on loopback, where the handshake runs inside the call.
 ///
 /// # Errors
 /// What the kernel said; WouldBlock where a unix socket's queue of connections is full.
-pub fn connect(target: &Target, keepalive: bool) -> io::Result<(Socket, bool)> {
-    let (socket, address) = socket(target)?;
+pub fn connect(target: &Target, source: Option<Ipv4Addr>, keepalive: bool) -> io::Result<(Socket, bool)> {
+    let (socket, address) = socket(target, source)?;
     if keepalive && matches!(target, Target::Tcp(_)) {
         // One request per connection leaves nothing for Nagle's algorithm to hold back.
         socket.set_tcp_nodelay(true)?;
@@ -143,8 +188,8 @@ pub fn connect(target: &Target, keepalive: bool) -> io::Result<(Socket, bool)> {
 }
 
 /// Connects and waits for it.
-pub fn connect_wait(target: &Target, limit: Duration) -> io::Result<Socket> {
-    let (socket, address) = socket(target)?;
+pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) -> io::Result<Socket> {
+    let (socket, address) = socket(target, source)?;
     if matches!(target, Target::Tcp(_)) {
         socket.set_tcp_nodelay(true)?;
         socket.connect_timeout(&address, limit)?;

@@ -430,7 +430,8 @@ mod tests {
 
     /// A ring of so many connections with their other ends; None where the kernel will not have it.
     fn ring(connections: usize) -> Option<(Uring, Vec<(Socket, Socket)>)> {
-        let mut ring = Uring::open(&Needs { connections, body_bytes: 0, requests: &[b"x"], stamps: true }).ok()?;
+        let needs = Needs { connections, body_bytes: 0, requests: &[b"x"], stamps: true, tls: None };
+        let mut ring = Uring::open(&needs).ok()?;
         let pair = |index| {
             let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
             ring.watch(index as u64, &ours, false).unwrap();

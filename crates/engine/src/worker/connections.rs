@@ -31,7 +31,8 @@ impl<P: Poller> Share<P> {
     pub fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool) -> Result<Self, EngineError> {
         let requests: Vec<&[u8]> = plan.exchanges.iter().map(|exchange| exchange.request.as_slice()).collect();
         let body_bytes = plan.exchanges.iter().map(|exchange| exchange.body.len()).max().unwrap_or(0);
-        let poller = P::open(&Needs { connections: count, body_bytes, requests: &requests, stamps });
+        let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, tls: plan.tls.as_ref() };
+        let poller = P::open(&needs);
         let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
         let mut share = Self {
             poller,
@@ -49,17 +50,23 @@ impl<P: Poller> Share<P> {
             given_up: 0,
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
+            behind: (0..if plan.pipelining > 1 { count } else { 0 }).map(|_| VecDeque::new()).collect(),
+            cycle: plan.cycle(),
+            together: Vec::new(),
+            opened_ns: Vec::with_capacity(if plan.keepalive { count } else { 0 }),
             plan,
         };
         if share.plan.keepalive {
             let limit = Duration::from_nanos(share.plan.timeout_ns);
             for index in 0..count {
+                let began_ns = sys::now_ns();
                 share.open_one(index, limit).map_err(|source| EngineError::Connect {
                     target: share.plan.target.clone(),
                     number: index + 1,
                     of: count,
                     source,
                 })?;
+                share.opened_ns.push(sys::now_ns() - began_ns);
             }
         }
         share.poller.settle();
@@ -67,12 +74,22 @@ impl<P: Poller> Share<P> {
     }
 
     fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
-        let socket = io::connect_wait(&self.plan.target, limit)?;
+        let socket = io::connect_wait(&self.plan.target, self.plan.source(index), limit)?;
         let conn = &mut self.conns[index];
         conn.attach(socket, State::Idle);
-        conn.fresh = false;
+        (conn.fresh, conn.left) = (false, self.plan.requests_per_connection);
         let token = conn.token(index);
-        conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, false))
+        let Some(socket) = &conn.socket else { return Ok(()) };
+        self.poller.watch(token, socket, false)?;
+        if P::EXTRAS {
+            socket.set_nonblocking(false)?;
+            socket.set_read_timeout(Some(limit))?;
+            if !self.poller.handshake(token, socket)? {
+                return Err(Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"));
+            }
+            socket.set_nonblocking(true)?;
+        }
+        Ok(())
     }
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
@@ -97,33 +114,50 @@ impl<P: Poller> Share<P> {
         if !self.conns[index].fresh {
             self.conns[index].depart(now_ns, lap); // else it waits for its turn since then
         }
-        let (socket, connected) = match io::connect(&self.plan.target, self.plan.keepalive) {
+        let (socket, connected) = match io::connect(&self.plan.target, self.plan.source(index), self.plan.keepalive) {
             Ok(begun) => begun,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return self.queue_full(index, error, now_ns, lap),
             Err(error) => return self.unconnected(index, error, now_ns, lap),
         };
         let conn = &mut self.conns[index];
-        conn.attach(socket, if connected { State::Idle } else { State::Connecting });
+        conn.attach(socket, State::Connecting);
         let token = conn.token(index);
         let added = conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, !connected));
         match added {
             Err(error) => self.unconnected(index, error, now_ns, lap),
-            Ok(()) if connected => self.connected(index, now_ns, lap),
+            Ok(()) if connected => self.connected(index, lap),
             Ok(()) => {}
         }
     }
 
-    pub(super) fn connected(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
-        lap.counts.connects += 1;
-        self.conns[index].failures = 0;
-        self.conns[index].state = State::Idle;
+    /// TCP's handshake is over: another one follows, or the request leaves.
+    fn connected(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
+        let conn = &mut self.conns[index];
+        if P::EXTRAS {
+            let Some(socket) = &conn.socket else { return };
+            match self.poller.handshake(conn.token(index), socket) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.unconnected(index, error, sys::now_ns(), lap),
+            }
+        }
+        let now_ns = sys::now_ns();
+        lap.connected(now_ns - conn.since_ns);
+        (conn.failures, conn.state, conn.left) = (0, State::Idle, self.plan.requests_per_connection);
         self.kick(index, now_ns, lap);
     }
 
     #[cold]
     pub(super) fn unconnected(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
         let refused = error.kind() == ErrorKind::ConnectionRefused;
-        lap.mishap(if refused { Failure::Refused } else { Failure::Connect });
+        let encrypted = error.kind() == ErrorKind::InvalidData;
+        lap.mishap(if refused {
+            Failure::Refused
+        } else if encrypted {
+            Failure::Tls
+        } else {
+            Failure::Connect
+        });
         self.sample.note(format!("connect: {error}").as_bytes());
         self.discard(index);
         let conn = &mut self.conns[index];
@@ -169,10 +203,10 @@ impl<P: Poller> Share<P> {
             Some(Ok(error) | Err(error)) => self.unconnected(index, error, now_ns, lap),
             None => {
                 self.poller.established(self.conns[index].token(index));
-                self.connected(index, now_ns, lap);
+                self.connected(index, lap);
                 // The edge that told of the handshake may have told of an end, too, and won't come again.
                 if event.readable && self.conns[index].state == State::Waiting {
-                    self.read(index, event.closing, lap, buffer);
+                    self.read_some(index, event.closing, lap, buffer);
                 }
             }
         }
@@ -218,7 +252,7 @@ impl<P: Poller> Share<P> {
             match conn.state {
                 State::Idle if self.plan.keepalive => conn.fresh = false,
                 state => {
-                    lap.counts.in_flight += u64::from(state == State::Waiting);
+                    lap.counts.in_flight += u64::from(state == State::Waiting) + self.forget_behind(index) as u64;
                     self.discard(index);
                 }
             }

@@ -40,6 +40,11 @@ pub struct Server {
 
 /// Serves on a free port; `behave` gets the connection and the request's 0-based number over all of them.
 pub fn serve(behave: impl Fn(&mut TcpStream, u64) -> Then + Send + Sync + 'static) -> Server {
+    serve_heads(move |stream, _, number| behave(stream, number))
+}
+
+/// The same, with the request itself.
+pub fn serve_heads(behave: impl Fn(&mut TcpStream, &[u8], u64) -> Then + Send + Sync + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (shared, behave) = (Arc::new(Shared::default()), Arc::new(behave));
@@ -62,12 +67,12 @@ pub fn serve(behave: impl Fn(&mut TcpStream, u64) -> Then + Send + Sync + 'stati
 fn attend(
     mut stream: TcpStream,
     shared: &Shared,
-    behave: &(dyn Fn(&mut TcpStream, u64) -> Then + Send + Sync),
+    behave: &(dyn Fn(&mut TcpStream, &[u8], u64) -> Then + Send + Sync),
     address: SocketAddr,
 ) {
     stream.set_nodelay(true).unwrap();
-    while read_request(&mut stream).is_some() {
-        match behave(&mut stream, shared.requests.fetch_add(1, Ordering::SeqCst)) {
+    while let Some(request) = read_request(&mut stream) {
+        match behave(&mut stream, &request, shared.requests.fetch_add(1, Ordering::SeqCst)) {
             Then::GoOn => {}
             Then::Stall => while read_request(&mut stream).is_some() {},
             // A clone is kept for the server's end: shutting down is what tells the peer.

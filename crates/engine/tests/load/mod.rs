@@ -2,7 +2,9 @@
 
 mod faults;
 
-use crate::faulty::{BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve};
+use crate::faulty::{
+    BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve, serve_heads,
+};
 use dragstrip_engine::{Block, EngineError, Exchange, SessionPlan, Target};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
@@ -407,4 +409,97 @@ fn a_request_in_http_1_0_is_kept_alive_only_where_the_answer_says_so() {
         assert_eq!((done.answered, errors(&done)), (100, vec![]));
         assert_eq!(done.connects, if kept { 0 } else { done.connects.clamp(96, 99) }, "{bytes:?}");
     }
+}
+
+fn recorded(bytes: &[u8]) -> u64 {
+    if bytes.is_empty() {
+        return 0;
+    }
+    let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &*bytes).unwrap();
+    histogram.len()
+}
+
+#[test]
+fn a_connection_ends_with_its_nth_request_which_says_so() {
+    let closes = |polite: bool| {
+        serve_heads(move |stream, head, _| {
+            let last = head.windows(19).any(|window| window == b"Connection: close\r\n");
+            let _ = stream.write_all(RIGHT);
+            if last && polite { Then::Close } else { Then::GoOn }
+        })
+    };
+    for (polite, pipelining) in [(true, 1), (false, 1), (true, 3), (false, 3), (true, 16)] {
+        let server = closes(polite);
+        let mut engine = engine(2);
+        let plan = SessionPlan { requests_per_connection: 10, pipelining, ..plan(server.address, 4) };
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 400)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (400, vec![]), "{polite} {pipelining}");
+        assert_eq!(server.requests(), 400);
+        assert!((40..=44).contains(&server.accepted()), "{polite} {pipelining}: {}", server.accepted());
+        assert_eq!(recorded(&done.connect_hdr), 4 + done.connects);
+    }
+}
+
+#[test]
+fn pipelined_answers_are_matched_in_order_and_each_is_checked() {
+    let server = serve(|stream, number| {
+        let wrong = number % 5 == 3;
+        stream.write_all(if wrong { b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" } else { RIGHT }).unwrap();
+        Then::GoOn
+    });
+    let mut engine = engine(1);
+    let plan = SessionPlan { pipelining: 8, first_byte: true, ..plan(server.address, 3) };
+    let session = engine.open(plan).unwrap();
+    let done = engine.run(&[count(session, 500), count(session, 7)], &[]).unwrap();
+    assert_eq!((done[0].answered, errors(&done[0])), (400, vec![("wrong_status", 100)]));
+    assert_eq!((recorded(&done[0].first_byte_hdr), done[0].connects), (400, 0));
+    assert_eq!(done[0].bytes_out, 500 * REQUEST.len() as u64);
+    done.iter().for_each(check);
+    assert_eq!(server.requests(), 507);
+}
+
+#[test]
+fn what_was_sent_behind_an_announced_close_is_sent_again_and_behind_a_broken_answer_has_failed() {
+    let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
+    let server = answer(closing, || Then::Close);
+    let mut engine = engine(1);
+    let session = engine.open(SessionPlan { pipelining: 4, ..plan(server.address, 2) }).unwrap();
+    let done = engine.run(&[count(session, 30)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, errors(&done)), (30, vec![]));
+    for (bytes, then, kind) in [
+        (b"".as_slice(), (|| Then::Close) as fn() -> Then, "closed_early"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1x\r\n\r\n", || Then::GoOn, "bad_response"),
+        (b"", || Then::Stall, "timeout"),
+    ] {
+        let server = answer(bytes, then);
+        let plan = SessionPlan { pipelining: 4, timeout_ns: 50_000_000, ..plan(server.address, 2) };
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 16)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (0, vec![(kind, 16)]));
+    }
+}
+
+#[test]
+fn connections_come_from_as_many_addresses_as_asked() {
+    let seen = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
+    let mine = Arc::clone(&seen);
+    let server = serve(move |stream, _| {
+        mine.lock().unwrap().insert(stream.peer_addr().unwrap().ip());
+        let _ = stream.write_all(RIGHT);
+        Then::GoOn
+    });
+    let mut engine = engine(1);
+    for keepalive in [true, false] {
+        let session = engine.open(SessionPlan { sources: 3, keepalive, ..plan(server.address, 7) }).unwrap();
+        let done = engine.run(&[count(session, 50)], &[]).unwrap().pop().unwrap();
+        assert_eq!((done.answered, errors(&done)), (50, vec![]));
+        let from: Vec<String> = seen.lock().unwrap().drain().map(|one| one.to_string()).collect();
+        assert_eq!(from.len(), 3, "{from:?}");
+    }
+    let refused = engine.open(SessionPlan { sources: 0, ..plan(server.address, 7) }).unwrap_err().to_string();
+    assert!(refused.starts_with("sources: 0"), "{refused}");
 }

@@ -1,0 +1,238 @@
+//! What most sessions are spared: which request is a connection's last, and several on their way on one connection. They leave together, and their answers are matched in order.
+//!
+//! Only sessions over a back end with [`Poller::EXTRAS`] come here. The request whose answer is due is in the connection's
+//! own fields, as everywhere; those behind it are in a queue. Each latency runs from its own leaving.
+
+use super::{MOST_READS, Share, failure_of};
+use crate::conn::State;
+use crate::io::Poller;
+use crate::lap::{Demand, Lap};
+use crate::response::{Expect, Verdict, Wrong};
+use crate::sys;
+use crate::tally::Failure;
+use std::io::{Error, ErrorKind};
+
+/// What one read brought, and when.
+struct Read<'a> {
+    bytes: &'a [u8],
+    stamp_ns: u64,
+    now_ns: u64,
+    closing: bool,
+}
+
+impl<P: Poller> Share<P> {
+    /// Which request is next, in the form for a connection's last one where it is that.
+    #[inline]
+    pub(super) fn next_number(&self, index: usize) -> usize {
+        let last = P::EXTRAS && self.conns[index].left == 1;
+        self.next_exchange + if last { self.cycle } else { 0 }
+    }
+
+    /// Whether it has carried as many as it may.
+    #[inline]
+    pub(super) fn spent(&self, index: usize) -> bool {
+        P::EXTRAS && self.plan.requests_per_connection > 0 && self.conns[index].left == 0
+    }
+
+    /// It has left.
+    #[inline]
+    pub(super) fn count_on(&mut self, index: usize) {
+        self.next_exchange += 1;
+        if self.next_exchange == self.cycle {
+            self.next_exchange = 0;
+        }
+        if P::EXTRAS {
+            let conn = &mut self.conns[index];
+            conn.left = conn.left.saturating_sub(1);
+            conn.first_ns = 0;
+        }
+    }
+
+    #[inline]
+    pub(super) fn read_some(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+        if P::EXTRAS && self.plan.pipelining > 1 {
+            self.read_several(index, closing, lap, buffer);
+        } else {
+            self.read(index, closing, lap, buffer);
+        }
+    }
+
+    /// Sends as many requests as the connection has room for, in one go.
+    pub(super) fn fill(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        let mut together = std::mem::take(&mut self.together);
+        together.clear();
+        let mut left = 0;
+        while self.on_their_way(index) < self.plan.pipelining as usize && lap.open(now_ns) {
+            if self.spent(index) || !lap.take() {
+                break;
+            }
+            let number = self.next_number(index);
+            together.extend_from_slice(&self.plan.exchanges[number].request);
+            left += 1;
+            self.put(index, number as u32, now_ns);
+            self.count_on(index);
+        }
+        if left > 0 {
+            self.send_together(index, &together, left, now_ns, lap);
+        }
+        self.together = together;
+    }
+
+    fn on_their_way(&self, index: usize) -> usize {
+        usize::from(self.conns[index].state == State::Waiting) + self.behind[index].len()
+    }
+
+    /// Notes one that is about to leave.
+    fn put(&mut self, index: usize, exchange: u32, now_ns: u64) {
+        let conn = &mut self.conns[index];
+        if conn.state == State::Waiting {
+            return self.behind[index].push_back((exchange, now_ns));
+        }
+        (conn.state, conn.exchange) = (State::Waiting, exchange);
+        if !conn.fresh {
+            conn.since_ns = now_ns; // else it was due when its connection began to be opened
+        }
+        conn.out_at = self.plan.exchanges[exchange as usize].request.len();
+    }
+
+    fn send_together(&mut self, index: usize, bytes: &[u8], count: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        let conn = &mut self.conns[index];
+        let Some(socket) = &conn.socket else { return };
+        match self.poller.send(conn.token(index), socket, 0, bytes) {
+            Ok(sent) => lap.counts.bytes_out += sent as u64,
+            Err(error) if self.on_their_way(index) == count => {
+                self.behind[index].clear();
+                for _ in 1..count {
+                    lap.give_back();
+                }
+                return self.unsendable(index, error, now_ns, lap);
+            }
+            // The connection is lost under others: they and these will be told so by what is read next.
+            Err(_) => {}
+        }
+        self.outstanding += count;
+        lap.counts.sent += count as u64;
+    }
+
+    /// Reads what has arrived, answer after answer, then sends as many more.
+    pub(super) fn read_several(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+        for _ in 0..MOST_READS {
+            let Some(socket) = &self.conns[index].socket else { return };
+            let received = self.poller.receive(socket, buffer).map(|it| (it.bytes.len(), it.stamp_ns));
+            let now_ns = sys::now_ns();
+            lap.cross(now_ns);
+            let (got, stamp_ns) = match received {
+                Ok((0, _)) | Err(_) if self.conns[index].state != State::Waiting && !would_block(&received) => {
+                    self.discard(index); // closed while nothing was due: no error
+                    return self.kick(index, now_ns, lap);
+                }
+                Ok((0, _)) => return self.peer_closed(index, now_ns, lap),
+                Ok(got) => got,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return self.go_on_filling(index, now_ns, lap),
+                    ErrorKind::Interrupted => continue,
+                    _ => return self.lost(index, broken_by(&error), &error.to_string(), now_ns, lap),
+                },
+            };
+            lap.counts.bytes_in += got as u64;
+            let read = Read { bytes: &buffer[..got], stamp_ns, now_ns, closing };
+            if !self.take_answers(index, read, lap) {
+                return;
+            }
+            if got < buffer.len() && !closing {
+                return self.go_on_filling(index, now_ns, lap);
+            }
+        }
+        self.unread.push_back((self.conns[index].token(index), closing));
+    }
+
+    fn go_on_filling(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        if matches!(self.conns[index].state, State::Idle | State::Waiting) {
+            self.fill(index, now_ns, lap);
+        }
+    }
+
+    /// Matches bytes with what is due; false: the connection is another one now, or none.
+    fn take_answers(&mut self, index: usize, read: Read, lap: &mut Lap<impl Demand>) -> bool {
+        let Read { mut bytes, stamp_ns, now_ns, closing } = read;
+        while !bytes.is_empty() {
+            let conn = &mut self.conns[index];
+            if conn.state != State::Waiting {
+                lap.mishap(Failure::BadResponse);
+                self.sample.note(bytes);
+                self.discard(index);
+                self.kick(index, now_ns, lap);
+                return false;
+            }
+            let arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+            if conn.first_ns == 0 {
+                conn.first_ns = arrived_ns;
+            }
+            let exchange = &self.plan.exchanges[conn.exchange as usize];
+            let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
+            let known = &mut self.known[conn.exchange as usize];
+            let fed = conn.reader.feed(bytes, &expect, known, &mut self.sample);
+            bytes = &bytes[fed.used..];
+            let Some(verdict) = fed.verdict else { return true };
+            if !verdict.keep || self.spent(index) && self.behind[index].is_empty() {
+                self.conns[index].arrived_ns = arrived_ns;
+                self.end_of_pipe(index, verdict, lap);
+                self.answered(index, verdict, closing, now_ns, lap);
+                return false;
+            }
+            self.answered_in_turn(index, verdict, arrived_ns, lap);
+        }
+        true
+    }
+
+    fn answered_in_turn(&mut self, index: usize, verdict: Verdict, arrived_ns: u64, lap: &mut Lap<impl Demand>) {
+        self.outstanding -= 1;
+        let conn = &mut self.conns[index];
+        conn.fresh = false;
+        match verdict.wrong {
+            None => {
+                let before = lap.counts.requests;
+                lap.right(0, conn.since_ns, arrived_ns);
+                lap.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
+            }
+            Some(wrong) => lap.wrong(failure_of(wrong), 0, conn.since_ns),
+        }
+        (conn.first_ns, conn.state) = (0, State::Idle);
+        if let Some((exchange, since_ns)) = self.behind[index].pop_front() {
+            (conn.state, conn.exchange, conn.since_ns) = (State::Waiting, exchange, since_ns);
+            conn.out_at = self.plan.exchanges[exchange as usize].request.len();
+        }
+    }
+
+    /// The connection ends with this answer. What was sent behind it is not served (RFC 9112, 9.6): it is sent again on
+    /// the next connection, as if it had not left; but behind an answer that can't be read, it has failed.
+    fn end_of_pipe(&mut self, index: usize, verdict: Verdict, lap: &mut Lap<impl Demand>) {
+        let unread = matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
+        for _ in 0..self.forget_behind(index) {
+            if unread {
+                lap.wrong(Failure::BadResponse, 0, 0);
+            } else {
+                lap.counts.sent -= 1;
+                lap.give_back();
+            }
+        }
+    }
+
+    /// Empties the queue behind the request that is due; how many there were.
+    pub(super) fn forget_behind(&mut self, index: usize) -> usize {
+        let Some(queue) = self.behind.get_mut(index) else { return 0 };
+        let count = queue.len();
+        queue.clear();
+        self.outstanding -= count;
+        count
+    }
+}
+
+fn would_block(received: &Result<(usize, u64), Error>) -> bool {
+    matches!(received, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
+}
+
+/// What an error of reading says.
+pub(super) fn broken_by(error: &Error) -> Failure {
+    if error.kind() == ErrorKind::InvalidData { Failure::Tls } else { Failure::Reset }
+}
