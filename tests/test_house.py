@@ -19,7 +19,7 @@ LAYERS = {
     "metrics": 1,
     **dict.fromkeys(["machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
-    **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "doctor"], 3),
+    **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "site", "doctor"], 3),
     **{path.stem: 4 for path in PACKAGE.glob("cli*.py")},
 }
 WORKERS = {name for name, layer in LAYERS.items() if layer == 2}

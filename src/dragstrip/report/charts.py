@@ -119,7 +119,7 @@ def _bars(rows: Sequence[tuple[str, float, float | None, float | None]], title: 
         base.mark_text(style="value", aria=False, align="left", dx=7).encode(x="end:Q", text="text:N"),
     ]
     layers += _brackets(names, ties, columns)
-    return _made(alt.layer(*layers).properties(height={"step": 30}), f"{title}, by contender: {_told(data)}")
+    return finished(alt.layer(*layers).properties(height={"step": 30}), f"{title}, by contender: {_told(data)}")
 
 
 def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[alt.Chart]:
@@ -183,7 +183,7 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     header = alt.Header(title=None, labelAnchor="start", labelOrient="top", labelPadding=4)
     chart = layers.facet(row=alt.Row("name:N", sort=names, header=header), spacing=10).resolve_scale(y="independent")
     told = ", ".join(f"{name} {sum(one.block.contender == name for one in seen)}" for name in names)
-    return _made(chart, f"every block over time; blocks of each contender: {told}")
+    return finished(chart, f"every block over time; blocks of each contender: {told}")
 
 
 def _limits(seen: Sequence[series.Seen], name: str, metric: str) -> tuple[float, float]:
@@ -216,7 +216,7 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
         .encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash("name:N", scale=dashes, title=None), tooltip=tooltip)
     )
     told = "; ".join(f"{row.name} p50 {words.microseconds(row.latency_us.get('p50'))}" for row in found)
-    return _made(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {told}")
+    return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {told}")
 
 
 CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
@@ -263,7 +263,8 @@ def _values(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
-def _made(chart: alt.TopLevelMixin, description: str) -> Chart:
+def finished(chart: alt.TopLevelMixin, description: str) -> Chart:
+    """The chart's description as Vega-Lite takes it, without a theme yet; what came from outside is harmless in it."""
     made: Chart = json.loads(chart.to_json(indent=None, validate=False))
     made.pop("config", None)
     return dict(_shown(made | {"description": description}))

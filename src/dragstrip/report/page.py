@@ -196,7 +196,7 @@ def _template() -> Template:
         loader=FileSystemLoader(place),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=harmless,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -210,19 +210,20 @@ def _template() -> Template:
         "percent": words.percent,
         "failures": words.errors,
     }
-    environment.globals["style"] = Markup(_style((place / "page.css").read_text(encoding="utf-8")))
+    environment.globals["style"] = Markup(style())
     environment.globals["ratio_span"] = words.ratio_span
     environment.globals["sentence"] = rows.sentence
     return environment.get_template("page.html.j2")
 
 
-def _shown(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """Control characters from outside are shown as such; markup of our own stays as it is."""
     return words.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _style(text: str) -> str:
+def style() -> str:
     """The style sheet with the charts' colours filled in as variables."""
+    text = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     dark = "color-scheme: dark; --raised: #1d2126; --better: #173a53; --worse: #4d3413; --even: #2a2f36;"
     dark += " --pass: #56b4e9; --warn: #f0a33c;"
     for name, more, colours in (("LIGHT", "", charts.LIGHT), ("DARK", dark, charts.DARK)):

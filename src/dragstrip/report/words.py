@@ -27,6 +27,8 @@ def visible(text: str, *, lines: bool = False) -> str:
     Args:
         lines: line ends stay; else they become spaces.
     """
+    if text.isprintable():
+        return text
     kept = {"\n": "\n" if lines else " ", "\t": " "}
     return "".join(
         c if c.isprintable() else kept.get(c) or c.encode("unicode_escape", "surrogatepass").decode() for c in text

@@ -1,0 +1,5 @@
+"""The history as a local page: what ``dragstrip serve`` shows. Reads the store, writes nothing, asks no one else."""
+
+from dragstrip.site.app import app
+
+__all__ = ["app"]

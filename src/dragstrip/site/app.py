@@ -1,0 +1,192 @@
+"""Addresses of the local page. Only GET, only from this machine's own names, nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from dragstrip import verdict
+from dragstrip.errors import DragstripError, StoreError
+from dragstrip.inquiry import inspect
+from dragstrip.report import changes, page, words
+from dragstrip.site import history, views
+from dragstrip.store import Store
+
+#: Who may be asked for by name: a page elsewhere that points its own name at 127.0.0.1 is refused.
+HOSTS = ("127.0.0.1", "localhost")
+
+#: How often a live view looks whether a round was committed.
+LOOK_S = 0.5
+
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+def app(store: Path) -> Starlette:
+    """The application over one store."""
+    routes = [
+        Route("/", _races),
+        Route("/race/{race}", _race),
+        Route("/live/{race}", _live),
+        Route("/events/{race}", _events),
+        Route("/compare", _compare),
+        Route("/contender/{name:path}", _contender),
+        Route("/live.js", _script),
+    ]
+    made = Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS), www_redirect=False),
+            Middleware(BaseHTTPMiddleware, dispatch=_headed),
+        ],
+        exception_handlers={DragstripError: _refused},
+    )
+    made.state.store = store
+    for name in _environment().list_templates(extensions=["j2"]):
+        _environment().get_template(name)  # read now, not while the first one waits
+    return made
+
+
+async def _headed(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await call(request)
+    response.headers.setdefault("Content-Security-Policy", _POLICY)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    status = 404 if isinstance(error, StoreError) else 400
+    return _page("refused.html.j2", status=status, message=str(error), title="not to be had")
+
+
+def _store(request: Request) -> Path:
+    return Path(request.app.state.store)
+
+
+def _races(request: Request) -> Response:
+    query = request.query_params.get("q", "")
+    found = views.listed(_store(request), query)
+    return _page("races.html.j2", title="races", races=found, query=query, store=_store(request))
+
+
+def _race(request: Request) -> Response:
+    with Store(_store(request)) as store:
+        race_id = store.resolve(request.path_params["race"])
+    text = _drawn(str(_store(request)), race_id, *views.state(_store(request), race_id))
+    # The page brings a policy of its own, with its scripts' digests.
+    return HTMLResponse(text, headers={"Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'"})
+
+
+@lru_cache(maxsize=8)
+def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
+    with Store(Path(store)) as kept:
+        race = kept.load(race_id)
+    return page.render(race, verdict.judge(race), inspect(race))
+
+
+def _live(request: Request) -> Response:
+    race, found, sentence = views.standings(_store(request), request.path_params["race"])
+    fragment = _fragment(race, found, sentence)
+    return _page("live.html.j2", title="live", race=race, fragment=Markup(fragment))
+
+
+def _fragment(race: Any, found: Any, sentence: str) -> str:
+    return _environment().get_template("standings.html.j2").render(race=race, rows=found, sentence=sentence)
+
+
+def _script(request: Request) -> Response:
+    text = (Path(__file__).parent / "templates" / "live.js").read_text(encoding="utf-8")
+    return Response(text, media_type="text/javascript")
+
+
+async def _events(request: Request) -> Response:
+    store, race_id = _store(request), request.path_params["race"]
+    await run_in_threadpool(views.state, store, race_id)  # an unknown race is refused before the stream begins
+    return StreamingResponse(_stream(request, store, race_id), media_type="text/event-stream")
+
+
+async def _stream(request: Request, store: Path, race_id: str) -> AsyncIterator[str]:
+    """One event per committed round, and one at the end; a comment now and then shows who has gone."""
+    seen: tuple[int, str] | None = None
+    idle = 0
+    while not await request.is_disconnected():
+        now = await run_in_threadpool(views.state, store, race_id)
+        if now != seen:
+            told = await run_in_threadpool(views.standings, store, race_id)
+            data = {"html": _fragment(*told), "rounds": len(told[0].rounds), "finished": told[0].finished}
+            yield f"event: round\ndata: {json.dumps(data)}\n\n"
+            seen = len(told[0].rounds), told[0].finished
+            if seen[1]:
+                return
+        elif (idle := idle + 1) % 20 == 0:
+            yield ": still here\n\n"
+        await asyncio.sleep(LOOK_S)
+
+
+def _compare(request: Request) -> Response:
+    old, new = (request.query_params.get(which, "") for which in ("old", "new"))
+    if not old or not new:
+        return _page("refused.html.j2", status=400, message="choose two races: then and now", title="compare")
+    with Store(_store(request)) as store:
+        races = store.load(old), store.load(new)
+    found = verdict.compare(*races)
+    said = [changes.sentence(change, found.metric) for change in found.changes] if found.comparable else []
+    return _page("compare.html.j2", title="compare", found=found, said=said, about=_about(found))
+
+
+def _about(found: verdict.Comparison) -> list[str]:
+    return [line for line in (changes.drift(found), changes.design(found)) if line]
+
+
+def _contender(request: Request) -> Response:
+    name, workload = request.path_params["name"], request.query_params.get("workload", "")
+    points = views.history(_store(request), name, workload)
+    if not points:
+        raise StoreError(f"contender {name!r} has numbers in no stored race")
+    drawn = Markup(history.chart(points))
+    return _page("contender.html.j2", title=name, name=name, points=list(reversed(points)), chart=drawn)
+
+
+def _page(template: str, *, status: int = 200, **told: Any) -> HTMLResponse:
+    return HTMLResponse(_environment().get_template(template).render(**told), status_code=status)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=page.harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: Mapping[str, Callable[..., str]] = {
+        "figure": words.figure,
+        "ratio": words.ratio,
+        "span": lambda interval: words.span(interval.low, interval.high),
+        "failures": words.errors,
+    }
+    made.filters |= filters
+    made.globals |= {"style": Markup(page.style()), "ratio_span": words.ratio_span, "marks": changes.MARKS}
+    return made

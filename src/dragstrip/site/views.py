@@ -1,0 +1,141 @@
+"""What the local page shows, read from the store: plain values, no HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from dragstrip.errors import DragstripError
+from dragstrip.record import Entrant, Race
+from dragstrip.report import rows
+from dragstrip.store import RunLine, Store
+from dragstrip.verdict import Interval, judge
+
+#: A contender's history goes back so many races: each is judged anew, once per process.
+MOST_POINTS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One contender in one race.
+
+    Args:
+        changes: what is not as it was in the race before: a version, the definition, the machine, the load.
+    """
+
+    race: str
+    started: str
+    workload: str
+    interval: Interval
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a point needs of a race; kept, the race is not."""
+
+    race: str
+    started: str
+    workload: str
+    interval: Interval | None
+    version: str
+    definition: str
+    machine: tuple[str, ...]
+    load: str
+    method: int
+
+
+def listed(path: Path, words: str) -> list[RunLine]:
+    """Races, newest first; those in which every word is found (id, time, workload, contenders, how it ended)."""
+    with Store(path) as store:
+        lines = store.runs()
+    wanted = words.lower().split()
+    return [line for line in lines if all(word in _text(line) for word in wanted)]
+
+
+def _text(line: RunLine) -> str:
+    ended = line.finished or "running cut off"
+    return " ".join((line.race, line.started, line.workload, *line.contenders, ended)).lower()
+
+
+def state(path: Path, race_id: str) -> tuple[int, str]:
+    """How far a race is: rounds, and how it ended; cheap enough to be asked every second.
+
+    Raises:
+        StoreError: there is no such race.
+    """
+    with Store(path) as store:
+        race_id = store.resolve(race_id)
+        line = next(line for line in store.runs() if line.race == race_id)
+    return line.rounds, line.finished
+
+
+def history(path: Path, name: str, workload: str) -> list[Point]:
+    """A contender's throughput over its latest races at a workload, oldest first, changes marked."""
+    lines = [line for line in listed(path, "") if name in line.contenders and workload in ("", line.workload)]
+    told = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MOST_POINTS]]
+    points: list[Point] = []
+    before: dict[str, _Told] = {}
+    for one in reversed(told):
+        if one is None or one.interval is None:
+            continue
+        changes = _changes(before[one.workload], one) if one.workload in before else ()
+        points.append(Point(one.race, one.started, one.workload, one.interval, changes))
+        before[one.workload] = one
+    return points
+
+
+@lru_cache(maxsize=4096)
+def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> _Told | None:
+    """Keyed by how far the race was: a race that goes on is read again."""
+    try:
+        with Store(Path(path)) as store:
+            race = store.load(race_id)
+        estimate = judge(race).estimates.get(name)
+    except DragstripError:
+        return None
+    entrant = next(entrant for entrant in race.entrants if entrant.name == name)
+    interval = estimate.throughput_per_s if estimate and not entrant.out else None
+    return _told(race, entrant, interval)
+
+
+def _told(race: Race, entrant: Entrant, interval: Interval | None) -> _Told:
+    machine = tuple(str(race.machine.get(key)) for key in ("cpu", "cores_usable", "kernel"))
+    load = (
+        f"{race.load.connections} connections, {race.load.threads} threads, "
+        f"{'kept alive' if race.load.keepalive else 'one per request'}, HTTP/{race.load.http}, "
+        f"{len(race.server_cores)} server cores"
+    )
+    started = (race.id, race.started, race.workload, interval)
+    return _Told(*started, entrant.version, entrant.definition_hash, machine, load, race.method)
+
+
+def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
+    found = []
+    if old.version != new.version:
+        found.append(f"version {old.version or 'unknown'} → {new.version or 'unknown'}")
+    if old.definition != new.definition:
+        found.append("definition changed")
+    if old.machine != new.machine:
+        found.append(
+            f"machine: {', '.join(now for was, now in zip(old.machine, new.machine, strict=True) if was != now)}"
+        )
+    if old.load != new.load:
+        found.append(f"load: {new.load}")
+    if old.method != new.method:
+        found.append(f"method {old.method} → {new.method}")
+    return tuple(found)
+
+
+def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str]:
+    """A race as it stands: its records, contenders with numbers, and the sentence.
+
+    Raises:
+        StoreError: there is no such race.
+    """
+    with Store(path) as store:
+        race = store.load(race_id)
+    judged = judge(race)
+    return race, rows.ranked(race, judged, with_latency=False), rows.headline(race, judged, ())
