@@ -178,7 +178,7 @@ def test_blocks_on_several_sessions_interleave_in_one_run(engine: Engine, faulty
     order = [sessions[at] for at in (0, 2, 1, 1, 0, 2)]
     tallies = engine.run([(session, 2_000_000, 5_000_000, 0) for session in order], steal_cores=[0])
     assert [tally.session for tally in tallies] == order
-    assert all(adds_up(tally) and tally.requests > 0 for tally in tallies)
+    assert all(adds_up(tally) and tally.answered > 0 for tally in tallies)
     for one, after in pairwise(tallies):
         assert one.started_ns + one.duration_ns <= after.started_ns
 
@@ -269,7 +269,7 @@ def test_latencies_are_a_histogram_that_the_formats_own_library_reads(
     tallies = engine.run([(session, 1_000_000, 10_000_000, 0)] * 3)
     for tally in tallies:
         read = histogram.decode(base64.b64encode(tally.latency_hdr))
-        assert read.total_count == tally.requests > 0
+        assert read.total_count == tally.requests <= tally.answered
         assert read.get_value_at_percentile(50) == tally.p50_ns
         assert tally.p50_ns <= tally.p90_ns <= tally.p99_ns <= tally.p999_ns <= tally.max_ns
         assert tally.latency_sum_ns == pytest.approx(read.get_mean_value() * tally.requests, rel=0.02)

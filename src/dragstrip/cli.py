@@ -87,10 +87,10 @@ def cli() -> None:
 @click.option("--engine-cores", default=None, help="Where the load comes from.")
 @click.option(
     "--io",
-    type=click.Choice(["epoll", "uring", "auto"]),
-    default="epoll",
+    type=click.Choice(["auto", "uring", "epoll"]),
+    default="auto",
     show_default=True,
-    help="The engine's back end.",
+    help="The engine's back end; auto is io_uring where it works.",
 )
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")

@@ -65,6 +65,7 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
 @click.option("--rate", "-R", default=None, help="Not yet: comes with the open loop.")
+@click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
 @click.option("--hgrm", "hgrm_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
 @click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
@@ -114,6 +115,7 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         body=_body(words["body"]),
         timeout_s=words["timeout_s"],
         expect_status=words["status"],
+        io=words["io"],
     )
 
 

@@ -61,8 +61,7 @@ class Request:
         threads: engine threads; None for one per engine core.
         purpose: what the race is for, where a command runs it for something: an event's kind and detail in its record.
         http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
-        io: the engine's back end, "epoll", "uring" or "auto". epoll is the default here until the check by Little's
-            law allows for io_uring's latencies, which leave out the time in the engine's own queue.
+        io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
     """
 
     entries: tuple[Entry, ...]
@@ -80,7 +79,7 @@ class Request:
     rounds: int | None = None
     server_cores: str | None = None
     engine_cores: str | None = None
-    io: str = "epoll"
+    io: str = "auto"
     explicit: bool = True
     purpose: tuple[str, str] | None = None
 
@@ -228,7 +227,7 @@ def _ready_versions(request: Request) -> dict[str, str | Missing]:
 
 
 @contextmanager
-def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: str = "epoll") -> Iterator[Track]:
+def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: str = "auto") -> Iterator[Track]:
     from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
 
     stage.sweep_stale()

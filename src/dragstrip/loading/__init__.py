@@ -74,7 +74,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     doubts = notes_before(request)
     progress.begun(request, learned, doubts)
     done: list[Slice] = []
-    with _engine(cores) as engine:
+    with _engine(cores, request.io) as engine:
         try:
             session = engine.open(
                 to.host,
@@ -87,6 +87,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
             finished = _drive(engine, session, request, connections, done, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
+        io, stamps = engine.backend, engine.latency_stamps
     return LoadResult(
         request=request,
         target=to,
@@ -97,6 +98,8 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         connections=connections,
         slices=tuple(done),
         latency_hdr=_merged(done),
+        io=io,
+        stamps=stamps,
         finished=finished,
         # What was feared and did not come needs no word afterwards.
         notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
@@ -104,11 +107,11 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
 
 
 @contextmanager
-def _engine(cores: tuple[int, ...]) -> Iterator[Engine]:
+def _engine(cores: tuple[int, ...], io: str) -> Iterator[Engine]:
     from dragstrip._engine import Engine, EngineError  # the report of an old result must work where it can't load
 
     try:
-        engine = Engine(list(cores), io="epoll")  # latencies without held answers, see race.Request
+        engine = Engine(list(cores), io=io)
         try:
             yield engine
         finally:

@@ -54,6 +54,7 @@ class LoadRequest:
         http: "1.1", or "1.0" as ab speaks it: kept alive only where the server says so, too.
         headers: names and values, in the order in which they are sent.
         timeout_s: for one answer and for one attempt to connect; up to 60.
+        io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         expect_status: the right status; None takes any 2xx that the first plain answer has.
     """
 
@@ -69,6 +70,7 @@ class LoadRequest:
     body: bytes = b""
     timeout_s: float = 10.0
     expect_status: int | None = None
+    io: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

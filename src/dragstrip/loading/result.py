@@ -22,6 +22,8 @@ class Slice:
         engine_cpu_ns: summed over the engine's threads, counted time.
         engine_wait_ns: their run-queue wait, the whole slice.
         gave_up: every connection was refused or lost for good.
+        turn_sum_ns: from an answer's arrival to its connection's next request: what they waited for the generator.
+        clock_step_ns: by how much the clock that stamps arrivals was set meanwhile; 0: not at all.
     """
 
     started_ns: int
@@ -45,6 +47,8 @@ class Slice:
     engine_wait_ns: int
     gave_up: bool
     sample: str
+    turn_sum_ns: int = 0
+    clock_step_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ class LoadResult:
         connections: as opened; fewer than asked for where there were fewer requests.
         latency_hdr: the slices' histograms added up, HdrHistogram V2 compressed, nanoseconds; empty if none.
         finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
+        io: the back end that ran.
+        stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
         notes: what to know beforehand, in words.
     """
 
@@ -70,6 +76,8 @@ class LoadResult:
     slices: tuple[Slice, ...]
     latency_hdr: bytes
     finished: str
+    io: str = ""
+    stamps: str = "user"
     notes: tuple[str, ...] = ()
 
     @property
@@ -166,6 +174,17 @@ class LoadResult:
     def engine_share(self) -> float:
         """How busy the generator's threads were, 0 to 1."""
         return sum(part.engine_cpu_ns for part in self.slices) / max(self._thread_ns("counted_ns"), 1)
+
+    @property
+    def turn_share(self) -> float:
+        """How much of their time connections had an answer and waited for the generator to go on, 0 to 1."""
+        lasted_ns = sum(part.counted_ns for part in self.slices)
+        return sum(part.turn_sum_ns for part in self.slices) / max(lasted_ns * self.connections, 1)
+
+    @property
+    def clock_step_s(self) -> float:
+        """The largest step of the clock that arrivals are stamped by."""
+        return max((part.clock_step_ns for part in self.slices), default=0) / 1e9
 
     @property
     def engine_wait_share(self) -> float:

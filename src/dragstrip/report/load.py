@@ -1,8 +1,8 @@
 """A run of load: in the terminal, as JSON (``schema/load.schema.json``), as HdrHistogram's percentile text, and live.
 
-Latencies are those of a closed loop, by the engine's own clock in user space, from a request's departure to the
-reading of its answer's last byte: a server that stalls is asked less often meanwhile, so its tail looks better than
-it is to users who don't wait for each other.
+Latencies are those of a closed loop, from a request's departure to the arrival of its answer's last byte by the
+kernel's stamp (a clock read in user space where there is none): a server that stalls is asked less often meanwhile,
+so its tail looks better than it is to users who don't wait for each other.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KIND_MEANS = {
     "send": "the request could not be sent",
 }
 
-LOOP = "closed loop, user-space clock"
+CLOCKS = {"kernel": "answers stamped by the kernel", "user": "user-space clock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,11 @@ def warnings(result: LoadResult) -> list[str]:
             f"when the time was up {result.late:,} answers were still to come, the last "
             f"{_latency(result.late_s * 1e9)} later: slower than all in the histogram, which they are not in"
         )
+    if result.clock_step_s:
+        told.append(
+            f"the clock was set by {_latency(result.clock_step_s * 1e9)} meanwhile, and arrivals are stamped by it: "
+            "latencies of that second can't be trusted; load again"
+        )
     if result.finished == "gave up":
         told.append("ended early: no connection was left, the server refused or dropped them all")
     if {"wrong_length", "wrong_body"} & result.errors.keys():
@@ -138,7 +143,7 @@ def show(console: Console, result: LoadResult, objectives: Sequence[Limit] = ())
     latencies = histogram(result)
     if latencies:
         parts += [
-            Text(f"latency ({LOOP})", style="bold"),
+            Text(f"latency ({_clock(result)})", style="bold"),
             _percentiles(result, latencies),
             Text(),
             _picture(bins(latencies)),
@@ -215,9 +220,14 @@ def _facts(result: LoadResult) -> Text:
         f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
         f"read {words.memory(result.bytes_in)}, written {words.memory(result.bytes_out)}",
         f"load generator: {words.microseconds(result.engine_us_per_request)} µs CPU per request, "
-        f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}",
+        f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}; connections waited for it "
+        f"{result.turn_share:.0%} of the time; {result.io}",
     ]
     return Text("\n".join(lines), style="dim")
+
+
+def _clock(result: LoadResult) -> str:
+    return f"closed loop, {CLOCKS[result.stamps]}"
 
 
 def _latency(value_ns: float | None) -> str:
@@ -271,7 +281,7 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "duration_s": result.duration_s,
         "rate_per_s": result.rate_per_s,
         "latency_us": _latency_json(result),
-        "latency_clock": LOOP,
+        "latency_clock": _clock(result),
         "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
         "connections_opened": result.connects,
         "answers_on_reused_connections": result.reused,
@@ -282,6 +292,8 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
             "busy_share": result.engine_share,
             "wait_share": result.engine_wait_share,
             "was_the_limit": result.engine_share >= ENGINE_FULL,
+            "turn_share": result.turn_share,
+            "io": result.io,
         },
         "slices": [_slice_json(part) for part in result.slices],
         "limits": [{"name": one.name, "limit": one.limit, "value": one.value, "met": one.met} for one in objectives],

@@ -21,6 +21,8 @@ pub struct Epoll {
     alarm_ns: u64,
     /// Sockets are asked for stamps.
     stamps: bool,
+    /// What the latest wait told.
+    told: usize,
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
@@ -59,6 +61,13 @@ impl Epoll {
     }
 }
 
+/// Sleeps: what arrives meanwhile is told together. A signal ends it, and nothing is lost by that.
+fn doze(time_ns: u64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: time_ns.min(999_999_999) as libc::c_long };
+    // SAFETY: `time` outlives the call; what is left of it is not asked for.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, std::ptr::null_mut()) };
+}
+
 /// Takes a new descriptor into our hands, or tells why there is none.
 fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
@@ -79,7 +88,7 @@ impl Poller for Epoll {
         let alarm =
             owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) })?;
         let events = Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]);
-        let made = Self { fd, alarm, alarm_ns: NEVER_NS, stamps: needs.stamps, events };
+        let made = Self { fd, alarm, alarm_ns: NEVER_NS, stamps: needs.stamps, told: 0, events };
         made.control(libc::EPOLL_CTL_ADD, made.alarm.as_raw_fd(), ALARM, false)?;
         Ok(made)
     }
@@ -110,12 +119,17 @@ impl Poller for Epoll {
         None
     }
 
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, _: Option<Hold>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize {
+        // Where so many came at once that they are no fewer than waited for, more are there already.
+        if let Some(hold) = hold.filter(|hold| limit_ns > 0 && self.told < hold.answers) {
+            doze(hold.most_ns.min(limit_ns));
+        }
         let limit_ms = if limit_ns == 0 { 0 } else { self.set_alarm(now_ns + limit_ns) };
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.
         let count =
             unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, limit_ms) };
-        count.max(0) as usize
+        self.told = count.max(0) as usize;
+        self.told
     }
 
     #[inline]
