@@ -11,7 +11,7 @@ FUZZ_RUNS ?= 200000
 # With what is to be installed and built first, half an hour on two cores.
 CLAIMS_BUDGET ?= 20m
 
-.PHONY: race build test test-deps lint fmt bench claims check-live calibrate simulate fuzz sanitize docs pictures clean
+.PHONY: race build test test-deps lint fmt bench claims check-live calibrate simulate fuzz sanitize check-stacks docs pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -82,6 +82,9 @@ calibrate: build  ## many live races of known truth into docs/CALIBRATION.md; ad
 
 simulate: build  ## the same by simulation and on recorded noise, into docs/METHOD.md
 	$(BIN)/python benchmarks/simulate.py --write docs/METHOD.md
+
+check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
+	$(BIN)/python benchmarks/check_stacks.py
 
 docs: build  ## the tables of docs/CONTENDERS.md, from the models that read the files
 	$(BIN)/python docs/write_reference.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def _build_all(entries: list[contender.Entry]) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--line-up", default=None)
 @click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
+@click.option("--json", "as_json", is_flag=True)
 @click.option("--parity", is_flag=True, help="Show what was seen of each: what can't be equal.")
 @click.option("--server-cores", default=None)
 @click.option("--engine-cores", default=None)
@@ -83,15 +85,25 @@ def verify(
     folders: tuple[Path, ...],
     settings: tuple[str, ...],
     parity: bool,
+    as_json: bool,
     **cores: Any,
 ) -> None:
     """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
     chosen = contender.line_up(line_up).names if line_up else names or tuple(contender.names(folders))
     entries = contender.entrants(chosen, extra_dirs=folders, settings=settings)
-    failed = False
-    for line in racing.verify(entries, workload, **cores):
-        failed |= line.failed
-        click.echo(line.text)
-        for fact, told in line.facts.items() if parity else ():
-            click.echo(f"         {fact}: {told}")
-    sys.exit(EXIT_FAILURE if failed else 0)
+    rows = []
+    for proof in racing.verify(entries, workload, **cores):
+        rows.append(asdict(proof))
+        if not as_json:
+            _tell(proof, parity)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    sys.exit(EXIT_FAILURE if any(row["status"] == "failed" for row in rows) else 0)
+
+
+def _tell(proof: racing.Proof, parity: bool) -> None:
+    status = proof.status.upper() if proof.status == "failed" else proof.status
+    at = f" at {proof.workload}" if proof.workload else ""
+    click.echo(f"{status:<8} {proof.contender}{at}{': ' if proof.reason else ''}{proof.reason}")
+    for fact, told in proof.facts.items() if parity else ():
+        click.echo(f"         {fact}: {told}")

@@ -40,6 +40,9 @@ class Step:
     purpose: str
     env: tuple[tuple[str, str], ...] = ()
 
+    def __str__(self) -> str:
+        return " ".join([*(f"{key}={value}" for key, value in self.env), shlex.join(self.command)])
+
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
@@ -54,7 +57,7 @@ class InstallPlan:
             return "everything is installed already"
         lines = []
         for step in self.steps:
-            lines += [f"# {step.purpose}", " ".join([*(f"{k}={v}" for k, v in step.env), shlex.join(step.command)])]
+            lines += [f"# {step.purpose}", str(step)]
         if any(step.command[0] == "apt-get" for step in self.steps) and not _foreign_policy():
             lines += [
                 f"# while that runs, {POLICY} keeps packages from starting their daemons; it is removed afterwards"
@@ -131,7 +134,8 @@ def _private_steps(pip: Sequence[str], npm: Sequence[str], who: str, root: bool)
     base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
     yield Step((base, "-m", "venv", "--clear", "--without-pip", str(where)), purpose)
     into = ("--python", str(where / "bin" / "python3"))
-    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose)
+    # What PYTHONPATH leads to would count as installed there.
+    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),))
 
 
 def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
@@ -141,7 +145,7 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
         NotReady: a command failed; names it and its exit status. What ran before stays installed.
     """
     for step in planned.steps:
-        say(f"$ {shlex.join(step.command)}")
+        say(f"$ {step}")
         with _no_daemons() if step.command[0] == "apt-get" else _nothing():
             try:
                 # An unprivileged user must be able to execute what a private environment holds, hence the umask.

@@ -439,12 +439,19 @@ class _Director:
         self.race = replace(self.race, entrants=entrants)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """How one contender fared in scrutineering; ``text`` is a line for a person, ``facts`` its parity sheet."""
+    """How one contender fared in scrutineering at one workload.
 
-    text: str
-    failed: bool
+    Args:
+        status: "passed", "failed" or "missing" (then at no workload); reason: why not passed, else "".
+        facts: its parity sheet.
+    """
+
+    contender: str
+    workload: str = ""
+    status: str
+    reason: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -457,14 +464,14 @@ def verify(
     for entry in entries:
         state = check(entry)
         if isinstance(state, Missing):
-            yield Proof(f"missing  {entry.name}: {state.reason}; {state.remedy}", failed=False)
+            yield Proof(contender=entry.name, status="missing", reason=f"{state.reason}; {state.remedy}")
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
             with _track(load_workload(name), load, lanes, seed=secrets.randbits(32)) as track:
                 _scrutineer(track, entry, state.version, found := _Field(), _Silent())
-            why = found.entrants[0].out
-            told = f"{'FAILED ' if why else 'passed '}  {entry.name} at {name}{': ' + why if why else ''}"
-            yield Proof(told, bool(why), found.entrants[0].parity)
+            (one,) = found.entrants
+            status = "failed" if one.out else "passed"
+            yield Proof(contender=entry.name, workload=name, status=status, reason=one.out, facts=one.parity)
 
 
 class _Silent:
