@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from dragstrip import contender
 from dragstrip.contender import Missing
 from dragstrip.errors import StageError
-from dragstrip.scrutiny import fairness, fault, fetch, is_right, scrutineer
+from dragstrip.scrutiny import fairness, fault, fetch, habits, is_right, scrutineer
 from dragstrip.stage import Keeper, Running, free_port, scratch_root
 from dragstrip.workload import Exchange, load
 
@@ -128,6 +129,98 @@ def test_a_server_that_lets_a_connection_own_its_worker_is_named_as_unfair() -> 
         (exchange,) = right_ones(entry, "hello")
         (problem,) = fairness(running.host, running.port, exchange, connections=8).problems
     assert problem.startswith("starves connections: while one was kept busy, 7 of 7 others got no answer")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("before", "after", "fact", "told"),
+    [
+        ("ngx.header.content_length = 12", "", "body framing", "chunked"),
+        ("keepalive_requests 1000000000;", "", "keep-alive limit found", "1,000 requests"),
+    ],
+)
+def test_what_a_careless_configuration_does_is_seen_on_the_wire(
+    tmp_path: Path, before: str, after: str, fact: str, told: str
+) -> None:
+    """Without a length nginx sends chunks; as it is built it closes after 1000 requests: right, and on the sheet."""
+    careless = changed(tmp_path, "nginx-lua", "nginx.conf", before, after)
+    with serving(str(careless), "hello") as (entry, running):
+        (exchange,) = right_ones(entry, "hello")
+        (closing,) = load("hello").exchanges(keepalive=False)
+        found = scrutineer(running.host, running.port, keepalive=[exchange], closing=[closing])
+        assert found.problems == ()
+        assert (found.facts | habits(running.host, running.port, exchange))[fact] == told
+
+
+#: Those that by default close a connection that is idle for 5 or 10 s, as it is between two blocks of a round.
+IDLE = [name for name in ("node", "apache-static", "lighttpd-magnet", "h2o-mruby") if name in READY]
+
+
+@pytest.mark.live
+def test_a_connection_that_waits_for_its_next_block_is_kept() -> None:
+    """Idle limits are lifted: after 11 s each still answers over the connection that it answered on before."""
+    with contextlib.ExitStack() as stack:
+        asked = []
+        for name in IDLE:
+            entry, running = stack.enter_context(serving(name, "hello"))
+            (exchange,) = right_ones(entry, "hello")
+            sock = stack.enter_context(socket.create_connection((running.host, running.port), timeout=10))
+            assert fault(exchange, fetch(sock, exchange)) is None
+            asked.append((name, sock, exchange))
+        time.sleep(11)
+        for name, sock, exchange in asked:
+            assert fault(exchange, fetch(sock, exchange)) is None, name
+
+
+#: What redbean does at its end, in Python: one process per connection, and SIGTERM for its whole process group.
+KILLS_ITS_GROUP = """\
+import os, signal, socketserver, sys
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        while line := self.rfile.readline():
+            keep = True
+            while (header := self.rfile.readline()) not in (b"\\r\\n", b""):
+                keep = keep and header.lower() != b"connection: close\\r\\n"
+            self.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\nContent-Length: 12\\r\\n"
+                             + (b"" if keep else b"Connection: close\\r\\n") + b"\\r\\nhello world\\n")
+            if not keep:
+                return
+class Server(socketserver.ForkingTCPServer):
+    allow_reuse_address, request_queue_size = True, 128
+def end(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+Server((sys.argv[2], int(sys.argv[4])), Handler).serve_forever()
+"""
+
+
+@pytest.mark.live
+def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
+    """A stand-in under redbean's own definition and launcher, which can't be installed here: the keeper outlives it and
+    launches it again."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        (Path(place) / "server.py").write_text(KILLS_ITS_GROUP)
+        program = Path(place) / "redbean.com"
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/python3 {place}/server.py "$@"\n')
+        program.chmod(0o755)
+        entry = contender.entry(f"redbean:program={program}")
+        with scratch_root() as root, Keeper(name=entry.name, scratch_root=root) as keeper:
+            for number in range(2):
+                scratch = root / f"launch-{number}"
+                scratch.mkdir()
+                start = contender.prepare(entry, scratch=scratch, port=free_port(), cores=(CORE,), workload="hello")
+                (exchange,) = right_ones(entry, "hello")
+                running = keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right(exchange))
+                with socket.create_connection((running.host, running.port), timeout=10) as open_one:
+                    assert fault(exchange, fetch(open_one, exchange)) is None
+                    pids = running.pids()
+                    assert len(pids) >= 2, "a process for the connection"
+                    ended = running.stop()
+                assert not ended.died
+                assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.mark.live

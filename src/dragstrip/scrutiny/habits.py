@@ -17,9 +17,10 @@ from http.client import HTTPException
 from dragstrip.scrutiny.answers import ANSWER_TIMEOUT_S, Findings, fault, fetch
 from dragstrip.workload import Exchange
 
-#: So many requests go over one connection to find where a server closes it: above the 1000 that nginx and lighttpd
-#: are built with, and at most for so long.
+#: So many requests go over one connection to find where a server closes it, fewer once that has taken so long: but
+#: more than the 1000 that nginx and lighttpd are built with, unless a slow server makes even that take too long.
 LIMIT_REQUESTS, LIMIT_S = 2500, 1.0
+LEAST_REQUESTS, PATIENCE_S = 1010, 5.0
 
 #: Connections open at once while fairness is tried: more than the processes of any server that gives each one its own.
 FAIR_CONNECTIONS = 64
@@ -86,8 +87,11 @@ def _limit(host: str, port: int, exchange: Exchange) -> str:
             return "1 request"
         chunked = (first.header("transfer-encoding") or "").lower() == "chunked"
         ending = b"0\r\n\r\n" if chunked else exchange.body
-        until, count = time.monotonic() + LIMIT_S, 1
-        while count < LIMIT_REQUESTS and time.monotonic() < until:
+        began, count = time.monotonic(), 1
+        while count < LIMIT_REQUESTS:
+            spent_s = time.monotonic() - began
+            if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= LEAST_REQUESTS):
+                break
             answer = _whole(sock, exchange.request, ending)
             if answer is None:
                 return f"{count:,} requests, closed without a word"
