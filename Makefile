@@ -10,6 +10,7 @@ FUZZ_CASES ?= 20000
 FUZZ_RUNS ?= 200000
 # With what is to be installed and built first, half an hour on two cores.
 CLAIMS_BUDGET ?= 20m
+BENCH_ROUNDS ?= 5
 
 .PHONY: race build test test-deps lint fmt bench claims check-live calibrate simulate fuzz sanitize check-stacks docs pictures clean
 
@@ -61,9 +62,10 @@ fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000,
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is
 	bash benchmarks/sanitize.sh
 
-bench: build  ## this engine beside wrk, CPU time per request
-	cargo build --release --examples -p dragstrip-engine
-	$(BIN)/python benchmarks/engine_vs_wrk.py
+bench: build  ## this engine beside other generators and beside the floor, into docs/ENGINE.md; BENCH_ROUNDS=5
+	bash benchmarks/peers.sh
+	$(BIN)/python benchmarks/engine.py --rounds $(BENCH_ROUNDS) --record
+	$(BIN)/python benchmarks/latency_truth.py --record
 
 claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off, `make clean` begins anew
 	-$(BIN)/dragstrip install --yes $$($(BIN)/dragstrip claims list --contenders)

@@ -1,13 +1,21 @@
-//! The engine without Python: `drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]]`.
+//! The engine without Python: `drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [OPTIONS]`.
 //!
 //! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
-//! requests/s, the whole process's CPU time per request, and what went wrong. `make bench` sets it beside wrk.
+//! requests/s, the whole process's CPU time per request, latencies, and what went wrong. `--close` takes a new connection
+//! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. The programs in
+//! `benchmarks` set it beside other generators.
 
+use dragstrip_engine::schedule::{Pace, Precision};
 use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Target, resolve, tally};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]]";
+const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [--close] \
+                     [--rate R [--precision precise|balanced|thrifty]]";
+/// What is told of a histogram.
+const QUANTILES: [f64; 10] = [0.0, 0.5, 0.9, 0.98, 0.985, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
 struct Words {
     host: String,
@@ -18,10 +26,27 @@ struct Words {
     core: usize,
     max_requests: u64,
     backend: Backend,
+    close: bool,
+    pace: Option<Pace>,
+}
+
+fn option(name: &str) -> Option<String> {
+    std::env::args().skip_while(|word| word != name).nth(1)
+}
+
+fn pace() -> Option<Pace> {
+    let precision = match option("--precision").as_deref() {
+        None | Some("precise") => Precision::Precise,
+        Some("balanced") => Precision::Balanced,
+        Some("thrifty") => Precision::Thrifty,
+        Some(_) => return None,
+    };
+    Some(Pace::constant(option("--rate")?.parse().ok()?, precision))
 }
 
 fn words() -> Option<Words> {
-    let mut words = std::env::args().skip(1);
+    let close = std::env::args().any(|word| word == "--close");
+    let mut words = std::env::args().skip(1).take_while(|word| !word.starts_with("--"));
     Some(Words {
         host: words.next()?,
         port: words.next()?.parse().ok()?,
@@ -31,6 +56,8 @@ fn words() -> Option<Words> {
         core: words.next()?.parse().ok()?,
         max_requests: words.next().map_or(Some(0), |text| text.parse().ok())?,
         backend: words.next().map_or(Some(Backend::Auto), |text| text.parse().ok())?,
+        close,
+        pace: pace(),
     })
 }
 
@@ -59,33 +86,45 @@ fn cpu_us() -> f64 {
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
+fn told(name: &str, hdr: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+    let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &hdr[..])?;
+    let values = QUANTILES.map(|quantile| match quantile {
+        0.0 => format!("0:{:.1}", histogram.min() as f64 / 1000.0),
+        _ => format!("{quantile}:{:.1}", histogram.value_at_quantile(quantile) as f64 / 1000.0),
+    });
+    println!("{name}: {}", values.join(" "));
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words = words().ok_or(USAGE)?;
     let address = resolve(&words.host, words.port)?;
     let request = |extra: &str| format!("GET {} HTTP/1.1\r\nHost: {address}\r\n{extra}\r\n", words.path);
     let (status, body) = fetch(address, &request("Connection: close\r\n"))?;
     let mut engine = Engine::with_backend(&[words.core], words.backend)?;
-    let exchange = Exchange { request: request("").into_bytes(), status, body };
+    let sent = request(if words.close { "Connection: close\r\n" } else { "" });
+    let exchange = Exchange { request: sent.into_bytes(), status, body };
     let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
-    let session = engine.open(SessionPlan { connections: words.connections, timeout_ns: 5_000_000_000, ..plan })?;
+    let keepalive = !words.close;
+    let plan = SessionPlan { connections: words.connections, keepalive, timeout_ns: 5_000_000_000, ..plan };
+    let session = engine.open(plan)?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();
-    let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests, pace: None };
+    let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests, pace: words.pace };
     let done = engine.run(&[block], &[])?.pop().ok_or("nothing was measured")?;
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;
-    let [p50, p90, p99, p999, most] = done.quantiles_ns.map(|ns| ns as f64 / 1000.0);
     println!(
         "back end {}, status {status}, {} bytes an answer",
         engine.backend(),
         done.bytes_in / done.answered.max(1)
     );
     println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
-    println!("latency us: p50 {p50:.0} p90 {p90:.0} p99 {p99:.0} p99.9 {p999:.0} max {most:.0}");
-    let connections_ns = words.connections as f64 * done.counted_ns.max(1) as f64;
-    let [waited, turned] = [done.latency_sum_ns, done.turn_sum_ns].map(|ns| ns as f64 * 100.0 / connections_ns);
-    let stamps = engine.latency_stamps();
-    println!("{stamps} stamps: connections waited {waited:.1} % for the server, {turned:.1} % for the engine");
+    told("latency us", &done.latency_hdr)?;
+    if let Some(open) = &done.open {
+        told("lateness us", &open.lag_hdr)?;
+        println!("offered {} departed {} unsent {}", open.offered, open.departed, open.unsent);
+    }
     let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();
     println!("sent {} failed {} connects {} errors {errors:?} {}", done.sent, done.failed, done.connects, done.sample);
     Ok(())

@@ -97,6 +97,8 @@ struct Peer {
     open: bool,
     unsent: usize,
     closing: bool,
+    /// It speaks HTTP/1.0 and asks to be kept alive, as ab -k does: it wants to be told that it is.
+    old: bool,
 }
 
 struct Server {
@@ -104,6 +106,7 @@ struct Server {
     listener: libc::c_int,
     answer: Vec<u8>,
     closing: Vec<u8>,
+    keeping: Vec<u8>,
     peers: Vec<Peer>,
     work_ns: u64,
     delay_ns: u64,
@@ -169,7 +172,10 @@ impl Server {
             return;
         }
         let bytes = &buffer[..got as usize];
-        self.peers[fd as usize].closing |= bytes.windows(17).any(|w| w.eq_ignore_ascii_case(b"connection: close"));
+        let has = |what: &[u8]| bytes.windows(what.len()).any(|window| window.eq_ignore_ascii_case(what));
+        let peer = &mut self.peers[fd as usize];
+        peer.old = has(b" http/1.0\r") && has(b"connection: keep-alive");
+        peer.closing |= has(b"connection: close") || has(b" http/1.0\r") && !peer.old;
         for _ in 0..bytes.windows(4).filter(|w| w == b"\r\n\r\n").count() {
             self.request(fd, arrived_ns);
         }
@@ -195,7 +201,7 @@ impl Server {
 
     fn answer(&mut self, fd: libc::c_int, arrived_ns: u64) {
         let peer = &mut self.peers[fd as usize];
-        peer.unsent = if peer.closing { self.closing.len() } else { self.answer.len() };
+        peer.unsent = whole(peer, &self.answer, &self.closing, &self.keeping).len();
         if let Some(stamps) = &mut self.stamps {
             stamps.push((arrived_ns, now_ns(libc::CLOCK_REALTIME) + self.way_ns));
         }
@@ -207,7 +213,7 @@ impl Server {
     /// Sends what is unsent; whether all of it is.
     fn send(&mut self, fd: libc::c_int) -> bool {
         let peer = &mut self.peers[fd as usize];
-        let whole = if peer.closing { &self.closing } else { &self.answer };
+        let whole = whole(peer, &self.answer, &self.closing, &self.keeping);
         while peer.unsent > 0 {
             let rest = &whole[whole.len() - peer.unsent..];
             // SAFETY: the slice outlives the call.
@@ -287,7 +293,16 @@ fn counter(path: Option<String>) -> &'static AtomicU64 {
     }
 }
 
-fn whole(body: &[u8], extra: &str) -> Vec<u8> {
+/// Which answer a connection gets.
+fn whole<'a>(peer: &Peer, answer: &'a [u8], closing: &'a [u8], keeping: &'a [u8]) -> &'a [u8] {
+    match (peer.closing, peer.old) {
+        (true, _) => closing,
+        (_, true) => keeping,
+        _ => answer,
+    }
+}
+
+fn compose(body: &[u8], extra: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{extra}\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
@@ -310,7 +325,7 @@ fn main() {
     }
     let size = argument("--body").map_or(12, |text| text.parse().expect("proof: --body"));
     let body: Vec<u8> = b"hello world\n".iter().copied().cycle().take(size).collect();
-    let answer = whole(&body, "");
+    let answer = compose(&body, "");
     let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("proof: bind");
     listener.set_nonblocking(true).expect("proof: nonblocking");
     let listener = std::os::fd::IntoRawFd::into_raw_fd(listener);
@@ -325,7 +340,8 @@ fn main() {
         listener,
         way_ns: if path.is_some() { way_ns(&answer) } else { 0 },
         answer,
-        closing: whole(&body, "Connection: close\r\n"),
+        closing: compose(&body, "Connection: close\r\n"),
+        keeping: compose(&body, "Connection: keep-alive\r\n"),
         peers: Vec::new(),
         work_ns: number("--work-us") * 1000,
         delay_ns: number("--delay-ms") * 1_000_000,

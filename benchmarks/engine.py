@@ -1,0 +1,269 @@
+"""``make bench``: this engine beside other load generators, and beside the floor; standard library only, unattended.
+
+Generator and server are pinned to one core, which is the steady way on a shared machine, except where a case says two.
+In each round every case is run with every generator in turn, in another order each time; what is compared are the
+medians of the ratios within rounds. Each run is one line of ``runs/bench-HASH.jsonl`` (of the engine's build): a bench
+that was interrupted goes on, and more ``--rounds`` add to it. Prints each goal and whether it is met, and
+writes table, goals and chart into docs/ENGINE.md with ``--record``. Exit code 0, also where a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import rivals
+from pages import ENGINE_PAGE, ROOT, circumstances, splice
+from rivals import Cell, Command, Ran
+
+CELLS = (
+    *(Cell(f"minimal, {c}", c, seconds=2 if c == 1000 else 1) for c in (1, 10, 100, 1000)),
+    *(Cell(f"nginx, {c}", c, server="nginx", seconds=2 if c == 1000 else 1) for c in (1, 10, 100, 1000)),
+    Cell("minimal, 10,000", 10_000, seconds=3),
+    Cell("minimal, 100, closing", 100, keepalive=False),
+    Cell("nginx, 100, closing", 100, server="nginx", keepalive=False),
+    Cell("64 KiB, 10", 10, options=("--body", "65536")),
+    Cell("1 MiB, 10", 10, options=("--body", "1048576")),
+    Cell("50 µs, 100, two cores", 100, options=("--work-us", "50"), apart=True, seconds=2),
+)
+#: Beside wrk, which is measured everywhere, the others are in these only: a bench should end.
+WIDE = {"minimal, 100", "nginx, 100", "minimal, 10,000", "minimal, 100, closing", "nginx, 100, closing"}
+RAW = ("raw epoll", "raw uring", "raw coalesced")
+ENGINE = "dragstrip"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``what`` of the engine over ``over``'s in a case, at most (or, ``least``, at least) ``bound``."""
+
+    cell: str
+    over: str
+    bound: float
+    what: str = "CPU per request"
+    least: bool = False
+
+
+GOALS = (
+    *(Goal(f"minimal, {c}", "wrk", bound) for c, bound in ((1, 0.88), (10, 0.72), (100, 0.66), (1000, 0.62))),
+    *(Goal(f"nginx, {c}", "wrk", bound) for c, bound in ((1, 0.88), (10, 0.82), (100, 0.70), (1000, 0.65))),
+    *(Goal(f"{server}, {c}", "raw", 1.10) for server in ("minimal", "nginx") for c in (1, 10, 100, 1000)),
+    *(Goal("minimal, 100", name, bound) for name, bound in (("weighttp", 0.8), ("h2load", 0.6), ("oha", 0.45))),
+    Goal("minimal, 100", "hey", 0.22),
+    Goal("minimal, 100", "gcannon", 1.0),
+    Goal("50 µs, 100, two cores", "wrk", 0.45),
+    Goal("50 µs, 100, two cores", "wrk", 1.0, what="requests/s", least=True),
+    *(Goal(f"{server}, 100, closing", over, 0.65) for server in ("minimal", "nginx") for over in ("wrk", "ab")),
+    Goal("64 KiB, 10", "wrk", 0.60),
+    Goal("1 MiB, 10", "wrk", 0.25),
+    Goal("minimal, 10,000", "wrk", 0.60),
+)
+MEMORY_GOAL_MB = 12.0
+
+#: Round by round, what each generator left: by (cell, generator).
+Results = dict[tuple[str, str], dict[int, Ran]]
+
+
+def generators(cell: Cell, here: dict[str, str]) -> dict[str, Command]:
+    """Who is measured in a case."""
+    taken: dict[str, Command] = {ENGINE: rivals.engine}
+    for name, (command, keeping, closing) in rivals.RIVALS.items():
+        if name in here and (keeping if cell.keepalive else closing) and (name == "wrk" or cell.name in WIDE):
+            taken[name] = command
+    if cell.keepalive and not cell.options and cell.connections <= 1000:
+        taken |= {name: rivals.raw(name.split()[1]) for name in RAW}
+    return taken
+
+
+def bench(cells: Sequence[Cell], rounds: int, kept: Path, here: dict[str, str]) -> Results:
+    """Runs what is not in the file yet."""
+    results = read(kept)
+    cores = sorted(os.sched_getaffinity(0))
+    with kept.open("a") as file:
+        for number in range(rounds):
+            for cell in cells:
+                names = list(generators(cell, here).items())
+                turn = number % len(names)
+                todo = [
+                    one for one in names[turn:] + names[:turn] if number not in results.get((cell.name, one[0]), {})
+                ]
+                if not todo:
+                    continue
+                server_core = cores[-1] if cell.apart else cores[0]
+                print(f"round {number + 1} of {rounds}: {cell.name}: {', '.join(name for name, _ in todo)}", flush=True)
+                for name, make in todo:
+                    with rivals.serve(cell, server_core) as (port, count):
+                        command = make(cell, port, cores[0])
+                        command[0] = here.get(command[0], command[0])
+                        ran = rivals.run(command, cores[0], count, cell.seconds)
+                    line = {"cell": cell.name, "generator": name, "round": number, **asdict(ran)}
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    file.flush()
+                    results.setdefault((cell.name, name), {})[number] = ran
+    return results
+
+
+def read(kept: Path) -> Results:
+    """What earlier benches of the same build left."""
+    results: Results = {}
+    for line in kept.read_text().splitlines() if kept.exists() else ():
+        told = json.loads(line)
+        key = (told.pop("cell"), told.pop("generator"))
+        results.setdefault(key, {})[told.pop("round")] = Ran(**told)
+    return results
+
+
+def figure(ran: Ran, what: str) -> float:
+    """One figure of a run."""
+    if what == "requests/s":
+        return ran.requests / ran.seconds
+    return ran.cpu_us / max(ran.requests, 1)
+
+
+def median(results: Results, cell: str, name: str, what: str) -> float | None:
+    """Over the rounds in which nothing failed."""
+    values = [figure(ran, what) for ran in results.get((cell, name), {}).values() if not ran.failed]
+    return statistics.median(values) if values else None
+
+
+def ratio(results: Results, cell: str, over: str, what: str) -> float | None:
+    """Median of the rounds' ratios of the engine to another; to the raw loop is to the best of them in that round."""
+    names = RAW if over == "raw" else (over,)
+    found = []
+    for number, ran in results.get((cell, ENGINE), {}).items():
+        others = [results.get((cell, name), {}).get(number) for name in names]
+        values = [figure(other, what) for other in others if other is not None and not other.failed]
+        if values and not ran.failed:
+            found.append(figure(ran, what) / min(values))
+    return statistics.median(found) if found else None
+
+
+def judged(results: Results) -> list[str]:
+    """A line per goal: what was reached, and whether that is enough."""
+    lines = ["| | goal | reached | |", "|-|-|-|-|"]
+    for goal in GOALS:
+        reached = ratio(results, goal.cell, goal.over, goal.what)
+        if reached is None:
+            continue
+        met = reached >= goal.bound if goal.least else reached <= goal.bound
+        sign = "≥" if goal.least else "≤"
+        what = f"{goal.cell}: {goal.what} over {'the raw loop' if goal.over == 'raw' else goal.over}"
+        lines.append(f"| {what} | {sign} {goal.bound:.2f} | {reached:.2f} | {'met' if met else '**missed**'} |")
+    many = results.get(("minimal, 10,000", ENGINE), {}).values()
+    if many:
+        peak_mb = max(ran.peak_kb for ran in many) / 1024
+        word = "met" if peak_mb <= MEMORY_GOAL_MB else "**missed**"
+        lines.append(f"| minimal, 10,000: memory, MB | ≤ {MEMORY_GOAL_MB:.0f} | {peak_mb:.1f} | {word} |")
+    ours = [ran for (_, name), rounds in results.items() if name == ENGINE for ran in rounds.values()]
+    # One request more is the first fetch, from which the engine's driver learns the right answer.
+    exact = sum(not ran.failed and ran.said == ran.requests - 1 for ran in ours)
+    word = "met" if exact == len(ours) else "**missed**"
+    lines.append(f"| runs without an error whose count is the server's own | all | {exact} of {len(ours)} | {word} |")
+    return lines
+
+
+def table(results: Results) -> list[str]:
+    """CPU µs per request, requests/s of the engine and memory, by case and generator."""
+    names = [ENGINE, *rivals.RIVALS, *RAW]
+    there = [name for name in names if any(key[1] == name for key in results)]
+    heads = ["CPU µs per request", *there]
+    lines = ["| " + " | ".join(heads) + " |", "|-" * len(heads) + "|"]
+    for cell in CELLS:
+        found = [median(results, cell.name, name, "CPU per request") for name in there]
+        if any(value is not None for value in found):
+            texts = ["" if value is None else f"{value:.2f}" for value in found]
+            lines.append(f"| {cell.name} | " + " | ".join(texts) + " |")
+    lines += ["", "| requests/s, and memory at the most in MB | " + " | ".join(there) + " |", "|-" * len(heads) + "|"]
+    for cell in CELLS:
+        texts = []
+        for name in there:
+            rate = median(results, cell.name, name, "requests/s")
+            peak_kb = max((ran.peak_kb for ran in results.get((cell.name, name), {}).values()), default=0)
+            texts.append("" if rate is None else f"{rate:,.0f}, {peak_kb / 1024:.0f}")
+        if any(texts):
+            lines.append(f"| {cell.name} | " + " | ".join(texts) + " |")
+    return lines
+
+
+def chart(results: Results) -> str:
+    """CPU per request over wrk's, by case, as bars; the goal is the mark. SVG, no script."""
+    goals = {goal.cell: goal.bound for goal in GOALS if goal.over == "wrk" and goal.what == "CPU per request"}
+    rows = [(name, value) for name in goals if (value := ratio(results, name, "wrk", "CPU per request")) is not None]
+    left, wide, step = 190, 420, 24
+    height = step * len(rows) + 48
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 60} {height}" font-family="sans-serif" '
+        'font-size="13" fill="#888"><title>CPU per request of the engine over wrk</title>'
+    ]
+    for index, (name, value) in enumerate(rows):
+        y, goal = 8 + index * step, goals[name]
+        colour = "#2a9d6f" if value <= goal else "#d0812c"
+        length = min(value, 1.1) * wide / 1.1
+        parts += [
+            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>',
+            f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{step - 7}" fill="{colour}"/>',
+            f'<path d="M{left + goal * wide / 1.1:.1f} {y - 3}v{step - 1}" stroke="#888" stroke-width="2"/>',
+            f'<text x="{left + length + 8:.1f}" y="{y + 13}">{value:.2f}</text>',
+        ]
+    one, foot = left + wide / 1.1, height - 12
+    parts.append(f'<path d="M{one:.1f} 4v{height - 36}" stroke="#888" stroke-dasharray="3 3"/>')
+    parts.append(f'<text x="{left}" y="{foot}">CPU per request, wrk = 1 (dashed); the mark is the goal</text></svg>')
+    return "\n".join(parts) + "\n"
+
+
+def ready() -> list[str]:
+    """What is missing, in words; builds the engine's programs where cargo is there."""
+    missing = [f"{name}: not on PATH" for name in ("nginx", "wrk", "taskset") if shutil.which(name) is None]
+    if shutil.which("cargo"):
+        command = ["cargo", "build", "--release", "--quiet", "-p", "dragstrip-engine", "--examples", "--benches"]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            missing.append("the engine's examples do not build; see cargo's message above")
+    elif not rivals.DRIVE.exists():
+        missing.append(f"{rivals.DRIVE}: not built, and cargo is not on PATH")
+    return missing
+
+
+def main() -> int:
+    """Words in, tables out."""
+    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    words.add_argument("--rounds", type=int, default=5, help="of all cases; what is in the file already counts")
+    words.add_argument("--cells", default="", help="only cases whose names contain this")
+    words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
+    words.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
+    given = words.parse_args()
+    if missing := ready():
+        print("bench: can't run:", *missing, sep="\n  ")
+        return 2
+    rivals.room()
+    here = rivals.found()
+    absent = [name for name in rivals.RIVALS if name not in here]
+    print(f"beside {', '.join(here)}; not on PATH, so left out: {', '.join(absent) or 'none'}")
+    build = hashlib.sha256(rivals.DRIVE.read_bytes()).hexdigest()[:10]
+    kept = ROOT / "runs" / f"bench-{build}.jsonl"
+    kept.parent.mkdir(exist_ok=True)
+    if given.fresh:
+        kept.unlink(missing_ok=True)
+    cells = [cell for cell in CELLS if given.cells in cell.name]
+    results = bench(cells, given.rounds, kept, here)
+    rounds = max((len(runs) for runs in results.values()), default=0)
+    told = [f"{circumstances()}; medians of {rounds} rounds; left out: {', '.join(absent) or 'none'}.", ""]
+    text = "\n".join([*told, *judged(results), "", *table(results)])
+    print(text)
+    if given.record:
+        picture = ROOT / "docs" / "pictures" / "engine.svg"
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_text(chart(results))
+        splice(ENGINE_PAGE, "bench", f"![CPU per request over wrk](pictures/engine.svg)\n\n{text}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
