@@ -163,6 +163,25 @@ def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Pat
     assert "died under load" in found.detail
 
 
+def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path: Path) -> None:
+    """In a race planned for it; equal rates then say nothing, and the row says so. Otherwise such a race is void."""
+    claim = planted(tmp_path)
+    race = samples.race({"quick": 20_000.0, "steady": 20_000.0}, rounds=12)
+
+    def limited(block: Any) -> Any:
+        cpu_ns = 12_000_000 if block.contender == "quick" else 24_000_000
+        return _changed(block, engine_cpu_ns=block.counted_ns, server_cpu_ns=cpu_ns)
+
+    rounds = tuple(_changed(one, blocks=tuple(map(limited, one.blocks))) for one in race.rounds)
+    race = _changed(race, rounds=rounds)
+    found = settle(claim, PUBLISHED, race)
+    assert (found.outcome, found.detail[:30]) == (UNDECIDED, "void: the generator is the lim")
+    found = settle(claim, PUBLISHED, _changed(race, plan=_changed(race.plan, metric="cpu")))
+    assert (found.outcome, found.metric) == (HOLDS, "cpu")
+    assert found.low < 2 < found.high
+    assert any("the client, not quick or steady, was the limit" in remark for remark in found.remarks)
+
+
 def _changed(record: Any, **changes: Any) -> Any:
     from dataclasses import replace
 

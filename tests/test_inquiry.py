@@ -276,6 +276,19 @@ def test_littles_law_holds_rate_against_latency(off: float, status: str) -> None
     assert check(fresh, "Little's law").status == status  # a connection's opening is part of its latency
 
 
+def test_a_generator_at_its_limit_does_not_void_what_cpu_time_decides() -> None:
+    """CPU time per request is not changed by a client that can't send more; every other reason stays."""
+    busy = samples.block("quick", engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS)
+    assert reasons(busy)
+    assert reasons(busy, by_cpu=True) == ()
+    assert reasons(replace(busy, engine_wait_ns=20 * MS), by_cpu=True)[0].startswith("engine waited")
+    race = with_blocks(samples.race(), lambda block: replace(block, engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS))
+    assert {one.check: one.status for one in inquiry.inspect(race)}["generator"] == "void"
+    by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
+    assert {one.check: one.status for one in inquiry.inspect(by_cpu)}["generator"] == "warn"
+    assert inquiry.held_by_generator(by_cpu) == ("quick", "steady")
+
+
 @pytest.mark.parametrize(("turned", "cpu_ms", "status"), [(0.04, 20, "pass"), (0.3, 20, "warn"), (0.3, 35, "pass")])
 def test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy(
     turned: float, cpu_ms: int, status: str

@@ -289,6 +289,7 @@ def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping
         server_cores=len(track.lanes.server),
         single_threaded=single,
         shared_lanes=track.lanes.shared,
+        by_cpu=plan.metric == "cpu",
     )
 
 

@@ -5,11 +5,12 @@ were right; never at which contender would win.
 """
 
 from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, with_reasons, wrong_under_load
-from dragstrip.inquiry.checks import Check, inspect, is_void
+from dragstrip.inquiry.checks import Check, held_by_generator, inspect, is_void
 
 __all__ = [
     "Check",
     "block_reasons",
+    "held_by_generator",
     "inspect",
     "is_void",
     "round_reasons",

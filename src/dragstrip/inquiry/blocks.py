@@ -45,6 +45,7 @@ def block_reasons(
     single_threaded: bool,
     typical_wait: float | None,
     shared_lanes: bool = False,
+    by_cpu: bool = False,
 ) -> tuple[str, ...]:
     """Why this block must never be used; empty if it counts.
 
@@ -57,11 +58,13 @@ def block_reasons(
         typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of
             ``taken_by_others`` in this round, is evidence of others. None: unknown, its wait says nothing.
         shared_lanes: engine and server share cores and wait for each other: waits say nothing.
+        by_cpu: CPU time per request decides, which a generator at its limit does not change.
     """
     cores = 1 if single_threaded else server_cores
     usual = 0.0 if single_threaded else typical_wait
     waits = () if shared_lanes else _waits(block, cores, usual)
-    return (*_accounting(block, connections), *_answers(block), *_clock(block), *waits, *_generator(block, cores))
+    limit = () if by_cpu else _generator(block, cores)
+    return (*_accounting(block, connections), *_answers(block), *_clock(block), *waits, *limit)
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[str, ...]:
@@ -135,13 +138,14 @@ def with_reasons(
     server_cores: int,
     single_threaded: Mapping[str, bool],
     shared_lanes: bool = False,
+    by_cpu: bool = False,
 ) -> tuple[Block, ...]:
     """A round's blocks with the reasons that void them filled in, in the same order.
 
     Args:
         blocks: of one round.
         single_threaded: by contender; one that is missing counts as having several threads.
-        shared_lanes: engine and servers share cores.
+        shared_lanes: engine and servers share cores. by_cpu: as ``block_reasons``.
     """
     typical = usual_taken(blocks, server_cores)
     return tuple(
@@ -154,6 +158,7 @@ def with_reasons(
                 single_threaded=single_threaded.get(block.contender, False),
                 typical_wait=typical.get(block.contender),
                 shared_lanes=shared_lanes,
+                by_cpu=by_cpu,
             ),
         )
         for block in blocks

@@ -117,16 +117,7 @@ def inspect(race: Race) -> tuple[Check, ...]:
 
     A race whose rounds are all void is looked at as it is, so that the cause is told.
     """
-    rounds = [this for this in race.rounds if not this.void] or list(race.rounds)
-    sides = []
-    for entrant in race.entrants:
-        if not entrant.out:
-            launches = tuple(one for this in rounds for one in this.launches if one.contender == entrant.name)
-            blocks = tuple(block for this in rounds for block in this.blocks if block.contender == entrant.name)
-            threads = max((launch.threads for launch in launches), default=0) or len(race.server_cores)
-            cores = max(min(len(race.server_cores), threads), 1)
-            sides.append(_Side(entrant.name, entrant.kind, cores, blocks, launches))
-    measured = [side for side in sides if side.blocks]
+    measured = _sides(race)
     return (
         _rounds(race),
         _lanes(race),
@@ -144,6 +135,20 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _void_passes(race),
         *_parity(race),
     )
+
+
+def _sides(race: Race) -> list[_Side]:
+    """What each contender that is still in the race left, if it left anything."""
+    rounds = [this for this in race.rounds if not this.void] or list(race.rounds)
+    sides = []
+    for entrant in race.entrants:
+        if not entrant.out:
+            launches = tuple(one for this in rounds for one in this.launches if one.contender == entrant.name)
+            blocks = tuple(block for this in rounds for block in this.blocks if block.contender == entrant.name)
+            threads = max((launch.threads for launch in launches), default=0) or len(race.server_cores)
+            cores = max(min(len(race.server_cores), threads), 1)
+            sides.append(_Side(entrant.name, entrant.kind, cores, blocks, launches))
+    return [side for side in sides if side.blocks]
 
 
 def _parity(race: Race) -> Iterator[Check]:
@@ -220,6 +225,22 @@ def _ceiling_per_s(race: Race) -> float | None:
     return float(nearest["ceiling_per_s"]) * race.load.threads / float(known["threads"])
 
 
+def _limited(side: _Side) -> bool:
+    busy = side.busy()
+    full = median(engine_share(block) for block in side.blocks) >= ENGINE_FULL
+    return full and busy is not None and busy < SERVER_IDLE
+
+
+def held_by_generator(race: Race) -> tuple[str, ...]:
+    """Contenders whose throughput is the engine's more than their own: it was near its limit or at it, they not."""
+    found = []
+    for side in _sides(race):
+        busy = side.busy()
+        near = median(engine_share(block) for block in side.blocks) >= ENGINE_NEAR
+        found += [side.name] if near and busy is not None and busy < SERVER_FULL else []
+    return tuple(found)
+
+
 def _generator(race: Race, sides: Sequence[_Side]) -> Check:
     ceiling_per_s = _ceiling_per_s(race)
 
@@ -229,8 +250,13 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
             busy = side.busy()
             server = "unreadable" if busy is None else percent(busy)
             seen = f"against {side.name} the engine used {percent(share)} of its cores, the server {server} of its own"
-            if share >= ENGINE_FULL and busy is not None and busy < SERVER_IDLE:
-                yield VOID, f"the generator is the limit: {seen}; {REMEDIES['generator the limit']}"
+            if _limited(side):
+                # CPU time per request is not changed by a client that can't send more.
+                told = f"the generator is the limit: {seen}"
+                if race.plan.metric == "cpu":
+                    yield WARN, f"{told}, whose throughput is the generator's; the CPU time per request decides"
+                else:
+                    yield VOID, f"{told}; {REMEDIES['generator the limit']}"
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
                 yield WARN, f"the generator is near its limit: {seen}; {REMEDIES['generator the limit']}"
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)

@@ -43,7 +43,8 @@ def measured(claim: Claim, found: Finding) -> str:
         return words.NONE
     if claim.fields.kind == "peak":
         return f"{words.figure(found.ratio)}/s ({words.span(found.low, found.high) or 'no interval yet'})"
-    return f"{words.ratio(found.ratio)} ({words.ratio_span(found.low, found.high)})"
+    by = " by CPU" if found.metric == "cpu" else ""
+    return f"{words.ratio(found.ratio)} ({words.ratio_span(found.low, found.high)}){by}"
 
 
 def show(console: Console, rows: Sequence[Row], *, remarks: bool = False) -> None:
@@ -135,6 +136,7 @@ def _finding(found: Finding) -> dict[str, Any]:
         "measured": words.finite(found.ratio),
         "low": words.finite(found.low),
         "high": words.finite(found.high),
+        "metric": found.metric,
         "race": found.race or None,
         "remarks": list(found.remarks),
     }
@@ -157,7 +159,9 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> 
         f"Each claim is raced under its published load, and beside it under fair settings ({FAIR_LOAD.text()}, one "
         "worker per core of the servers' lane). Counts and times of the published runs are replaced by rounds of short "
         "blocks on fresh launches (METHOD.md); HTTP version, keep-alive and connections are as published. A ratio is "
-        "the first contender's speed over the second's, with an interval that holds for its whole race at once.",
+        "the first contender's speed over the second's, with an interval that holds for its whole race at once. By "
+        "CPU: where a new connection for each request makes the client the limit, the servers' CPU time per request "
+        "decides, which a slow client does not change.",
         "",
         *([f"![Published and measured ratios]({chart})", ""] if chart else []),
         f"*{MEANING}.*",

@@ -10,7 +10,7 @@ from itertools import combinations
 
 from dragstrip import verdict
 from dragstrip.claim import Claim
-from dragstrip.inquiry import inspect
+from dragstrip.inquiry import held_by_generator, inspect
 from dragstrip.record import Entrant, Race
 from dragstrip.trial.cast import entry_of
 
@@ -42,6 +42,7 @@ class Finding:
         detail: why, in words.
         ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": answers a
             second); NaN where there is none.
+        metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
         race: id of the race it rests on, "" if there is none.
         remarks: stand-ins, what was not equal, what the checks saw.
     """
@@ -51,6 +52,7 @@ class Finding:
     ratio: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    metric: str = "throughput"
     race: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -65,26 +67,29 @@ def settle(claim: Claim, setting: str, race: Race) -> Finding:
     if claim.fields.kind == "ends":
         found = _ends(race, [entrant.name for entrant in raced])
     else:
-        names = [entrant.name for entrant in raced]
-        # Looked at as if only these had raced: another one's fault is not theirs.
-        checks = inspect(replace(race, entrants=tuple(raced)))
-        void = next((check.detail for check in checks if check.status == "void"), "")
-        found = _JUDGES[claim.fields.kind](claim, verdict.judge(race), names)
-        if void:
-            found = Finding(
-                outcome=UNDECIDED, detail=f"void: {void}", ratio=found.ratio, low=found.low, high=found.high
-            )
-        remarks += _unequal(raced)
-        remarks += [check.detail for check in checks if check.status == "warn" and check.check in TELLING]
-    return Finding(
-        outcome=found.outcome,
-        detail=found.detail,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        race=race.id,
-        remarks=tuple(remarks),
-    )
+        found, more = _judged(claim, race, raced)
+        remarks += more
+    return replace(found, race=race.id, remarks=tuple(remarks))
+
+
+def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding, list[str]]:
+    """The judgement of a race, and what the parity sheet and the checks say beside it."""
+    names = [entrant.name for entrant in raced]
+    # Looked at as if only these had raced: another one's fault is not theirs.
+    alone = replace(race, entrants=tuple(raced))
+    held = held_by_generator(alone) if race.plan.metric == "cpu" and claim.fields.kind != "peak" else ()
+    metric = "cpu" if held else "throughput"
+    found = replace(_JUDGES[claim.fields.kind](claim, verdict.judge(race, metric=metric), names), metric=metric)
+    checks = inspect(alone)
+    void = next((check.detail for check in checks if check.status == "void"), "")
+    if void:
+        found = replace(found, outcome=UNDECIDED, detail=f"void: {void}")
+    remarks = _unequal(raced)
+    if held:
+        told = f"decided by the servers' CPU time per request: the client, not {' or '.join(held)}, was the limit"
+        remarks.append(f"{told}, so that rates under this load, the published ones too, may be the client's own")
+    remarks += [check.detail for check in checks if check.status == "warn" and check.check in TELLING]
+    return found, remarks
 
 
 def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
