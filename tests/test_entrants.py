@@ -180,3 +180,17 @@ def test_two_versions_of_one_program_race_under_names_of_their_own(folder: Path)
     assert "is out" not in told.stdout
     out = json.loads((folder / "out.json").read_text())
     assert {one["name"]: one["rounds"] > 0 for one in out["contenders"]} == {"old": True, "new": True, "php": True}
+
+
+def test_a_version_is_read_from_a_help_text_too_and_a_pattern_that_finds_none_is_told(mine: Path) -> None:
+    """Many end with a failure when asked for help; a wrong pattern is the definition's fault, not the machine's."""
+    file = mine / "anything" / "contender.toml"
+    asked = MINE.replace('["python3", "--version"]', '["python3", "-c", "raise SystemExit(\'Python 7.8\')"]')
+    file.write_text(asked)
+    state = contender.check(contender.entry("my-server", [mine]))
+    assert isinstance(state, Ready)
+    assert state.version.startswith("7.8")
+    file.write_text(asked.replace("pattern = 'Python", "pattern = 'Cobra"))
+    state = contender.check(contender.entry("my-server", [mine]))
+    assert isinstance(state, Missing)
+    assert state.remedy == f"correct [version] in {file}"

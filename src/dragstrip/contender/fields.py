@@ -31,7 +31,7 @@ Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 PROGRAM = "program"
 
 #: Names in braces by where they may stand; parameters come on top in start and parity.
-SETTING = frozenset({"modules", "python", "arch"})
+SETTING = frozenset({"modules", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
 STARTING = BUILDING | {"port", "scratch", "cores", "mark", "workload"}
 
@@ -44,6 +44,7 @@ MEANING = {
     "workload": "the workload that is raced",
     "build": "the folder that the build filled",
     "python": "the interpreter of its private environment",
+    "npm": "the folder of its npm packages (`node_modules`), for `NODE_PATH`",
     "modules": "nginx's folder of modules",
     "cache": "Dragstrip's own folder, kept between races",
     "arch": "the machine's architecture, like `x86_64`",
@@ -245,9 +246,11 @@ def _check_files(contender: Contender) -> None:
                 raise contender.source.bad(
                     at, f"given {name!r}, which is not in {contender.folder}", "add that file or take the name out"
                 )
-    if build and not build.files:
+    if build and "files" not in build.model_fields_set:
         raise contender.source.bad(
-            ("build", "files"), "is missing", 'add `files = ["main.go"]`: what the build reads; it runs on a copy'
+            ("build", "files"),
+            "is missing",
+            'add `files = ["main.go"]`: what the build reads; it runs on a copy (`[]`: nothing)',
         )
 
 

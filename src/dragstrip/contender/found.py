@@ -33,7 +33,11 @@ _DPKG = Path("/var/lib/dpkg")
 
 
 class _AbsentError(Exception):
-    """Something needed is not here; the message says what."""
+    """Something needed is not here; the message says what, ``remedy`` what would do where installing would not."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ def _in_environments(contender: Contender, name: str) -> Path | None:
 
 def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, str]:
     """Values for the names in braces that depend on what is installed; only those the definition uses."""
-    values = {"python": str(python_of(contender)), "arch": platform.machine()}
+    packages = environment(contender.fields.install.npm or (contender.name,)) / "node_modules"
+    values = {"python": str(python_of(contender)), "npm": str(packages), "arch": platform.machine()}
     used = {name for text in _all_texts(contender) for name in placeholders(text)}
     for name, ((program, *words), pattern) in _PLACES.items():
         if name in contender.places:
@@ -154,8 +159,11 @@ def resolve(command: Sequence[str], programs: Mapping[str, Path], values: Mappin
     return (str(programs.get(first, first)), *rest)
 
 
-def say(command: tuple[str, ...]) -> str:
+def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
     """What a program prints, standard error included; asked once per state of the program's file.
+
+    Args:
+        any_status: what it prints counts even if it fails.
 
     Raises:
         _AbsentError: it can't be run, fails, or takes over 10 s.
@@ -164,21 +172,21 @@ def say(command: tuple[str, ...]) -> str:
         state = Path(command[0]).stat()
     except OSError as error:
         raise _AbsentError(f"`{command[0]}` can't be run: {error.strerror}") from error
-    return _say(command, (state.st_mtime_ns, state.st_size))
+    done = _done(command, (state.st_mtime_ns, state.st_size))
+    if done.returncode != 0 and not any_status:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        raise _AbsentError(f"`{' '.join(command)}` fails with status {done.returncode}: {last[0][:200]}")
+    return done.stdout + done.stderr
 
 
 @functools.lru_cache(maxsize=256)
-def _say(command: tuple[str, ...], _state: tuple[int, int]) -> str:
+def _done(command: tuple[str, ...], _state: tuple[int, int]) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error
-    if done.returncode != 0:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
-        raise _AbsentError(f"`{' '.join(command)}` fails with status {done.returncode}: {last[0][:200]}")
-    return done.stdout + done.stderr
 
 
 def look(contender: Contender) -> Ready | Missing:
@@ -192,7 +200,7 @@ def look(contender: Contender) -> Ready | Missing:
             say(resolve(command, programs, values))
         return Ready(_version(contender, programs, values), programs)
     except _AbsentError as absent:
-        return Missing(str(absent), _remedy(contender))
+        return Missing(str(absent), absent.remedy or _remedy(contender))
 
 
 def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
@@ -229,10 +237,13 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
     if not wanted.command:
         return "unknown"
     command = resolve(wanted.command, programs, values)
-    said = say(command)
+    said = say(command, any_status=True)  # many tell it in a help text, and end as if it were a mistake to ask
     match = re.search(wanted.pattern, said)
     if not match:
-        raise _AbsentError(f"`{' '.join(command)}` doesn't say its version: {said.strip()[:200]!r}")
+        raise _AbsentError(
+            f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {said.strip()[:200]!r}",
+            f"correct [version] in {contender.source.file}",
+        )
     packaged = _debian_versions(contender, Path(command[0]))
     return f"{match[1]} ({packaged})" if packaged else match[1]
 
