@@ -20,6 +20,7 @@ from dragstrip.cli_doctor import doctor
 from dragstrip.cli_export import export_command, import_command
 from dragstrip.cli_load import load
 from dragstrip.cli_new import new
+from dragstrip.cli_rerun import rerun
 from dragstrip.cli_serve import serve
 from dragstrip.cli_words import (
     EXIT_FAILURE,
@@ -254,6 +255,7 @@ for command in (
     install_command,
     load,
     new,
+    rerun,
     serve,
     verify,
 ):

@@ -25,6 +25,15 @@ _NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswit
 ROUND_COLUMNS = {"throughput": "throughput_per_s", "cpu": "server_cpu_us_per_request", "memory": "peak_memory_bytes"}
 
 
+#: The tables' columns, in order; also of a race that left no rows.
+BLOCKS = (
+    *("race", "started", "workload", "kind", "at_s"),
+    *(field.name for field in fields(Block) if field.name not in _NO_CELL),
+    *("throughput_per_s", "server_cpu_us_per_request"),
+)
+ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "settled")
+
+
 def block_rows(race: Race) -> Iterator[Row]:
     """One row per block: whose and when, every field of its record, what became of it, and its own two numbers.
 

@@ -1,0 +1,189 @@
+"""Dragstrip from Python: ``dragstrip.race(...)`` gives records and verdicts, data frames, and itself in a notebook.
+
+::
+
+    import dragstrip
+
+    result = dragstrip.race("nginx-return", "nginx-static", rounds=10)
+    print(result.headline)
+    result.pair("nginx-return", "nginx-static").ratio
+    result.rounds().groupby("contender").throughput_per_s.describe()
+"""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from dragstrip import contender
+from dragstrip import verdict as judging
+from dragstrip.errors import BadUsage
+from dragstrip.inquiry import Check, inspect
+from dragstrip.record import Race
+from dragstrip.report import export, page, rows, tables, terminal, words
+from dragstrip.report.live import Progress
+from dragstrip.store import Store, default_path
+from dragstrip.workload import load as load_workload
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Result", "compare", "race", "stored"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A race, what its records support, and what speaks against them.
+
+    Args:
+        record: every block, launch and round.
+        verdict: pairs, estimates, tie groups; judged anew from the record.
+        checks: the validity checks.
+    """
+
+    record: Race
+    verdict: judging.Verdict = field(repr=False)
+    checks: Sequence[Check] = field(repr=False)
+
+    @classmethod
+    def of(cls, record: Race) -> Result:
+        """Judges a recorded race."""
+        return cls(record, judging.judge(record), tuple(inspect(record)))
+
+    @property
+    def headline(self) -> str:
+        """The race in a sentence or two."""
+        return rows.headline(self.record, self.verdict, self.checks)
+
+    @property
+    def void(self) -> bool:
+        """Whether nothing of it may be used as a result."""
+        return self.record.finished == "void" or any(check.status == "void" for check in self.checks)
+
+    def pair(self, a: str, b: str) -> judging.Pair:
+        """Two contenders compared, seen from the first: ratio, interval and word.
+
+        Raises:
+            BadUsage: they were not compared.
+        """
+        found = rows.pair_of(self.verdict, a, b)
+        if found is None:
+            compared = ", ".join(sorted({name for pair in self.verdict.pairs for name in (pair.a, pair.b)}))
+            raise BadUsage(f"{a} and {b} were not compared in race {self.record.id}; those that were: {compared}")
+        return found
+
+    def blocks(self) -> DataFrame:
+        """Every block, one row each, with its fate: "used", "dropped" or "void"."""
+        return _frame(tables.block_rows(self.record), tables.BLOCKS)
+
+    def rounds(self) -> DataFrame:
+        """Each contender's number per round: those that decide."""
+        return _frame(tables.round_rows(self.record), tables.ROUNDS)
+
+    def pairs(self) -> DataFrame:
+        """Every pair and metric: ratio, interval, verdict."""
+        return _frame(self.json()["pairs"])
+
+    def json(self) -> dict[str, Any]:
+        """As ``--json`` gives it (schema 1)."""
+        return export.race_json(self.record, self.verdict, self.checks)
+
+    def to_html(self, path: Path | str) -> Path:
+        """Writes the self-contained page."""
+        page.write(self.record, self.verdict, self.checks, Path(path))
+        return Path(path)
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO(), width=120, no_color=True)
+        terminal.show_race(console, self.record, self.verdict, self.checks)
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]  # it is the StringIO above
+
+    def _repr_html_(self) -> str:
+        """The sentence and the ranking; escaped: names come from outside."""
+        cpu = self.verdict.metric == "cpu"
+        heads = ("contender", "version", "CPU µs/request" if cpu else "requests/s", "interval", "rounds")
+        lines = [
+            (
+                r.name,
+                r.entrant.version,
+                words.figure(r.main.estimate),
+                words.span(r.main.low, r.main.high),
+                str(r.estimate.rounds),
+            )
+            for r in rows.ranked(self.record, self.verdict, with_latency=False)
+        ]
+        told = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
+        head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
+        worst = "".join(
+            f"<li>{_escaped(f'{check.status}: {check.check}: {check.detail}')}</li>"
+            for check in self.checks
+            if check.status != "pass"
+        )
+        return (
+            f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{told}</tbody></table>"
+            f"{f'<ul>{worst}</ul>' if worst else ''}<p>race {_escaped(self.record.id)}</p>"
+        )
+
+
+def race(
+    *contenders: str,
+    serve: Mapping[str, str] | None = None,
+    workload: str = "hello",
+    store: Path | str | None = None,
+    quiet: bool = True,
+    **plan: Any,
+) -> Result:
+    """Races contenders and gives what came of it; the record is in the store too.
+
+    Args:
+        contenders: as on the command line: names, ``name:key=value``, files, addresses of running servers.
+        serve: commands of one's own by name, with ``{port}``.
+        workload: its name, or a file.
+        store: where races are kept; the usual place if None.
+        quiet: False shows the race as it runs.
+        plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``,
+            ``server_cores`` and whatever else ``dragstrip.racing.Request`` has.
+
+    Raises:
+        BadUsage: fewer than two contenders, or a word of the plan that there is none of.
+        DragstripError: as on the command line, with the same message.
+    """
+    from dragstrip import racing  # here, because reading old results must do without the compiled engine
+
+    own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
+    entries = (*contender.entrants(contenders), *own)
+    try:
+        request = racing.Request(entries=entries, workload=load_workload(workload), **plan)
+    except TypeError as error:
+        raise BadUsage(f"dragstrip.race: {error}; dragstrip.racing.Request has the words") from error
+    with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
+        return Result.of(racing.run(request, store=kept, progress=progress))
+
+
+def stored(run: str = "last", store: Path | str | None = None) -> Result:
+    """A race that is in the store, judged anew: its id, the beginning of one, or "last"."""
+    with Store(Path(store) if store else default_path()) as kept:
+        return Result.of(kept.load(run))
+
+
+def compare(old: Result, new: Result, **words_: Any) -> judging.Comparison:
+    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.verdict.compare``."""
+    return judging.compare(old.record, new.record, **words_)
+
+
+def _frame(told: Iterable[dict[str, Any]], columns: Sequence[str] | None = None) -> DataFrame:
+    try:
+        import pandas
+    except ImportError as error:
+        raise BadUsage("data frames take pandas: pip install 'dragstrip[data]'; json() does without") from error
+    return pandas.DataFrame(list(told), columns=columns)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(words.visible(text))
