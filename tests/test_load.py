@@ -370,7 +370,6 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["http://me:secret@127.0.0.1/"], 2, "-H 'Authorization"),
         (["http://127.0.0.1/ä"], 2, "percent-encode"),
         (["http://127.0.0.1:1/"], 1, "start the server first"),
-        (["http://127.0.0.1:1/", "-R", "1000"], 2, "open loop"),
         (["http://127.0.0.1:1/", "-n", "2"], 2, "3 or more"),
         (["http://127.0.0.1:1/", "-n", "many"], 2, "20000"),
         (["http://127.0.0.1:1/", "-c", "100k"], 2, "fewer connections"),

@@ -1,6 +1,6 @@
 """The compiled load engine (``crates/python``): blocks of load in, tallies out. Times are CLOCK_MONOTONIC ns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 class EngineError(Exception):
@@ -16,10 +16,10 @@ class Tally:
     the opening of a connection that it had to wait for, to the arrival of its last byte: by the kernel's stamp, see
     ``Engine.latency_stamps``.
 
-    In an open loop it runs from when the request was meant to leave; ``latency_sent_hdr`` has it from when it left, ``lag_hdr``
-    the difference. ``requests``, these histograms and ``offered`` are then of what was meant to leave within the counted
-    part, whenever it was answered; ``unsent`` of these never left; ``departed`` is how many left within the counted part:
-    fewer than offered, and the rate was not reached. All of these are None in a closed loop.
+    In an open loop it runs from when the request was meant to leave; ``latency_sent_hdr`` has it from when it left,
+    ``lag_hdr`` the difference. ``requests``, these histograms and ``offered`` are then of what was meant to leave
+    within the counted part, whenever it was answered; ``unsent`` of these never left; ``departed`` is how many left
+    within the counted part: fewer than offered, and the rate was not reached. All of these are None in a closed loop.
     """
 
     @property
@@ -196,12 +196,32 @@ class Engine:
 
         Args:
             pace: of each block, None for a closed loop: arrivals (``constant``, ``poisson``), precision (``precise``,
-                ``balanced``: ticks of 250 µs, ``thrifty``: 1 ms), steps of (rate per s at the begin, at the end, end in ns
-                from the lead-in's begin), and the seed of Poisson arrivals, which each block makes its own.
+                ``balanced``: ticks of 250 µs, ``thrifty``: 1 ms), steps of (rate per s at the begin, at the end, end in
+                ns from the lead-in's begin), and the seed of Poisson arrivals, which each block makes its own.
 
         Raises:
             EngineError: a plan that makes no sense, or the engine is busy in another thread.
             KeyboardInterrupt: as Python's handlers raise it; what was finished is in ``last_tallies``.
+        """
+
+    def run_seen(
+        self,
+        block: tuple[int, int, int, int],
+        *,
+        every_ns: int,
+        see: Callable[[Tally], None],
+        pace: tuple[str, str, Sequence[tuple[float, float, int]], int] | None = None,
+    ) -> Tally | None:
+        """Runs one block without a pause and shows what is done on it as it goes; None where it was stopped.
+
+        Args:
+            block, pace: as of ``run``.
+            every_ns: about how often ``see`` is called with a tally of what was done since the last time. The last
+                call has what is left, whether the block was finished, stopped, or interrupted; all add up to the block.
+
+        Raises:
+            EngineError: as ``run``.
+            KeyboardInterrupt: as Python's handlers or ``see`` raise it, after the last call.
         """
 
     def last_tallies(self) -> list[Tally]:

@@ -11,9 +11,11 @@ import click
 from rich.console import Console
 
 from dragstrip import loading
+from dragstrip.cli_offer import offer, offer_options
 from dragstrip.cli_words import EXIT_FAILURE, EXIT_INTERRUPTED, Duration, Share, write_json, write_text
 from dragstrip.errors import BadUsage
 from dragstrip.report import load as report
+from dragstrip.report import load_open
 from dragstrip.report.load_styles import STYLES, styled
 
 
@@ -64,20 +66,27 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
-@click.option("--rate", "-R", default=None, help="Not yet: comes with the open loop.")
 @click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@offer_options
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
 @click.option("--hgrm", "hgrm_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
+@click.option("--hlog", "hlog_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
 @click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
 @click.option(
     "--max-p99", "max_p99_s", type=Duration(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms."
 )
 @click.option("--max-errors", type=Share(least=0.0), default=None, metavar="SHARE", help="Exit 1 above it, e.g. 0.1%.")
+@click.option(
+    "--min-reached", type=Share(), default=None, metavar="SHARE", help="Exit 1 below it: of the offered rate, e.g. 99%."
+)
 @click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
 def load(**words: Any) -> None:
-    """Load URL in a closed loop and report; every answer is checked against the first plain one.
+    """Load URL and report; every answer is checked against the first plain one.
 
-    Ends with 0; with 1 where a --max-… is missed or nothing was answered right; with 130 when interrupted.
+    A closed loop: each connection asks again once it is answered; an open loop with -R, --ramp or --steps: requests
+    leave when they are due, and latency runs from then.
+
+    Ends with 0; with 1 where a --max-… or --min-… is missed or nothing was answered right; with 130 when interrupted.
     """
     request = _request(words)
     live = report.Live(Console(stderr=True), quiet=words["quiet"])
@@ -85,7 +94,9 @@ def load(**words: Any) -> None:
         result = loading.run(request, live)
     finally:
         live.close()
-    objectives = report.limits(result, max_p99_s=words["max_p99_s"], max_errors=words["max_errors"])
+    objectives = report.limits(
+        result, max_p99_s=words["max_p99_s"], max_errors=words["max_errors"], min_reached=words["min_reached"]
+    )
     _tell(result, objectives, words)
     if result.finished == "interrupted":
         sys.exit(EXIT_INTERRUPTED)
@@ -94,10 +105,6 @@ def load(**words: Any) -> None:
 
 
 def _request(words: dict[str, Any]) -> loading.LoadRequest:
-    if words["rate"] is not None:
-        raise BadUsage(
-            f"-R {words['rate']}: an offered rate comes with the open loop; without -R this is a closed loop"
-        )
     if words["keep_word"]:
         if words["no_keepalive"]:
             raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
@@ -116,6 +123,7 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         timeout_s=words["timeout_s"],
         expect_status=words["status"],
         io=words["io"],
+        offer=offer(words),
     )
 
 
@@ -143,3 +151,5 @@ def _tell(result: loading.LoadResult, objectives: list[report.Limit], words: dic
         write_json(words["json_path"], report.load_json(result, objectives), "--json")
     if words["hgrm_path"]:
         write_text(words["hgrm_path"], report.hgrm(result), "--hgrm")
+    if words["hlog_path"]:
+        write_text(words["hlog_path"], load_open.hlog(result), "--hlog")

@@ -8,6 +8,7 @@ use crate::lap::{Closed, Lap, Window};
 use crate::plan::{Block, SessionPlan};
 use crate::sys;
 use crate::tally::{Counts, OpenCounts};
+use crate::views::Viewer;
 use crate::worker::{self, Load, Paced};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,8 @@ pub struct Job {
     pub steal_cores: Vec<usize>,
     /// How many workers run it.
     pub workers: usize,
+    /// Whom the blocks are shown to as they go.
+    pub viewer: Option<Viewer>,
 }
 
 /// What only one worker reads.
@@ -214,6 +217,8 @@ impl Hand {
             end_ns: 0,
             tickets: (block.max_requests > 0 && block.pace.is_none()).then(|| &job.tickets[index]),
             stop: &job.stop,
+            worker: self.index,
+            viewer: job.viewer.as_ref(),
         };
         share.look_round(&mut Lap::new(window, counts, Closed), &mut self.buffer);
         let length_ns = block.lead_ns + worker::counted_end_ns(block);

@@ -2,6 +2,7 @@
 
 use crate::sys;
 use crate::tally::{Counts, Failure};
+use crate::views::{View, Viewer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What makes requests leave: an answer, in a closed loop, or the time, in an open one. The worker's loop is compiled
@@ -37,8 +38,8 @@ pub trait Demand {
     /// When the next request is to leave, if a place is free; u64::MAX: that is not known now.
     fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64;
 
-    /// End of the counted part, the worker's part of the block being over now.
-    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, gave_up: bool) -> u64;
+    /// End of the counted part, the worker's part of the block being over now; `early`: before its time.
+    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64;
 }
 
 /// The closed loop: as soon as a place is free its next request leaves.
@@ -96,8 +97,8 @@ impl Demand for Closed {
         u64::MAX
     }
 
-    fn end(&mut self, window: &Window, _: &mut Counts, now_ns: u64, gave_up: bool) -> u64 {
-        if gave_up || window.tickets.is_some() {
+    fn end(&mut self, window: &Window, _: &mut Counts, now_ns: u64, early: bool) -> u64 {
+        if early || window.tickets.is_some() {
             now_ns.clamp(window.counted_from_ns, window.end_ns)
         } else {
             window.end_ns
@@ -118,6 +119,10 @@ pub struct Window<'a> {
     pub tickets: Option<&'a AtomicU64>,
     /// Ends the block at once.
     pub stop: &'a AtomicBool,
+    /// Whose part it is.
+    pub worker: usize,
+    /// Whom it is shown to as it goes.
+    pub viewer: Option<&'a Viewer>,
 }
 
 /// The state of one worker's part of a block.
@@ -131,12 +136,15 @@ pub struct Lap<'a, D> {
     /// Next bound of the counted part, at which the worker's CPU time is read.
     crossing_ns: u64,
     cpu_from_ns: u64,
+    /// When it is shown next.
+    view_ns: u64,
 }
 
 impl<'a, D: Demand> Lap<'a, D> {
     /// Begins with the lead-in.
     pub fn new(window: Window<'a>, counts: &'a mut Counts, demand: D) -> Self {
-        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0 }
+        let view_ns = window.viewer.map_or(u64::MAX, |viewer| window.started_ns + viewer.every_ns);
+        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0, view_ns }
     }
 
     /// Reads the worker's CPU time where a bound of the counted part has been passed.
@@ -158,6 +166,18 @@ impl<'a, D: Demand> Lap<'a, D> {
             self.counts.cpu_ns = cpu_ns - self.cpu_from_ns;
             self.crossing_ns = u64::MAX;
         }
+    }
+
+    /// Shows what was counted so far, if it is time. Not for the hot path: it copies the histograms.
+    pub fn show(&mut self, now_ns: u64) {
+        let Some(viewer) = self.window.viewer.filter(|_| now_ns >= self.view_ns && now_ns < self.window.end_ns) else {
+            return;
+        };
+        self.view_ns += viewer.every_ns;
+        let mut counts = self.counts.clone();
+        counts.cpu_ns = sys::thread_cpu_ns() - self.cpu_from_ns;
+        let view = View { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
+        let _ = viewer.to.send(view); // nobody looks any more: so be it
     }
 
     /// Whether requests leave when they are due.
@@ -256,7 +276,8 @@ impl<'a, D: Demand> Lap<'a, D> {
 
     /// The worker's part is over, its answers all in.
     pub fn end(&mut self, now_ns: u64, gave_up: bool) {
-        let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, gave_up);
+        let early = gave_up || self.counts.stopped;
+        let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, early);
         if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
             self.counts.cpu_ns = sys::thread_cpu_ns() - self.cpu_from_ns;
         }

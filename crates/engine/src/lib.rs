@@ -21,6 +21,7 @@ pub mod schedule;
 mod sys;
 pub mod tally;
 mod tls;
+mod views;
 mod worker;
 
 use crew::{Command, Job, Outcome, Worker};
@@ -40,6 +41,7 @@ use std::time::Duration;
 use tally::Counts;
 pub use tally::{Tally, merge};
 pub use tls::{TlsPlan, Trust};
+use views::{Between, Viewer, Views};
 
 /// Descriptors kept free besides connections: epoll instances, evidence files, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -61,6 +63,8 @@ pub struct Pending {
     outcomes: Receiver<Outcome>,
     done: Vec<Outcome>,
     workers: usize,
+    /// Of a block that is to be seen as it goes.
+    views: Option<Views>,
 }
 
 /// The first address a name stands for.
@@ -193,6 +197,27 @@ impl Engine {
     /// # Errors
     /// A block that makes no sense, or on a session that is not open.
     pub fn start(&mut self, blocks: &[Block], steal_cores: &[usize]) -> Result<Pending, EngineError> {
+        self.begin(blocks, steal_cores, None)
+    }
+
+    /// Begins to run a block that is to be seen as it goes; see [`Pending::seen`].
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_seen(&mut self, block: &Block, every_ns: u64) -> Result<Pending, EngineError> {
+        let connections = self.sessions.get(&block.session).map_or(0, |plan| plan.connections);
+        let (to, inbox) = channel();
+        let mut run = self.begin(std::slice::from_ref(block), &[], Some(Viewer { every_ns: every_ns.max(1), to }))?;
+        run.views = Some(Views::new(inbox, self.workers.len().min(connections)));
+        Ok(run)
+    }
+
+    fn begin(
+        &mut self,
+        blocks: &[Block],
+        steal_cores: &[usize],
+        viewer: Option<Viewer>,
+    ) -> Result<Pending, EngineError> {
         for block in blocks {
             block.check()?;
             self.known(block.session)?;
@@ -206,12 +231,14 @@ impl Engine {
             stop: Arc::clone(&self.stop),
             steal_cores: steal_cores.to_vec(),
             workers: self.workers.len(),
+            viewer,
         });
         let (reply, outcomes) = channel();
         for worker in &self.workers {
             worker.tell(Command::Run { job: Arc::clone(&job), reply: reply.clone() })?;
         }
-        Ok(Pending { job, outcomes, done: Vec::with_capacity(self.workers.len()), workers: self.workers.len() })
+        let (done, workers) = (Vec::with_capacity(self.workers.len()), self.workers.len());
+        Ok(Pending { job, outcomes, done, workers, views: None })
     }
 
     /// Closes a session's connections; closing one twice does nothing.
@@ -258,13 +285,34 @@ impl Pending {
     ///
     /// # Errors
     /// [`EngineError::WorkerDied`].
-    pub fn finish(mut self) -> Result<Vec<Tally>, EngineError> {
+    pub fn finish(self) -> Result<Vec<Tally>, EngineError> {
+        Ok(self.finish_seen()?.0)
+    }
+
+    /// What was done on a block under way since the last time this was asked, if it is time again.
+    pub fn seen(&mut self) -> Option<Tally> {
+        let between = self.views.as_mut()?.next()?;
+        Some(self.interval(&between))
+    }
+
+    fn interval(&self, between: &Between) -> Tally {
+        let block = Block { lead_ns: 0, ..self.job.blocks[0].clone() };
+        let mark = crew::Mark { started_ns: between.from_ns, ..crew::Mark::default() };
+        tally(&block, &mark, &between.counts, self.workers)
+    }
+
+    /// Waits for the end; of a block that was to be seen, also what was done since the last time, stopped or not.
+    ///
+    /// # Errors
+    /// [`EngineError::WorkerDied`].
+    pub fn finish_seen(mut self) -> Result<(Vec<Tally>, Option<Tally>), EngineError> {
         while !self.wait(Duration::from_secs(1))? {}
         let begun = self.done.iter().map(|outcome| outcome.counts.len()).min().unwrap_or(0);
         let marks = self.done.iter_mut().find(|outcome| !outcome.marks.is_empty());
         let marks = marks.map(|outcome| std::mem::take(&mut outcome.marks)).unwrap_or_default();
-        let mut parts: Vec<_> = self.done.into_iter().map(|outcome| outcome.counts.into_iter()).collect();
-        let mut tallies = Vec::with_capacity(begun);
+        let done = std::mem::take(&mut self.done);
+        let mut parts: Vec<_> = done.into_iter().map(|outcome| outcome.counts.into_iter()).collect();
+        let (mut tallies, mut rest) = (Vec::with_capacity(begun), None);
         for (block, mark) in self.job.blocks.iter().zip(&marks).take(begun) {
             let mut sum: Option<Counts> = None;
             for counts in parts.iter_mut().filter_map(Iterator::next) {
@@ -273,12 +321,16 @@ impl Pending {
                     None => sum = Some(counts),
                 }
             }
+            if let (Some(views), Some(sum)) = (&mut self.views, &sum) {
+                let between = views.rest(mark.started_ns, sum);
+                rest = Some(self.interval(&between));
+            }
             match sum {
                 Some(sum) if !sum.stopped => tallies.push(tally(block, mark, &sum, self.workers)),
                 _ => break,
             }
         }
-        Ok(tallies)
+        Ok((tallies, rest))
     }
 }
 

@@ -92,6 +92,14 @@ impl OpenCounts {
         self.lag.add(&other.lag).expect("histograms of one shape");
         self.latency_sent.add(&other.latency_sent).expect("histograms of one shape");
     }
+
+    fn take_off(&mut self, earlier: &OpenCounts) {
+        self.offered -= earlier.offered;
+        self.unsent -= earlier.unsent;
+        self.departed -= earlier.departed;
+        self.lag.subtract(&earlier.lag).expect("an earlier state of it");
+        self.latency_sent.subtract(&earlier.latency_sent).expect("an earlier state of it");
+    }
 }
 
 impl Default for OpenCounts {
@@ -101,7 +109,7 @@ impl Default for OpenCounts {
 }
 
 /// What one worker counted in one block. Memory: 75 kB, allocated before the first block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Counts {
     /// Right answers within the counted part.
     pub requests: u64,
@@ -232,6 +240,33 @@ impl Counts {
         self.finished_ns = self.finished_ns.max(other.finished_ns);
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
+        }
+    }
+}
+
+impl Counts {
+    /// Takes off what had been counted before: what is left was counted since.
+    pub fn take_off(&mut self, earlier: &Counts) {
+        self.requests -= earlier.requests;
+        self.sent = self.sent.saturating_sub(earlier.sent); // a request that could not leave is taken back
+        self.answered -= earlier.answered;
+        self.failed -= earlier.failed;
+        for (mine, theirs) in self.errors.iter_mut().zip(earlier.errors) {
+            *mine -= theirs;
+        }
+        self.bytes_in -= earlier.bytes_in;
+        self.bytes_out = self.bytes_out.saturating_sub(earlier.bytes_out);
+        self.connects -= earlier.connects;
+        self.latency.subtract(&earlier.latency).expect("an earlier state of it");
+        self.latency_sum_ns -= earlier.latency_sum_ns;
+        self.turn_sum_ns -= earlier.turn_sum_ns;
+        self.connecting.subtract(&earlier.connecting).expect("an earlier state of it");
+        if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &earlier.first_byte) {
+            mine.subtract(theirs).expect("an earlier state of it");
+        }
+        self.cpu_ns = self.cpu_ns.saturating_sub(earlier.cpu_ns);
+        if let (Some(mine), Some(theirs)) = (&mut self.open, &earlier.open) {
+            mine.take_off(theirs);
         }
     }
 }

@@ -156,6 +156,7 @@ impl<P: Poller> Share<P> {
             }
             if now_ns >= next_scan_ns {
                 self.scan(now_ns, lap);
+                lap.show(now_ns);
                 next_scan_ns = now_ns + SCAN_NS;
             }
             if self.done(now_ns, lap) {

@@ -5,6 +5,7 @@
 
 mod fixed;
 mod pace;
+mod run;
 mod tally;
 
 use dragstrip_engine::{
@@ -16,13 +17,9 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tally::Tally;
 
 create_exception!(dragstrip._engine, EngineError, PyException);
-
-/// Between two looks at Python's signals while a run is under way.
-const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 fn refused(refusal: Refusal) -> PyErr {
     EngineError::new_err(refusal.to_string())
@@ -59,24 +56,6 @@ impl Engine {
 
     fn keep(&self, tallies: Vec<engine::Tally>) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = tallies;
-    }
-}
-
-/// Waits for a run; a Python signal handler that raises (Ctrl-C) stops it, and what is finished comes back too.
-fn wait(mut run: engine::Pending, stop: &AtomicBool) -> (Result<Vec<engine::Tally>, Refusal>, PyResult<()>) {
-    let mut signalled = Ok(());
-    loop {
-        match run.wait(SIGNALS_EVERY) {
-            Ok(true) => return (run.finish(), signalled),
-            Err(refusal) => return (Err(refusal), signalled),
-            Ok(false) if signalled.is_ok() => {
-                signalled = Python::attach(|py| py.check_signals());
-                if signalled.is_err() {
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-            Ok(false) => {}
-        }
     }
 }
 
@@ -171,12 +150,38 @@ impl Engine {
         let blocks: Vec<Block> = blocks.into_iter().enumerate().map(block).collect();
         let (tallies, signalled) = self.with(py, |engine| {
             let run = engine.start(&blocks, &steal_cores)?;
-            let (tallies, signalled) = wait(run, &self.stop);
+            let (tallies, _, signalled) = run::wait(run, &self.stop, None);
             Ok((tallies?, signalled))
         })?;
         self.keep(tallies.clone());
         signalled?;
         Ok(tallies.into_iter().map(Tally).collect())
+    }
+
+    #[pyo3(signature = (block, *, every_ns, see, pace = None))]
+    fn run_seen(
+        &self,
+        py: Python<'_>,
+        block: (u32, u64, u64, u64),
+        every_ns: u64,
+        see: Py<PyAny>,
+        pace: Option<pace::Words>,
+    ) -> PyResult<Option<Tally>> {
+        self.keep(Vec::new());
+        let pace = pace.map(pace::pace).transpose()?;
+        let (session, lead_ns, counted_ns, max_requests) = block;
+        let block = Block { session, lead_ns, counted_ns, max_requests, pace };
+        let (tallies, rest, signalled) = self.with(py, |engine| {
+            let run = engine.start_seen(&block, every_ns)?;
+            let (tallies, rest, signalled) = run::wait(run, &self.stop, Some(&see));
+            Ok((tallies?, rest, signalled))
+        })?;
+        self.keep(tallies.clone());
+        if let Some(rest) = rest {
+            see.call1(py, (Tally(rest),))?;
+        }
+        signalled?;
+        Ok(tallies.into_iter().map(Tally).next())
     }
 
     fn last_tallies(&self) -> Vec<Tally> {

@@ -1,12 +1,12 @@
-"""``dragstrip load``: a closed loop on one URL of this machine, by time, by count, or by whichever ends first.
+"""``dragstrip load``: load on one URL of this machine, by time, by count, or by whichever ends first.
 
 The right answer is learned by two plain requests, which count among the run's own (the server's log and our count
-agree); from then on every answer is compared with it. A run is a
+agree); from then on every answer is compared with it. A closed loop is a
 row of engine blocks of about a second, so that it can be watched, and broken off without losing what was measured.
 Each but the last is bounded by a count, not by time: a block that ends by time leaves the answers then
 outstanding out of its histogram, and those are the slow ones. Only the end of a timed run cuts so, once.
 Between two blocks all connections come to rest for about one latency, so a block lasts at least a hundred of these:
-the pauses cost at most 1 % of the load.
+the pauses cost at most 1 % of the load. An open loop has no pause: it is one block, seen while it runs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import dragstrip
 from dragstrip.errors import EngineFailure
+from dragstrip.loading.offer import Offer, Step
 from dragstrip.loading.plain import Learned, learn
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
@@ -36,7 +37,7 @@ from dragstrip.loading.result import LoadResult, Slice
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Tally
 
-__all__ = ["Learned", "LoadRequest", "LoadResult", "Progress", "Slice", "Target", "run"]
+__all__ = ["Learned", "LoadRequest", "LoadResult", "Offer", "Progress", "Slice", "Step", "Target", "run"]
 
 #: A slice lasts a second, or a hundred typical latencies where those are slow.
 SLICE_NS, LATENCIES = 1_000_000_000, 100
@@ -49,7 +50,7 @@ _HOUR_NS = 3_600_000_000_000
 
 
 class Progress(Protocol):
-    """What shows a run as it goes; called between slices only."""
+    """What shows a run as it goes; called between slices of a closed loop, and while an open one goes on."""
 
     def begun(self, request: LoadRequest, learned: Learned, doubts: list[str]) -> None: ...
     def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
@@ -84,7 +85,8 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
                 keepalive=request.keepalive,
                 timeout_ns=int(request.timeout_s * 1e9),
             )
-            finished = _drive(engine, session, request, connections, done, progress)
+            drive = _drive_open if request.offer else _drive
+            finished = drive(engine, session, request, connections, done, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
         io, stamps = engine.backend, engine.latency_stamps
@@ -97,7 +99,9 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         cores=cores,
         connections=connections,
         slices=tuple(done),
-        latency_hdr=_merged(done),
+        latency_hdr=_merged([part.latency_hdr for part in done]),
+        latency_sent_hdr=_merged([part.latency_sent_hdr or b"" for part in done]),
+        lag_hdr=_merged([part.lag_hdr or b"" for part in done]),
         io=io,
         stamps=stamps,
         finished=finished,
@@ -120,10 +124,32 @@ def _engine(cores: tuple[int, ...], io: str) -> Iterator[Engine]:
         raise EngineFailure(str(error)) from error
 
 
-def _merged(done: list[Slice]) -> bytes:
+def _merged(histograms: list[bytes]) -> bytes:
     from dragstrip._engine import merge
 
-    return merge([part.latency_hdr for part in done]) if done else b""
+    return merge(histograms) if histograms and all(histograms) else b""
+
+
+def _drive_open(
+    engine: Engine, session: int, request: LoadRequest, connections: int, done: list[Slice], progress: Progress
+) -> str:
+    """Runs one block to its end; each stretch of about a second is added to ``done`` as it is over."""
+    assert request.offer
+    unbounded = request.duration_s is None and request.requests is None
+    duration_s = request.offer.length_s() or request.duration_s or (DEFAULT_DURATION_S if unbounded else _HOUR_NS / 1e9)
+    count = 0 if request.requests is None else request.requests - PLAIN
+
+    def see(tally: Tally) -> None:
+        done.append(_slice(tally))
+        progress.slice_done(request, done)
+
+    block = (session, 0, max(round(duration_s * 1e9), 1), count)
+    tally = engine.run_seen(block, every_ns=SLICE_NS, see=see, pace=request.offer.pace(duration_s))
+    if tally is None:
+        return "interrupted"
+    if tally.gave_up:
+        return "gave up"
+    return "count" if count and tally.offered == count else "duration"
 
 
 def _drive(

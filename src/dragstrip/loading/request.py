@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage
+from dragstrip.loading import offer
+from dragstrip.loading.offer import Offer
 from dragstrip.workload import connection_words
 
 #: The engine's histogram ends at a minute: a longer latency could not be told.
@@ -41,7 +43,7 @@ _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """One closed loop of load on one URL: the command line's words as one value.
+    """One run of load on one URL: the command line's words as one value.
 
     Args:
         url: plain http on this machine.
@@ -56,6 +58,7 @@ class LoadRequest:
         timeout_s: for one answer and for one attempt to connect; up to 60.
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         expect_status: the right status; None takes any 2xx that the first plain answer has.
+        offer: an open loop; None for a closed one.
     """
 
     url: str
@@ -71,6 +74,7 @@ class LoadRequest:
     timeout_s: float = 10.0
     expect_status: int | None = None
     io: str = "auto"
+    offer: Offer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +166,8 @@ def check(request: LoadRequest) -> None:
         raise BadUsage(f"-d {request.duration_s}: no time to run; give more than 0 s")
     if not 0.001 <= request.timeout_s <= LONGEST_TIMEOUT_S:
         raise BadUsage(f"--timeout {request.timeout_s:g} s: give 1ms to {LONGEST_TIMEOUT_S:g}s")
+    if request.offer:
+        offer.check(request.offer, request.requests, request.duration_s)
     ports = local_ports()
     if ports is not None and request.connections > ports:
         raise BadUsage(

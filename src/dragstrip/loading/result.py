@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dragstrip.loading.offer import SUSTAINED
 from dragstrip.loading.plain import Learned
 from dragstrip.loading.request import PLAIN, LoadRequest, Target
 
@@ -24,6 +25,7 @@ class Slice:
         gave_up: every connection was refused or lost for good.
         turn_sum_ns: from an answer's arrival to its connection's next request: what they waited for the generator.
         clock_step_ns: by how much the clock that stamps arrivals was set meanwhile; 0: not at all.
+        offered, unsent, departed, lag_hdr, lag_p99_ns, latency_sent_hdr: of an open loop, see the engine's ``Tally``.
     """
 
     started_ns: int
@@ -49,6 +51,12 @@ class Slice:
     sample: str
     turn_sum_ns: int = 0
     clock_step_ns: int = 0
+    offered: int | None = None
+    unsent: int | None = None
+    departed: int | None = None
+    lag_p99_ns: int | None = None
+    lag_hdr: bytes | None = None
+    latency_sent_hdr: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,7 @@ class LoadResult:
         cores: the engine's, one thread each.
         connections: as opened; fewer than asked for where there were fewer requests.
         latency_hdr: the slices' histograms added up, HdrHistogram V2 compressed, nanoseconds; empty if none.
+        latency_sent_hdr, lag_hdr: of an open loop: latencies from when requests left, and how late they left.
         finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
         io: the back end that ran.
         stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
@@ -79,6 +88,8 @@ class LoadResult:
     io: str = ""
     stamps: str = "user"
     notes: tuple[str, ...] = ()
+    latency_sent_hdr: bytes = b""
+    lag_hdr: bytes = b""
 
     @property
     def requests(self) -> int:
@@ -96,9 +107,34 @@ class LoadResult:
         return sum(part.requests for part in self.slices)
 
     @property
+    def offered(self) -> int:
+        """Requests that an open loop was to send; 0 in a closed one."""
+        return sum(part.offered or 0 for part in self.slices)
+
+    @property
+    def unsent(self) -> int:
+        """Of these, those that found no free connection at all."""
+        return sum(part.unsent or 0 for part in self.slices)
+
+    @property
+    def departed(self) -> int:
+        """Requests of an open loop that left before the time was up."""
+        return sum(part.departed or 0 for part in self.slices)
+
+    @property
+    def reached_share(self) -> float | None:
+        """What left by what was offered; None in a closed loop."""
+        return self.departed / self.offered if self.offered else None
+
+    @property
+    def sustained(self) -> bool:
+        """The offered rate was reached."""
+        return (self.reached_share or 0.0) >= SUSTAINED
+
+    @property
     def late(self) -> int:
-        """Answered right after the time was up."""
-        return self.answered - self.in_time
+        """Answered right after the time was up; an open loop counts by when requests were meant to leave."""
+        return 0 if self.request.offer else self.answered - self.in_time
 
     @property
     def late_s(self) -> float:
@@ -137,8 +173,10 @@ class LoadResult:
 
     @property
     def rate_per_s(self) -> float:
-        """Right answers a second, over the measured time."""
-        return self.in_time / self.duration_s if self.duration_s else 0.0
+        """Right answers a second, over the measured time, and over what an overloaded open loop took longer."""
+        behind = self.request.offer is not None and not self.sustained
+        spent_s = sum(part.duration_ns for part in self.slices) / 1e9 if behind else self.duration_s
+        return self.in_time / spent_s if spent_s else 0.0
 
     @property
     def connects(self) -> int:

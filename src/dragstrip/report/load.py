@@ -1,8 +1,9 @@
 """A run of load: in the terminal, as JSON (``schema/load.schema.json``), as HdrHistogram's percentile text, and live.
 
-Latencies are those of a closed loop, from a request's departure to the arrival of its answer's last byte by the
-kernel's stamp (a clock read in user space where there is none): a server that stalls is asked less often meanwhile,
-so its tail looks better than it is to users who don't wait for each other.
+Latencies of a closed loop run from a request's departure to the kernel's stamp of its answer's last segment (to the
+reading of its last byte, where there are no stamps): a server that stalls is asked less often meanwhile, so its tail
+looks better than it is to users who don't wait for each other. Those of an open loop run from when the request was
+meant to leave.
 """
 
 from __future__ import annotations
@@ -20,18 +21,16 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.loading.request import PLAIN
-from dragstrip.report import marks, words
+from dragstrip.report import load_open, marks, words
 from dragstrip.report.histograms import percentiles_text
 from dragstrip.report.load_bins import Bin, bins
+from dragstrip.report.load_open import QUANTILES
 
 if TYPE_CHECKING:
     from dragstrip.loading import Learned, LoadRequest, LoadResult, Slice
 
 #: Version of the JSON's shape; a field may be added within one, never changed or taken away.
 JSON_SCHEMA = 1
-
-QUANTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
-QUANTILES |= {"p99.9": 99.9, "p99.99": 99.99, "p99.999": 99.999}
 
 #: The generator is the limit from here on; it had to wait for its core for a telling time from there on.
 ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
@@ -48,8 +47,6 @@ KIND_MEANS = {
     "wrong_body": "other bytes than the first plain answer's",
     "send": "the request could not be sent",
 }
-
-CLOCKS = {"kernel": "answers stamped by the kernel", "user": "user-space clock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,9 @@ def histogram(result: LoadResult) -> HdrHistogram | None:
     return HdrHistogram.decode(base64.b64encode(result.latency_hdr))
 
 
-def limits(result: LoadResult, *, max_p99_s: float | None, max_errors: float | None) -> list[Limit]:
+def limits(
+    result: LoadResult, *, max_p99_s: float | None, max_errors: float | None, min_reached: float | None = None
+) -> list[Limit]:
     """The objectives that were set; one of latency is missed where there is no latency to tell."""
     found: list[Limit] = []
     if max_p99_s is not None:
@@ -83,12 +82,16 @@ def limits(result: LoadResult, *, max_p99_s: float | None, max_errors: float | N
         share = result.error_share if result.answered or result.errors else 1.0
         told = f"errors {words.percent(share)}, at most {words.percent(max_errors)}"
         found.append(Limit("max-errors", told, max_errors, share, share <= max_errors))
+    if min_reached is not None:
+        share, told = load_open.reached(result)
+        told = f"{told}, at least {words.percent(min_reached)}"
+        found.append(Limit("min-reached", told, min_reached, share, share >= min_reached))
     return found
 
 
 def warnings(result: LoadResult) -> list[str]:
     """What keeps the numbers from meaning what they seem to mean, in words."""
-    told = list(result.notes)
+    told = [*result.notes, *load_open.warnings(result)]
     if result.engine_share >= ENGINE_FULL:
         told.append(
             f"the load generator was the limit: its {_cores(result)} busy {result.engine_share:.0%} of the time, so "
@@ -139,12 +142,17 @@ def sentence(result: LoadResult) -> str:
 
 def show(console: Console, result: LoadResult, objectives: Sequence[Limit] = ()) -> None:
     """Prints the whole report."""
-    parts: list[RenderableType] = [Text(sentence(result), style="bold"), Text()]
+    parts: list[RenderableType] = [Text(sentence(result), style="bold")]
+    if offered := load_open.sentence(result):
+        parts.append(Text(offered, style="" if result.sustained else "bold magenta"))
+    parts.append(Text())
     latencies = histogram(result)
     if latencies:
         parts += [
-            Text(f"latency ({_clock(result)})", style="bold"),
-            _percentiles(result, latencies),
+            Text(f"latency ({load_open.loop(result)})", style="bold"),
+            load_open.percentiles(result, latencies, _latency)
+            if result.request.offer
+            else _percentiles(result, latencies),
             Text(),
             _picture(bins(latencies)),
             Text(),
@@ -226,10 +234,6 @@ def _facts(result: LoadResult) -> Text:
     return Text("\n".join(lines), style="dim")
 
 
-def _clock(result: LoadResult) -> str:
-    return f"closed loop, {CLOCKS[result.stamps]}"
-
-
 def _latency(value_ns: float | None) -> str:
     """A latency with its unit."""
     value = words.finite(value_ns)
@@ -258,7 +262,7 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "finished": result.finished,
         "software": result.software,
         "load": {
-            "loop": "closed",
+            "loop": "open" if request.offer else "closed",
             "connections": result.connections,
             "threads": len(result.cores),
             "engine_cores": list(result.cores),
@@ -281,8 +285,9 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "duration_s": result.duration_s,
         "rate_per_s": result.rate_per_s,
         "latency_us": _latency_json(result),
-        "latency_clock": _clock(result),
+        "latency_clock": load_open.loop(result),
         "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
+        "open_loop": load_open.as_json(result),
         "connections_opened": result.connects,
         "answers_on_reused_connections": result.reused,
         "bytes_in": result.bytes_in,

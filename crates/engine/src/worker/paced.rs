@@ -51,11 +51,8 @@ impl Paced {
     pub fn new(block: &Block, pace: &Pace, worker: usize, workers: usize) -> Self {
         let bounded = block.max_requests > 0;
         let end = if bounded { block.max_requests } else { u64::MAX };
-        let grace_ns = if bounded {
-            block.counted_ns - counted_end_ns(block)
-        } else {
-            (block.counted_ns / 10).clamp(GRACE_NS.0, GRACE_NS.1)
-        };
+        let left_ns = if bounded { block.counted_ns - counted_end_ns(block) } else { 0 }; // it is to send them all
+        let grace_ns = left_ns.max((block.counted_ns / 10).clamp(GRACE_NS.0, GRACE_NS.1));
         let departures = Departures::new(pace, worker, workers, if worker < workers { end } else { 0 });
         let tick_ns = pace.precision.tick_ns();
         Self { departures, tick_ns, grace_ns, bounded, claimed: 0, returned: VecDeque::new() }
@@ -174,8 +171,8 @@ impl Demand for Paced {
         if now_ns >= window.end_ns { window.end_ns + self.grace_ns } else { NEVER_NS }
     }
 
-    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, gave_up: bool) -> u64 {
-        let end_ns = if gave_up {
+    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64 {
+        let end_ns = if early {
             now_ns.clamp(window.counted_from_ns, window.end_ns)
         } else if self.bounded {
             now_ns.max(window.end_ns)

@@ -1,0 +1,49 @@
+//! Waiting for a run with an eye on Python: its signals, and whoever wants to see how it goes.
+
+use crate::tally::Tally;
+use dragstrip_engine::{self as engine, EngineError};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Tallies, what was not seen yet, and what Python raised.
+type Done = (Result<Vec<engine::Tally>, EngineError>, Option<engine::Tally>, PyResult<()>);
+
+/// Waits for a run's end; a Python signal handler that raises (Ctrl-C) stops it, and what is finished comes back too.
+pub fn wait(mut run: engine::Pending, stop: &AtomicBool, see: Option<&Py<PyAny>>) -> Done {
+    let mut raised = Ok(());
+    loop {
+        match run.wait(EVERY) {
+            Ok(true) => break,
+            Err(refusal) => return (Err(refusal), None, raised),
+            Ok(false) if raised.is_ok() => {
+                raised = look(&mut run, see);
+                if raised.is_err() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Ok(false) => {}
+        }
+    }
+    if raised.is_ok() {
+        raised = look(&mut run, see);
+    }
+    match run.finish_seen() {
+        Ok((tallies, rest)) => (Ok(tallies), rest, raised),
+        Err(refusal) => (Err(refusal), None, raised),
+    }
+}
+
+fn look(run: &mut engine::Pending, see: Option<&Py<PyAny>>) -> PyResult<()> {
+    Python::attach(|py| {
+        py.check_signals()?;
+        let Some(see) = see else { return Ok(()) };
+        while let Some(tally) = run.seen() {
+            see.call1(py, (Tally(tally),))?;
+        }
+        Ok(())
+    })
+}
