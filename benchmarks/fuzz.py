@@ -30,7 +30,7 @@ FLAGS = (
     " -Zsanitizer=address -Cdebug-assertions"
 )
 #: Longest input, seconds for one (a hang is longer), and memory for all.
-BOUNDS = ["-max_len=2048", "-timeout=5", "-rss_limit_mb=1024"]
+BOUNDS = ["-max_len=512", "-timeout=5", "-rss_limit_mb=1024"]
 
 
 def missing() -> str:
@@ -57,8 +57,10 @@ def run(fuzzer: Path, runs: int) -> tuple[int, str]:
         folder.mkdir(parents=True, exist_ok=True)
     words = [f"-runs={runs}", *BOUNDS, "-print_final_stats=1", f"-artifact_prefix={artifacts}/"]
     command = [str(fuzzer), *words, str(grown), str(CRATE / "corpus" / "response")]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    return done.returncode, done.stderr
+    log = TARGET / "log"  # to be looked at during a long run
+    with log.open("w") as output:
+        code = subprocess.run(command, stderr=output, check=False).returncode
+    return code, log.read_text(errors="replace")
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ fi
 if ! have oha && command -v cargo >/dev/null; then
     echo "peers: cargo install oha, into $tools (some minutes)"
     mkdir -p "$tools"
-    cargo install --quiet --root "$tools" oha >"$tools/oha.log" 2>&1 ||
+    cargo install --quiet --locked --root "$tools" oha >"$tools/oha.log" 2>&1 ||
         echo "peers: oha does not build here; see $tools/oha.log"
 fi
 for program in nginx wrk ab hey h2load oha wrk2 weighttp httpress gcannon zrk; do
