@@ -31,7 +31,7 @@ $(BIN)/python:
 	@mkdir -p .stamps && touch $@
 
 .stamps/test-deps: .stamps/build constraints.txt
-	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test,docs]'
 	@touch $@
 
 test-deps: .stamps/test-deps
@@ -88,12 +88,16 @@ simulate: build  ## the same by simulation and on recorded noise, into docs/METH
 check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
 	$(BIN)/python benchmarks/check_stacks.py
 
-docs: build  ## the tables of docs/CONTENDERS.md, from the models that read the files
+docs: build  ## the tables of docs/CONTENDERS.md, from the models that read the files; all pages into runs/docs
 	$(BIN)/python docs/write_reference.py
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pictures: build  ## the README's picture, from the latest stored race
+RUN ?= last
+pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored race; RUN=ID
 	mkdir -p docs/pictures
-	$(BIN)/dragstrip report last --svg docs/pictures/race.svg
+	$(BIN)/dragstrip report $(RUN) --svg docs/pictures/race.svg
+	$(BIN)/python docs/take_pictures.py $(RUN)
 
 clean:
 	rm -rf target $(VENV) .stamps runs
