@@ -33,6 +33,7 @@ http {{
     scgi_temp_path {at}/e;
     server {{
         listen 127.0.0.1:{port} backlog=1024;
+        {listen}
         location / {{ return 200 "hello world\\n"; }}
         location = /empty {{ return 204; }}
         location = /500 {{ return 500; }}
@@ -42,16 +43,21 @@ http {{
 """
 
 
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class Nginx:
     """A running nginx, and what its log says once it has ended."""
 
-    def __init__(self, at: Path) -> None:
+    def __init__(self, at: Path, listen: str = "") -> None:
         for folder in [at, *at.parents[:2]]:
             folder.chmod(0o755)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        (at / "nginx.conf").write_text(NGINX.format(at=at, port=self.port))
+        self.port = free_port()
+        (at / "nginx.conf").write_text(NGINX.format(at=at, port=self.port, listen=listen))
         words = ["nginx", "-p", str(at), "-c", str(at / "nginx.conf")]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         self.log = at / "access.log"

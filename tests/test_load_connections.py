@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import Nginx, live, load, needs_nginx, told
+from loads import Nginx, free_port, live, load, needs_nginx, told
 
 pytestmark = [live, needs_nginx]
 
@@ -56,3 +57,112 @@ def test_a_server_that_does_not_keep_http_1_0_alive_is_seen_as_such_and_not_as_a
     assert (found["requests"], found["errors"]) == (102, {})
     assert found["connections_opened"] >= 100
     assert any("ends each connection" in line for line in found["warnings"])
+
+
+def test_connections_end_after_as_many_requests_as_told(nginx: Nginx) -> None:
+    """The last one says so, so that the server closes; nginx logs the same number, and each opening is timed."""
+    found = told(nginx.url(), "-n", "1002", "-c", "5", "--close-after", "20")
+    assert len(nginx.ended()) == 1002
+    assert (found["requests"], found["errors"]) == (1002, {})
+    assert 50 <= found["connections_opened"] <= 60
+    assert found["connect_us"]["count"] == found["connections_opened"]
+    assert found["first_byte_us"] is None
+
+
+def test_pipelined_requests_are_each_answered_checked_and_logged(nginx: Nginx) -> None:
+    """Sixteen on their way on each of three connections; the time to the first byte of each is recorded, too."""
+    shown = load(nginx.url(), "-n", "12", "--pipeline", "2000")
+    assert (shown.returncode, "--pipeline" in shown.stderr) == (2, True)
+    found = told(nginx.url(), "-n", "5002", "-c", "3", "--pipeline", "16", "--first-byte")
+    assert len(nginx.ended()) == 5002
+    assert (found["requests"], found["errors"]) == (5002, {})
+    assert found["first_byte_us"]["count"] == 5000
+    assert found["first_byte_us"]["p50"] <= found["latency_us"]["p50"]
+
+
+def test_a_unix_socket_is_loaded_like_a_port(tmp_path: Path) -> None:
+    """Kept alive and not; a path where nobody listens is said."""
+    path = f"{tmp_path}/socket"
+    server = Nginx(tmp_path, f"listen unix:{path};")
+    words = ["http://localhost/", "--unix", path, "-c", "4"]
+    assert told(*words, "-n", "502")["requests"] == 502
+    assert told(*words, "-n", "202", "--no-keepalive")["requests"] == 202
+    log = server.ended()
+    assert len(log) == 704
+    assert log[-1] == "/ 200 GET - localhost -"
+    nobody = load(*words, "-n", "12")
+    assert nobody.returncode == 1
+    assert f"the socket {path} gives no answer" in nobody.stderr
+
+
+def test_connections_come_from_many_addresses_and_ports_that_run_out_are_told_before(nginx: Nginx) -> None:
+    """More connections than one address has ports are refused with what would do, before anything is sent."""
+    found = told(nginx.url(), "-n", "302", "-c", "20", "--sources", "5")
+    assert (found["requests"], found["errors"], found["load"]["sources"]) == (302, {}, 5)
+    assert told(nginx.url(), "-n", "102", "-c", "4", "--no-keepalive", "--sources", "auto")["load"]["sources"] > 1
+    refused = load(nginx.url(), "-c", "200000")
+    assert refused.returncode == 2
+    assert "local ports" in refused.stderr
+    assert "--sources" in refused.stderr
+
+
+class Authority:
+    """A signer of the test's own, by openssl's command line: certificates for names, expired or not."""
+
+    def __init__(self, at: Path) -> None:
+        self.at, self.file = at, at / "ca.pem"
+        self._run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                  "-subj", "/CN=a test's own", "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
+
+    def _run(self, *words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=self.at, check=True, capture_output=True)
+
+    def sign(self, name: str, subject: str, days: int = 2) -> str:
+        """nginx's words for a key and its certificate."""
+        (self.at / "ext").write_text(f"subjectAltName={subject}\n")
+        self._run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=it",
+                  "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
+        self._run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                  "-days", str(days), "-extfile", "ext", "-out", f"{name}.pem")  # fmt: skip
+        return f"ssl_certificate {self.at}/{name}.pem; ssl_certificate_key {self.at}/{name}.key;"
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_https_is_loaded_with_the_server_proved(tmp_path: Path, version: str) -> None:
+    """Both versions, kept alive and not, pipelined, connections that end; every answer checked as ever."""
+    signer, port = Authority(tmp_path), free_port()
+    words = signer.sign("good", "DNS:localhost,IP:127.0.0.1")
+    server = Nginx(tmp_path, f"listen 127.0.0.1:{port} ssl; ssl_protocols {version}; {words}")
+    url, ca = f"https://127.0.0.1:{port}/", ["--cacert", str(signer.file)]
+    kept = told(url, "-n", "502", "-c", "5", *ca)
+    assert (kept["requests"], kept["errors"], kept["connections_opened"]) == (502, {}, 5)
+    assert kept["load"]["tls"]["version"].startswith(version)
+    assert (kept["load"]["tls"]["verified"], kept["connect_us"]["count"]) == (True, 5)
+    assert told(f"https://localhost:{port}/", "-n", "102", "-c", "4", "--no-keepalive", *ca)["errors"] == {}
+    assert told(url, "-n", "402", "-c", "3", "--pipeline", "8", "--close-after", "20", *ca)["errors"] == {}
+    anybody = told(url, "-n", "102", "-c", "2", "--insecure")
+    assert anybody["requests"] == 102
+    assert any("was not looked at" in line for line in anybody["warnings"])
+    assert len(server.ended()) == 502 + 102 + 402 + 102
+
+
+def test_a_certificate_that_proves_nothing_is_refused_with_what_would_do(tmp_path: Path) -> None:
+    """Of another name, expired, signed by somebody unknown, or none at all; nothing is loaded."""
+    signer = Authority(tmp_path)
+    ports = {name: free_port() for name in ("other", "old")}
+    words = {"other": signer.sign("other", "DNS:elsewhere.test"), "old": signer.sign("old", "IP:127.0.0.1", days=-1)}
+    at = {name: f"listen 127.0.0.1:{ports[name]} ssl; {words[name]}" for name in words}
+    server = Nginx(tmp_path, f"{at['other']} }} server {{ {at['old']}")
+    cases = [
+        (f"https://127.0.0.1:{ports['other']}/", ["--cacert", str(signer.file)], "certificate is not valid for"),
+        (f"https://127.0.0.1:{ports['old']}/", ["--cacert", str(signer.file)], "certificate has expired"),
+        (f"https://127.0.0.1:{ports['other']}/", [], "unable to get local issuer certificate"),
+        (server.url().replace("http:", "https:"), [], "no TLS handshake could be made"),
+    ]
+    for url, more, said in cases:
+        done = load(url, "-n", "12", *more)
+        assert done.returncode == 1, done.stdout
+        assert said in done.stderr
+    missing = load(cases[0][0], "--cacert", str(tmp_path / "nowhere.pem"))
+    assert (missing.returncode, "--cacert" in missing.stderr) == (2, True)
+    assert not [line for line in server.ended() if " 200 " in line]

@@ -35,6 +35,20 @@ class Count(click.ParamType[int]):
         return count
 
 
+class Sources(click.ParamType[int]):
+    """``auto`` as 0, or a number."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; 0 for auto."""
+        if str(value) == "auto":
+            return 0
+        if not str(value).isdecimal() or not 1 <= int(value) <= 65536:
+            self.fail(f"{value!r} is no number of addresses; 1 to 65536, or auto, would do", param, ctx)
+        return int(value)
+
+
 class Header(click.ParamType[tuple[str, str]]):
     """``Name: value``."""
 
@@ -62,6 +76,15 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("--method", "-m", default="GET", show_default=True)
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
 @click.option("--no-keepalive", is_flag=True, help="A new connection for each request.")
+@click.option("--close-after", type=Count(), default=None, help="A kept connection ends with so many requests.")
+@click.option("--pipeline", type=Count(), default="1", show_default=True, help="Requests on their way on a connection.")
+@click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
+@click.option("--cacert", default=None, metavar="FILE", help="Who may sign for https (PEM); default as this machine.")
+@click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
+@click.option(
+    "--sources", type=Sources(), default="1", show_default=True, help="Loopback addresses to come from; auto."
+)
+@click.option("--first-byte", is_flag=True, help="Record the time to each answer's first byte, too.")
 @click.option("--http", type=click.Choice(["1.1", "1.0"]), default="1.1", show_default=True, help="1.0 as ab has it.")
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
@@ -108,7 +131,8 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
     if words["keep_word"]:
         if words["no_keepalive"]:
             raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
-        click.echo("dragstrip: -k: connections are kept alive by default; the word changes nothing", err=True)
+        more = "; --insecure takes any certificate" if words["url"].startswith("https") else ""
+        click.echo(f"dragstrip: -k: connections are kept alive by default; the word changes nothing{more}", err=True)
     return loading.LoadRequest(
         url=words["url"],
         connections=words["connections"],
@@ -117,6 +141,13 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         threads=words["threads"],
         keepalive=not words["no_keepalive"],
         http=words["http"],
+        unix=words["unix"],
+        cacert=words["cacert"],
+        insecure=words["insecure"],
+        close_after=words["close_after"],
+        pipeline=words["pipeline"],
+        first_byte=words["first_byte"],
+        sources=words["sources"] or None,
         method=words["method"],
         headers=words["headers"],
         body=_body(words["body"]),

@@ -11,7 +11,7 @@ the pauses cost at most 1 % of the load. An open loop has no pause: it is one bl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ from dragstrip.loading.request import (
     crew,
     notes_before,
     request_bytes,
+    spread,
     target,
 )
 from dragstrip.loading.result import LoadResult, Slice
@@ -65,12 +66,14 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         EngineFailure: the engine can't run it (descriptors, ports, a server that takes no such number of connections).
     """
     check(request)
-    to = target(request.url)
+    to = target(request.url, request.unix)
     wire = request_bytes(request, to)
     cores, connections, notes = crew(request)
     learned = learn(request, to, wire)
     if request.keepalive and learned.closes:
         notes.append("the server ends each connection after one answer, though asked to keep it")
+    if to.tls and request.insecure:
+        notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     doubts = notes_before(request)
     progress.begun(request, learned, doubts)
@@ -84,12 +87,23 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
                 connections=connections,
                 keepalive=request.keepalive,
                 timeout_ns=int(request.timeout_s * 1e9),
+                unix=to.unix,
+                tls=to.tls,
+                cacert=request.cacert,
+                insecure=request.insecure,
+                requests_per_connection=request.close_after or 0,
+                pipelining=request.pipeline,
+                first_byte=request.first_byte,
+                sources=spread(request),
             )
             drive = _drive_open if request.offer else _drive
             finished = drive(engine, session, request, connections, done, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
-        io, stamps = engine.backend, engine.latency_stamps
+        # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
+        io, stamps = engine.backend, "user" if to.tls or to.unix else engine.latency_stamps
+        if to.tls or request.close_after or request.pipeline > 1 or request.first_byte:
+            io = "epoll (for what is asked for)"
     return LoadResult(
         request=request,
         target=to,
@@ -99,9 +113,11 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         cores=cores,
         connections=connections,
         slices=tuple(done),
-        latency_hdr=_merged([part.latency_hdr for part in done]),
-        latency_sent_hdr=_merged([part.latency_sent_hdr or b"" for part in done]),
-        lag_hdr=_merged([part.lag_hdr or b"" for part in done]),
+        latency_hdr=_merged(part.latency_hdr for part in done),
+        connect_hdr=_merged(part.connect_hdr for part in done),
+        first_byte_hdr=_merged(part.first_byte_hdr for part in done),
+        latency_sent_hdr=_merged(part.latency_sent_hdr or b"" for part in done),
+        lag_hdr=_merged(part.lag_hdr or b"" for part in done),
         io=io,
         stamps=stamps,
         finished=finished,
@@ -124,10 +140,11 @@ def _engine(cores: tuple[int, ...], io: str) -> Iterator[Engine]:
         raise EngineFailure(str(error)) from error
 
 
-def _merged(histograms: list[bytes]) -> bytes:
+def _merged(histograms: Iterable[bytes]) -> bytes:
     from dragstrip._engine import merge
 
-    return merge(histograms) if histograms and all(histograms) else b""
+    recorded = [one for one in histograms if one]
+    return merge(recorded) if recorded else b""
 
 
 def _drive_open(

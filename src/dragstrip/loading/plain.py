@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 
@@ -18,13 +19,19 @@ _SHOWN = 60  # characters of a body that a message quotes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The right answer, and what it tells of the server; ``closes``: it ends the connection, keep-alive or not."""
+    """The right answer, and what it tells of the server.
+
+    Args:
+        closes: it ends the connection, keep-alive or not.
+        tls: version and cipher of the encryption, "" for none.
+    """
 
     status: int
     reason: str
     body: bytes
     server: str
     closes: bool
+    tls: str = ""
 
 
 def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
@@ -64,17 +71,26 @@ def _refuse_status(request: LoadRequest, answer: Learned) -> None:
 
 def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     try:
-        with socket.create_connection((to.host, to.port), timeout=request.timeout_s) as sock:
+        with _connected(request, to) as sock:
+            tls = _encryption(sock)
             sock.sendall(wire)
             answer = HTTPResponse(sock, method=request.method)
             with answer:
                 answer.begin()
                 body = answer.read(LARGEST_BODY_BYTES + 1)
+    except ssl.SSLCertVerificationError as error:
+        raise DragstripError(
+            f"{request.url}: the server's certificate is refused: {error.verify_message.rstrip('.')}; --cacert FILE "
+            "names who signs there, the URL should have the name that is in it, and --insecure takes any"
+        ) from error
+    except ssl.SSLError as error:
+        why = error.reason or str(error)
+        raise DragstripError(f"{request.url}: no TLS handshake could be made ({why}); is it http:// there?") from error
     except OSError as error:
         why = error.strerror or str(error)
+        where = f"the socket {to.unix}" if to.unix else f"{to.host} port {to.port}"
         raise DragstripError(
-            f"{request.url}: {to.host} port {to.port} gives no answer ({why}); start the server first, or correct the "
-            "address"
+            f"{request.url}: {where} gives no answer ({why}); start the server first, or correct the address"
         ) from error
     except HTTPException as error:
         problem = f"{type(error).__name__} {error}".strip()
@@ -87,7 +103,44 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         body=body,
         server=answer.getheader("Server") or "",
         closes=bool(answer.will_close) or (request.http == "1.0" and not says_keep(answer)),
+        tls=tls,
     )
+
+
+def _connected(request: LoadRequest, to: Target) -> socket.socket:
+    if to.unix is not None:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.settimeout(request.timeout_s)
+            sock.connect(to.unix)
+        except OSError:
+            sock.close()
+            raise
+    else:
+        sock = socket.create_connection((to.host, to.port), timeout=request.timeout_s)
+    if to.tls is None:
+        return sock
+    try:
+        return _trust(request).wrap_socket(sock, server_hostname=to.tls)
+    except OSError:
+        sock.close()
+        raise
+
+
+def _encryption(sock: socket.socket) -> str:
+    cipher = sock.cipher() if isinstance(sock, ssl.SSLSocket) else None
+    return f"{sock.version()} {cipher[0]}" if isinstance(sock, ssl.SSLSocket) and cipher else ""
+
+
+def _trust(request: LoadRequest) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=request.cacert)
+    except (OSError, ssl.SSLError) as error:
+        raise BadUsage(f"--cacert {request.cacert}: can't be used ({error}); give certificates in PEM") from error
+    if request.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _difference(one: Learned, other: Learned) -> str:

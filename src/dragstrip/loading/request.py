@@ -38,6 +38,12 @@ _OURS = {
 #: requests, so that its count is the server's own; they are in no latency and no rate.
 PLAIN = 2
 
+#: Requests on their way on one connection.
+MOST_PIPELINED = 1024
+
+#: Source addresses of ``--sources auto`` where every request has a connection: ports that rest need others beside them.
+CHURN_SOURCES = 16
+
 _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -46,8 +52,8 @@ class LoadRequest:
     """One run of load on one URL: the command line's words as one value.
 
     Args:
-        url: plain http on this machine.
-        connections: 1 to 60,000, open at a time.
+        url: http or https on this machine.
+        connections: open at a time.
         requests: ends the run when exactly so many were sent, the two plain ones at its start among them; at least 3,
             None for no such bound.
         duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
@@ -59,6 +65,14 @@ class LoadRequest:
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         expect_status: the right status; None takes any 2xx that the first plain answer has.
         offer: an open loop; None for a closed one.
+        unix: a socket file to connect to, whatever host the URL names.
+        cacert: PEM file of those who may have signed the server's certificate; None for those whom this machine trusts.
+        insecure: takes any certificate.
+        close_after: requests after which a kept connection ends, the last of them saying so.
+        pipeline: requests on their way on one connection, 1 to 1024.
+        first_byte: records the time to each answer's first byte.
+        sources: addresses of 127.0.0.0/8 that connections come from, each with its own ports; None for as many as
+            seem needed.
     """
 
     url: str
@@ -75,23 +89,32 @@ class LoadRequest:
     expect_status: int | None = None
     io: str = "auto"
     offer: Offer | None = None
+    unix: str | None = None
+    cacert: str | None = None
+    insecure: bool = False
+    close_after: int | None = None
+    pipeline: int = 1
+    first_byte: bool = False
+    sources: int | None = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL taken apart: where to connect, and what to write into the request."""
+    """A URL taken apart: where to connect, and what to write into the request; ``tls``: the name to be proved."""
 
     host: str
     port: int
     authority: str
     path: str
+    unix: str | None = None
+    tls: str | None = None
 
 
-def target(url: str) -> Target:
+def target(url: str, unix: str | None = None) -> Target:
     """Takes a URL apart.
 
     Raises:
-        BadUsage: it is none, not plain http, not on this machine, or has characters that no request may hold.
+        BadUsage: it is none, not http or https, not on this machine, or has characters that no request may hold.
     """
     would_do = "http://127.0.0.1:8080/ would do"
     try:
@@ -99,13 +122,13 @@ def target(url: str) -> Target:
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise BadUsage(f"{url} is no URL ({error}); {would_do}") from error
-    if parts.scheme != "http":
-        what = f"{parts.scheme} is not spoken yet" if parts.scheme in ("https", "unix") else "it begins with no http://"
-        raise BadUsage(f"{url}: {what}, only plain http; {would_do}")
+    if parts.scheme not in ("http", "https"):
+        hint = "--unix PATH http://localhost/" if parts.scheme == "unix" else "http://127.0.0.1:8080/"
+        raise BadUsage(f"{url}: it begins with neither http:// nor https://; {hint} would do")
     if parts.username is not None:
         raise BadUsage(f"{url}: a name or password in the address is not sent; -H 'Authorization: …' would do")
     address = "127.0.0.1" if host == "localhost" else host
-    if not _is_loopback(address) or port == 0:
+    if unix is None and (not _is_loopback(address) or port == 0):
         raise BadUsage(
             f"{url}: {host or 'nothing'} is no loopback address, and Dragstrip loads only the machine that it runs on, "
             f"never somebody else's; a server of yours at 127.0.0.1 would do"
@@ -114,8 +137,10 @@ def target(url: str) -> Target:
     if not _VISIBLE.fullmatch(path):
         raise BadUsage(f"{url}: {path!r} has characters that no request line may hold; percent-encode them (%20)")
     shown = f"[{host}]" if ":" in host else host
-    authority = shown if port in (None, 80) else f"{shown}:{port}"
-    return Target(host=address, port=port or 80, authority=authority, path=path)
+    usual = 443 if parts.scheme == "https" else 80
+    authority = shown if port in (None, usual) else f"{shown}:{port}"
+    tls = host if parts.scheme == "https" else None
+    return Target(host=address, port=port or usual, authority=authority, path=path, unix=unix, tls=tls)
 
 
 def _is_loopback(host: str) -> bool:
@@ -168,11 +193,20 @@ def check(request: LoadRequest) -> None:
         raise BadUsage(f"--timeout {request.timeout_s:g} s: give 1ms to {LONGEST_TIMEOUT_S:g}s")
     if request.offer:
         offer.check(request.offer, request.requests, request.duration_s)
-    ports = local_ports()
-    if ports is not None and request.connections > ports:
+    if not 1 <= request.pipeline <= MOST_PIPELINED or (request.pipeline > 1 and not request.keepalive):
         raise BadUsage(
-            f"-c {request.connections}: this machine gives out {ports:,} local ports to one address; "
-            f"use fewer connections, or widen net.ipv4.ip_local_port_range"
+            f"--pipeline {request.pipeline}: give 1 to {MOST_PIPELINED}; more than 1 needs connections that are kept"
+        )
+    if request.pipeline > 1 and request.offer:
+        raise BadUsage("--pipeline and -R contradict each other: in an open loop each request has its own connection")
+    if request.close_after is not None and not request.keepalive:
+        raise BadUsage("--close-after and --no-keepalive contradict each other; --no-keepalive closes after 1")
+    ports = local_ports()
+    if ports is not None and request.unix is None and request.connections > ports * spread(request):
+        enough = -(-request.connections // ports)
+        raise BadUsage(
+            f"-c {request.connections}: needs as many local ports, and this machine gives out {ports:,} to each source "
+            f"address; --sources {enough} or auto, fewer connections, or a wider net.ipv4.ip_local_port_range would do"
         )
 
 
@@ -185,14 +219,29 @@ def local_ports() -> int | None:
     return high - low + 1
 
 
+def spread(request: LoadRequest) -> int:
+    """How many source addresses are used: as told, or as many as leave half of each one's ports free."""
+    if request.sources is not None:
+        return request.sources
+    ports = local_ports()
+    if request.unix is not None or ports is None:
+        return 1
+    return max(-(-2 * request.connections // ports), 1 if request.keepalive else CHURN_SOURCES)
+
+
 def notes_before(request: LoadRequest) -> list[str]:
     """What may go wrong in a run like this, in words."""
-    notes = []
+    notes: list[str] = []
     ports = local_ports()
-    if not request.keepalive and request.requests is not None and ports is not None and request.requests > ports:
+    if request.requests is None or ports is None or request.unix is not None:
+        return notes
+    new = request.requests if not request.keepalive else request.requests // (request.close_after or request.requests)
+    there = ports * spread(request)
+    if new > there:
         notes.append(
-            f"{request.requests:,} new connections are more than the {ports:,} local ports of this machine: a server "
-            "that leaves the closing to its clients makes them run out, and the rest then fails to connect"
+            f"{new:,} new connections are more than the {there:,} local ports that there are: a server that leaves the "
+            "closing to its clients makes them run out (each rests for a second or more), and the rest then fails to "
+            "connect; --sources auto would do"
         )
     return notes
 

@@ -41,6 +41,8 @@ class Slice:
     bytes_out: int
     connects: int
     latency_hdr: bytes
+    connect_hdr: bytes
+    first_byte_hdr: bytes
     latency_sum_ns: int
     p50_ns: int
     p99_ns: int
@@ -69,6 +71,8 @@ class LoadResult:
         connections: as opened; fewer than asked for where there were fewer requests.
         latency_hdr: the slices' histograms added up, HdrHistogram V2 compressed, nanoseconds; empty if none.
         latency_sent_hdr, lag_hdr: of an open loop: latencies from when requests left, and how late they left.
+        connect_hdr: of connections opened, those before the start included, to the end of the last handshake.
+        first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
         finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
         io: the back end that ran.
         stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
@@ -87,6 +91,8 @@ class LoadResult:
     finished: str
     io: str = ""
     stamps: str = "user"
+    connect_hdr: bytes = b""
+    first_byte_hdr: bytes = b""
     notes: tuple[str, ...] = ()
     latency_sent_hdr: bytes = b""
     lag_hdr: bytes = b""

@@ -20,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.loading.request import PLAIN
+from dragstrip.loading.request import PLAIN, spread
 from dragstrip.report import load_open, marks, words
 from dragstrip.report.histograms import percentiles_text
 from dragstrip.report.load_bins import Bin, bins
@@ -46,6 +46,7 @@ KIND_MEANS = {
     "wrong_length": "a body of another length than the first plain answer's",
     "wrong_body": "other bytes than the first plain answer's",
     "send": "the request could not be sent",
+    "tls": "no TLS handshake, or what came could not be decrypted",
 }
 
 
@@ -62,10 +63,13 @@ class Limit:
 
 def histogram(result: LoadResult) -> HdrHistogram | None:
     """All latencies in nanoseconds; None where nothing was answered in time."""
-    if not result.in_time:
-        return None
+    return decoded(result.latency_hdr) if result.in_time else None
+
+
+def decoded(recorded: bytes) -> HdrHistogram | None:
+    """A histogram as the engine hands it over; None for none."""
     # The library's decode wants the base64 text of the V2 format, header included.
-    return HdrHistogram.decode(base64.b64encode(result.latency_hdr))
+    return HdrHistogram.decode(base64.b64encode(recorded)) if recorded else None
 
 
 def limits(
@@ -129,6 +133,10 @@ def _cores(result: LoadResult, *, were: bool = True) -> str:
 def sentence(result: LoadResult) -> str:
     """The run in one sentence."""
     keep = "kept alive" if result.request.keepalive else "a new one for each request"
+    if result.request.close_after:
+        keep = f"each for {words.count(result.request.close_after)} requests"
+    keep += f", {result.request.pipeline} requests on their way on each" if result.request.pipeline > 1 else ""
+    keep += f", encrypted ({result.learned.tls})" if result.learned.tls else ""
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
     over = f"over {words.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
@@ -157,6 +165,9 @@ def show(console: Console, result: LoadResult, objectives: Sequence[Limit] = ())
             _picture(bins(latencies)),
             Text(),
         ]
+    for name, recorded in (("time to connect", result.connect_hdr), ("time to first byte", result.first_byte_hdr)):
+        if times := decoded(recorded):
+            parts.append(_times(name, times))
     parts += [*_checks(result), _facts(result), Text()]
     for one in objectives:
         mark, style = ("●", "blue") if one.met else ("■", "bold magenta")
@@ -176,6 +187,12 @@ def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
     table.add_row("max", _latency(latencies.get_max_value()), "0")
     table.add_row("mean ± sd", f"{_latency(result.mean_ns)} ± {_latency(latencies.get_stddev())}", "")
     return table
+
+
+def _times(name: str, times: HdrHistogram) -> Text:
+    """A histogram in one line."""
+    told = [f"p{q} {_latency(times.get_value_at_percentile(q))}" for q in (50, 90, 99)]
+    return Text(f"{name} ({times.get_total_count():,}): {', '.join(told)}, max {_latency(times.get_max_value())}")
 
 
 def _picture(found: Sequence[Bin]) -> Table:
@@ -268,6 +285,11 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
             "engine_cores": list(result.cores),
             "keepalive": request.keepalive,
             "http": request.http,
+            "unix": request.unix,
+            "tls": {"version": learned.tls, "verified": not request.insecure} if learned.tls else None,
+            "close_after": request.close_after,
+            "pipeline": request.pipeline,
+            "sources": spread(request),
             "requests": request.requests,
             "duration_s": request.duration_s,
             "timeout_s": request.timeout_s,
@@ -289,6 +311,8 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
         "open_loop": load_open.as_json(result),
         "connections_opened": result.connects,
+        "connect_us": _times_json(result.connect_hdr),
+        "first_byte_us": _times_json(result.first_byte_hdr),
         "answers_on_reused_connections": result.reused,
         "bytes_in": result.bytes_in,
         "bytes_out": result.bytes_out,
@@ -317,6 +341,15 @@ def _latency_json(result: LoadResult) -> dict[str, float | None]:
     }
     found |= {label: latencies.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
     return found | {"max": latencies.get_max_value() / 1000}
+
+
+def _times_json(recorded: bytes) -> dict[str, float | int] | None:
+    times = decoded(recorded)
+    if not times:
+        return None
+    found: dict[str, float | int] = {"count": times.get_total_count(), "mean": times.get_mean_value() / 1000}
+    found |= {label: times.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return found | {"max": times.get_max_value() / 1000}
 
 
 def _slice_json(part: Slice) -> dict[str, Any]:
