@@ -14,6 +14,7 @@ from dragstrip import loading
 from dragstrip.cli_offer import offer, offer_options
 from dragstrip.cli_words import EXIT_FAILURE, EXIT_INTERRUPTED, Duration, Share, write_json, write_text
 from dragstrip.errors import BadUsage
+from dragstrip.loading.pool import Asked, read_pool, read_raw
 from dragstrip.report import load as report
 from dragstrip.report import load_open
 from dragstrip.report.load_styles import STYLES, styled
@@ -69,13 +70,20 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("--connections", "-c", type=Count(), default="32", show_default=True, help="Open at a time.")
 @click.option("--requests", "-n", type=Count(), default=None, help="Send exactly so many, then end.")
 @click.option(
-    "--duration", "-d", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."
+    "--duration", "-d", "-z", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."
 )
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads, one per core.")
 @click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
 @click.option("--method", "-m", default="GET", show_default=True)
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
-@click.option("--no-keepalive", is_flag=True, help="A new connection for each request.")
+@click.option("-D", "body_file", default=None, metavar="FILE", help="hey's and oha's word for --body @FILE.")
+@click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
+@click.option("--pool", type=click.Path(path_type=Path), default=None, help="Requests to cycle: TOML or JSON lines.")
+@click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
+@click.option("--latency", is_flag=True, hidden=True, help="wrk's word for what is always shown.")
+@click.option(
+    "--no-keepalive", "--disable-keepalive", "no_keepalive", is_flag=True, help="A new connection for each request."
+)
 @click.option("--close-after", type=Count(), default=None, help="A kept connection ends with so many requests.")
 @click.option("--pipeline", type=Count(), default="1", show_default=True, help="Requests on their way on a connection.")
 @click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
@@ -148,14 +156,21 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         pipeline=words["pipeline"],
         first_byte=words["first_byte"],
         sources=words["sources"] or None,
+        pool=_pool(words["pool"], words["raw"]),
         method=words["method"],
-        headers=words["headers"],
-        body=_body(words["body"]),
+        headers=(*words["headers"], *([("Content-Type", words["content_type"])] if words["content_type"] else [])),
+        body=_body(f"@{words['body_file']}" if words["body_file"] else words["body"]),
         timeout_s=words["timeout_s"],
         expect_status=words["status"],
         io=words["io"],
         offer=offer(words),
     )
+
+
+def _pool(pool: Path | None, raw: Path | None) -> tuple[Asked, ...]:
+    if pool and raw:
+        raise BadUsage("--pool and --raw contradict each other; one of them says what is sent")
+    return read_pool(pool) if pool else (read_raw(raw),) if raw else ()
 
 
 def _body(word: str) -> bytes:

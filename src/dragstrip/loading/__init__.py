@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Protocol
 import dragstrip
 from dragstrip.errors import EngineFailure
 from dragstrip.loading.offer import Offer, Step
-from dragstrip.loading.plain import Learned, learn
+from dragstrip.loading.plain import Learned, given, learn
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
-    PLAIN,
     LoadRequest,
     Target,
     check,
     crew,
+    each,
     notes_before,
     request_bytes,
     spread,
@@ -67,9 +67,13 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     """
     check(request)
     to = target(request.url, request.unix)
-    wire = request_bytes(request, to)
+    asked = [(alone, at, one, one.raw or request_bytes(alone, at)) for alone, at, one in each(request, to)]
     cores, connections, notes = crew(request)
-    learned = learn(request, to, wire)
+    right = [
+        learn(alone, at, wire) if one.answer is None else given(one.status or 200, one.answer)
+        for alone, at, one, wire in asked
+    ]
+    learned = next((one for one in right if one.server), right[0])
     if request.keepalive and learned.closes:
         notes.append("the server ends each connection after one answer, though asked to keep it")
     if to.tls and request.insecure:
@@ -80,22 +84,8 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     done: list[Slice] = []
     with _engine(cores, request.io) as engine:
         try:
-            session = engine.open(
-                to.host,
-                to.port,
-                [(wire, learned.status, learned.body)],
-                connections=connections,
-                keepalive=request.keepalive,
-                timeout_ns=int(request.timeout_s * 1e9),
-                unix=to.unix,
-                tls=to.tls,
-                cacert=request.cacert,
-                insecure=request.insecure,
-                requests_per_connection=request.close_after or 0,
-                pipelining=request.pipeline,
-                first_byte=request.first_byte,
-                sources=spread(request),
-            )
+            wanted = [(wire, one.status, one.body) for (*_, wire), one in zip(asked, right, strict=True)]
+            session = _open(engine, request, to, wanted, connections)
             drive = _drive_open if request.offer else _drive
             finished = drive(engine, session, request, connections, done, progress)
         except KeyboardInterrupt:
@@ -123,6 +113,27 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         finished=finished,
         # What was feared and did not come needs no word afterwards.
         notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
+    )
+
+
+def _open(
+    engine: Engine, request: LoadRequest, to: Target, exchanges: list[tuple[bytes, int, bytes]], connections: int
+) -> int:
+    return engine.open(
+        to.host,
+        to.port,
+        exchanges,
+        connections=connections,
+        keepalive=request.keepalive,
+        timeout_ns=int(request.timeout_s * 1e9),
+        unix=to.unix,
+        tls=to.tls,
+        cacert=request.cacert,
+        insecure=request.insecure,
+        requests_per_connection=request.close_after or 0,
+        pipelining=request.pipeline,
+        first_byte=request.first_byte,
+        sources=spread(request),
     )
 
 
@@ -154,7 +165,7 @@ def _drive_open(
     assert request.offer
     unbounded = request.duration_s is None and request.requests is None
     duration_s = request.offer.length_s() or request.duration_s or (DEFAULT_DURATION_S if unbounded else _HOUR_NS / 1e9)
-    count = 0 if request.requests is None else request.requests - PLAIN
+    count = 0 if request.requests is None else request.requests - request.plain
 
     def see(tally: Tally) -> None:
         done.append(_slice(tally))
@@ -176,7 +187,7 @@ def _drive(
     unbounded = request.duration_s is None and request.requests is None
     duration_s = DEFAULT_DURATION_S if unbounded else request.duration_s
     left_ns = None if duration_s is None else max(int(duration_s * 1e9), 1)
-    left = None if request.requests is None else request.requests - PLAIN
+    left = None if request.requests is None else request.requests - request.plain
     while True:
         count = next_count(done[-1] if done else None, connections, left, left_ns)
         (tally,) = engine.run([(session, 0, min(left_ns or _HOUR_NS, _HOUR_NS), count)])

@@ -34,6 +34,11 @@ class Learned:
     tls: str = ""
 
 
+def given(status: int, body: bytes) -> Learned:
+    """A right answer that nobody had to be asked for."""
+    return Learned(status=status, reason="", body=body, server="", closes=False)
+
+
 def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     """Asks twice, on a connection each, with the very bytes that the load will send.
 

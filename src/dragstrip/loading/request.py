@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +13,7 @@ from dragstrip import machine
 from dragstrip.errors import BadUsage
 from dragstrip.loading import offer
 from dragstrip.loading.offer import Offer
+from dragstrip.loading.pool import Asked
 from dragstrip.workload import connection_words
 
 #: The engine's histogram ends at a minute: a longer latency could not be told.
@@ -73,6 +74,7 @@ class LoadRequest:
         first_byte: records the time to each answer's first byte.
         sources: addresses of 127.0.0.0/8 that connections come from, each with its own ports; None for as many as
             seem needed.
+        pool: different requests, cycled; none for the one that all this describes.
     """
 
     url: str
@@ -96,6 +98,12 @@ class LoadRequest:
     pipeline: int = 1
     first_byte: bool = False
     sources: int | None = 1
+    pool: tuple[Asked, ...] = ()
+
+    @property
+    def plain(self) -> int:
+        """How many plain requests it takes to learn the right answers that nobody gave."""
+        return PLAIN * sum(one.answer is None for one in self.pool or (Asked(),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +158,19 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:
+    """The different requests, each as if it were the only one."""
+    found = []
+    for one in request.pool or (Asked(),):
+        body = request.body if one.body is None else one.body
+        names = {name.lower() for name, _ in one.headers}
+        headers = (*(pair for pair in request.headers if pair[0].lower() not in names), *one.headers)
+        status = request.expect_status if one.status is None else one.status
+        alone = replace(request, method=one.method or request.method, headers=headers, body=body, expect_status=status)
+        found.append((alone, replace(to, path=one.path or to.path), one))
+    return found
+
+
 def request_bytes(request: LoadRequest, to: Target) -> bytes:
     """The request as it goes over the wire; a header of the user's own stands in for ours of the same name.
 
@@ -182,10 +203,10 @@ def check(request: LoadRequest) -> None:
     """
     if request.connections < 1:
         raise BadUsage(f"-c {request.connections}: no connection to send on; give 1 or more")
-    if request.requests is not None and request.requests <= PLAIN:
+    if request.requests is not None and request.requests <= request.plain:
         raise BadUsage(
-            f"-n {request.requests}: the first {PLAIN} are plain ones that tell what the right answer is, and nothing "
-            f"would be left to measure; give {PLAIN + 1} or more"
+            f"-n {request.requests}: the first {request.plain} are plain ones that tell what the right answer is, and "
+            f"nothing would be left to measure; give {request.plain + 1} or more"
         )
     if request.duration_s is not None and request.duration_s <= 0:
         raise BadUsage(f"-d {request.duration_s}: no time to run; give more than 0 s")
@@ -250,8 +271,8 @@ def crew(request: LoadRequest) -> tuple[tuple[int, ...], int, list[str]]:
     """The engine's cores, one per thread, how many connections are of use, and notes where that isn't as asked."""
     notes: list[str] = []
     connections = request.connections
-    if request.requests is not None and request.requests - PLAIN < connections:
-        connections = request.requests - PLAIN
+    if request.requests is not None and request.requests - request.plain < connections:
+        connections = request.requests - request.plain
         if request.requests < request.connections:
             notes.append(f"-c {request.connections}: {request.requests} requests need no more than {connections}")
     lane = machine.lanes(None, None).engine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dragstrip.loading.offer import SUSTAINED
 from dragstrip.loading.plain import Learned
-from dragstrip.loading.request import PLAIN, LoadRequest, Target
+from dragstrip.loading.request import LoadRequest, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class LoadResult:
     @property
     def requests(self) -> int:
         """Answered right, the plain ones before the load among them: what the server's own log says."""
-        return PLAIN + self.answered
+        return self.request.plain + self.answered
 
     @property
     def answered(self) -> int:
@@ -151,7 +151,7 @@ class LoadResult:
     @property
     def sent(self) -> int:
         """Requests that left: answered right, failed, or unanswered when the run was broken off."""
-        return PLAIN + sum(part.sent for part in self.slices)
+        return self.request.plain + sum(part.sent for part in self.slices)
 
     @property
     def failed(self) -> int:

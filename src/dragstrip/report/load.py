@@ -20,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.loading.request import PLAIN, spread
+from dragstrip.loading.request import spread
 from dragstrip.report import load_open, marks, words
 from dragstrip.report.histograms import percentiles_text
 from dragstrip.report.load_bins import Bin, bins
@@ -222,6 +222,8 @@ class _Line:
 def _checks(result: LoadResult) -> list[RenderableType]:
     learned = result.learned
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
+    if len(result.request.pool) > 1:
+        what = f"each of {len(result.request.pool):,} different requests has its own right answer"
     if not result.errors:
         return [Text.assemble(("● ", "blue"), f"every answer was checked and right: {what}")]
     right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
@@ -239,7 +241,8 @@ def _facts(result: LoadResult) -> Text:
     late = f", {result.late:,} of them after the time was up" if result.late else ""
     unanswered = result.sent - result.requests - result.failed
     lines = [
-        f"sent {result.sent:,}, the first {PLAIN} plainly, to learn the right answer: in no rate, in no latency",
+        f"sent {result.sent:,}, the first {result.request.plain} plainly, to learn the right answer: "
+        "in no rate, in no latency",
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else ""),
         f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
@@ -296,7 +299,8 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         },
         "right_answer": {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server},
         "requests": result.requests,
-        "plain_requests": PLAIN,
+        "plain_requests": request.plain,
+        "different_requests": max(len(request.pool), 1),
         "late": result.late,
         "late_s": result.late_s,
         "sent": result.sent,

@@ -1,0 +1,138 @@
+"""Pools of requests for ``dragstrip load --pool FILE``: each with its own right answer, given or learned; raw requests.
+
+TOML has a ``[[request]]`` table for each, JSON lines (any other suffix than .toml) an object for each::
+
+    [[request]]
+    path = "/add?a=1&b=2"          # the URL's own where it is left out; method and headers, too
+    body = "text"                  # or body_file = "name", beside the pool's file
+    status = 200                   # of the right answer; left out with the next two, two plain requests tell it
+    answer = "3"                   # its exact body, or answer_file = "name"
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from dragstrip.contender.definition import Strict, read
+from dragstrip.errors import BadUsage
+
+#: Each is held in memory with its answer, and learned ones cost two plain requests each.
+MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request of a pool; None is whatever the command line says.
+
+    Args:
+        status, answer: of the right answer; ``answer`` None: it is to be learned.
+        raw: the request as it goes over the wire, in place of all else.
+    """
+
+    method: str | None = None
+    path: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    status: int | None = None
+    answer: bytes | None = None
+    raw: bytes | None = None
+
+
+class _Fields(Strict):
+    """One request as a file has it."""
+
+    method: str | None = None
+    path: str | None = Field(default=None, pattern=r"^/[!-~]*$", description='a path with its query, like "/add?a=1"')
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str | None = None
+    body_file: str | None = None
+    status: int | None = Field(default=None, ge=200, le=599)
+    answer: str | None = None
+    answer_file: str | None = None
+
+
+class _File(Strict):
+    """A pool in TOML."""
+
+    request: Annotated[tuple[_Fields, ...], Field(strict=False, min_length=1, max_length=MOST)]
+
+
+def read_pool(file: Path) -> tuple[Asked, ...]:
+    """The requests of a pool's file, in order.
+
+    Raises:
+        BadUsage, BadDefinition: it can't be read, or says what makes no sense; names file and line.
+    """
+    if file.suffix == ".toml":
+        if not file.is_file():
+            raise BadUsage(f"--pool {file}: there is no such file")
+        found: tuple[_Fields, ...] = read(file, _File)[0].request
+    else:
+        found = _lines(file)
+    return tuple(
+        _asked(fields, f"--pool {file}: request {number}", file.parent) for number, fields in enumerate(found, 1)
+    )
+
+
+def _lines(file: Path) -> tuple[_Fields, ...]:
+    found = []
+    for number, line in enumerate(_bytes(file, f"--pool {file}").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_Fields.model_validate(json.loads(line)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            at = ".".join(map(str, first["loc"])) or "the line"
+            raise BadUsage(f"--pool {file}, line {number}: {at}: {first['msg']}") from error
+        except ValueError as error:
+            raise BadUsage(f"--pool {file}, line {number}: no JSON ({error}); one object a line would do") from error
+    if not 1 <= len(found) <= MOST:
+        raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MOST}")
+    return tuple(found)
+
+
+def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
+    def text_or_file(name: str) -> bytes | None:
+        text, path = getattr(fields, name), getattr(fields, f"{name}_file")
+        if text is not None and path is not None:
+            raise BadUsage(f"{whose}: has {name} and {name}_file; one of them would do")
+        return text.encode() if text is not None else _bytes(folder / path, f"{whose}: {name}_file") if path else None
+
+    answer = text_or_file("answer")
+    return Asked(
+        method=fields.method,
+        path=fields.path,
+        headers=tuple(fields.headers.items()),
+        body=text_or_file("body"),
+        status=200 if answer is not None and fields.status is None else fields.status,
+        answer=answer,
+    )
+
+
+def read_raw(file: Path) -> Asked:
+    """A request as it goes over the wire, byte for byte.
+
+    Raises:
+        BadUsage: it can't be read, or has no request line and no end of its head.
+    """
+    raw = _bytes(file, f"--raw {file}")
+    method, _, rest = raw.partition(b" ")
+    if not method.isalpha() or b" HTTP/1." not in rest.partition(b"\r\n")[0] or b"\r\n\r\n" not in raw:
+        raise BadUsage(
+            f"--raw {file}: no request of HTTP/1.x: it has to begin with a line like GET / HTTP/1.1, lines end with CR "
+            "LF, and an empty one ends the head"
+        )
+    return Asked(method=method.decode(), raw=raw)
+
+
+def _bytes(path: Path, whose: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadUsage(f"{whose}: {path} can't be read ({error.strerror})") from error

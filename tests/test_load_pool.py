@@ -1,0 +1,95 @@
+"""``dragstrip load`` with several requests, each with its own right answer, and with raw ones; against a real nginx."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from loads import Nginx, live, load, needs_nginx, told
+
+pytestmark = [live, needs_nginx]
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[Nginx]:
+    """Started for one test, and ended with it."""
+    server = Nginx(tmp_path)
+    yield server
+    server.ended()
+
+
+def test_a_pool_is_cycled_and_each_answer_held_against_its_own(nginx: Nginx, tmp_path: Path) -> None:
+    """Given answers are believed, others are learned by two plain requests each; a wrong one of four fails alone."""
+    (tmp_path / "right.txt").write_text("hello world\n")
+    pool = tmp_path / "pool.toml"
+    pool.write_text("""
+[[request]]
+path = "/a"
+[[request]]
+method = "PUT"
+path = "/b?x=1"
+headers = { X-Mark = "m" }
+body = "12345"
+answer_file = "right.txt"
+[[request]]
+path = "/empty"
+status = 204
+answer = ""
+[[request]]
+path = "/c"
+answer = "hello World\\n"
+""")
+    found = told(nginx.url(), "-n", "402", "-c", "4", "--pool", str(pool))
+    assert (found["plain_requests"], found["different_requests"]) == (2, 4)
+    assert (found["requests"], found["errors"]) == (302, {"wrong_body": 100})
+    lines = Counter(line.rsplit(" ", 2)[0] for line in nginx.ended())
+    assert lines == {"/a 200 GET -": 102, "/b 200 PUT m": 100, "/empty 204 GET -": 100, "/c 200 GET -": 100}
+
+
+def test_a_pool_of_json_lines_is_pipelined_in_order(nginx: Nginx, tmp_path: Path) -> None:
+    """Answers of three lengths, six on their way: each is matched with its own."""
+    pool = tmp_path / "pool.jsonl"
+    asked = [{"path": "/"}, {"path": "/empty"}, {"path": "/500", "status": 500}]
+    pool.write_text("\n".join(map(json.dumps, asked)) + "\n\n")
+    found = told(nginx.url(), "-n", "906", "-c", "2", "--pipeline", "6", "--pool", str(pool))
+    assert (found["requests"], found["errors"], found["plain_requests"]) == (906, {}, 6)
+    shown = load(nginx.url(), "-n", "20", "--pool", str(pool)).stdout
+    assert "each of 3 different requests has its own right answer" in " ".join(shown.split())
+
+
+def test_a_raw_request_leaves_byte_for_byte(nginx: Nginx, tmp_path: Path) -> None:
+    """Header names as they are, no word of ours; a HEAD's answer has no body."""
+    raw = tmp_path / "raw"
+    raw.write_bytes(b"HEAD /raw HTTP/1.1\r\nhost: own.test\r\nx-mark:  a\r\n\r\n")
+    assert told(nginx.url(), "-n", "52", "-c", "3", "--raw", str(raw))["requests"] == 52
+    assert nginx.ended() == ["/raw 200 HEAD a own.test -"] * 52
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.toml", '[[request]]\npath = "no"\n', "path"),
+        ("a.toml", '[[request]]\nbody = "a"\nbody_file = "b"\n', "body and body_file"),
+        ("a.toml", '[[request]]\nanswer_file = "nowhere"\n', "nowhere can't be read"),
+        ("a.jsonl", '{"path": "/"}\n{"pth": "/"}\n', "line 2: pth"),
+        ("a.jsonl", "GET /\n", "line 1: no JSON"),
+        ("a.jsonl", "", "has 0 requests"),
+    ],
+)
+def test_a_pool_that_makes_no_sense_is_refused_with_the_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """Before anything is sent."""
+    (tmp_path / name).write_text(text)
+    done = load("http://127.0.0.1:1/", "--pool", str(tmp_path / name))
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_raw_request_that_is_none_is_refused(tmp_path: Path) -> None:
+    """Lines have to end as HTTP has them."""
+    (tmp_path / "raw").write_text("GET / HTTP/1.1\nHost: a\n\n")
+    done = load("http://127.0.0.1:1/", "--raw", str(tmp_path / "raw"))
+    assert (done.returncode, "CR LF" in done.stderr) == (2, True)
