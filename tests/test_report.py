@@ -612,3 +612,33 @@ def test_standings_between_rounds_decode_no_histogram(race: Race, monkeypatch: p
     monkeypatch.setattr(latency, "merged", lambda race: pytest.fail("histograms were merged"))
     with live.Progress(Console(file=io.StringIO(), force_terminal=True, width=100)) as progress:
         progress.round_done(race, judge(race))
+
+
+def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
+    """On a terminal: bars, how long it still takes, a mark per check, what failed and of whom; no names as markup."""
+    first = race.rounds[0]
+    failed = replace(first.blocks[0], errors={"timeout": 3}, contender="quick")
+    under_way = replace(
+        race, rounds=(replace(first, blocks=(failed, *first.blocks[1:])), *race.rounds[1:]), finished=""
+    )
+    under_way = replace(under_way, entrants=(*race.entrants, samples.entrant("quick")))
+    file = io.StringIO()
+    with live.Progress(Console(file=file, force_terminal=True, width=120)) as progress:
+        progress.round_done(under_way, judge(under_way))
+        told = file.getvalue()
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told)
+    assert re.search(r"\d+ s (left at most|at most)", plain)
+    assert "3 timeout" in plain
+    assert "● lanes" in plain
+    assert "┃" in plain
+
+
+def test_time_left_is_bounded_by_budget_and_planned_rounds(race: Race) -> None:
+    """A fixed design counts rounds; another is over when its budget is; before a round nothing is said."""
+    verdict = judge(race)
+    assert live.time_left(replace(race, rounds=()), verdict) == ""
+    fixed = replace(race, plan=replace(race.plan, rounds_fixed=True, planned_rounds=28))
+    each_s = (race.rounds[0].ended_ns - race.rounds[0].started_ns) / 1e9
+    assert live.time_left(fixed, verdict) == f"{14 * each_s:.0f} s left at most"
+    spent = replace(race, plan=replace(race.plan, budget_s=1.0, planned_rounds=500))
+    assert live.time_left(spent, verdict).startswith("0 s left")

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from dragstrip.verdict import Verdict
 
 
+#: A live display shows so many sentences of checks; all stand in the report.
+MOST_TROUBLES = 4
+
+
 class Progress:
     """Shows phases, contenders and, after each round, the standings; a context manager.
 
@@ -32,6 +36,7 @@ class Progress:
         self._began_s = time.monotonic()
         self._phase, self._status = "", dict[str, str]()
         self._standings: RenderableType | None = None
+        self._lights: list[RenderableType] = []
         self._decided = -1
         drawn = console.is_terminal and not console.options.ascii_only and not quiet
         self._live = Live(console=console, auto_refresh=False, transient=True) if drawn else None
@@ -65,11 +70,16 @@ class Progress:
         done, pairs = len(race.rounds), len(verdict.pairs)
         decided = sum(pair.decided for pair in verdict.pairs)
         spent_s = time.monotonic() - self._began_s
+        void = sum(bool(round_.void) for round_ in race.rounds)
         self._phase = (
-            f"round {done} of at most {race.plan.planned_rounds}, {spent_s:.0f} s, {decided} of {pairs} pairs decided"
+            f"round {done}{f' ({void} void)' if void else ''} of at most {race.plan.planned_rounds}, {spent_s:.0f} s, "
+            f"{decided} of {pairs} pairs decided"
         )
+        if left := time_left(race, verdict):
+            self._phase += f", {left}"
         found = rows.ranked(race, verdict, with_latency=False) if self._live else []
         self._standings = terminal.ranking(verdict, found, beside=False) if found else None
+        self._lights = [*failures(verdict), *lights(race)] if self._live else []
         # Plain lines: often at first, then now and then, and whenever something was decided.
         telling = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
         self._decided = decided
@@ -89,7 +99,49 @@ class Progress:
             parts.append(Text.assemble((f"{mark} ", style), (name, "bold"), f" {_first_line(status)}"))
         if self._standings:
             parts.append(self._standings)
-        return Group(*parts)
+        return Group(*parts, *self._lights)
+
+
+def time_left(race: Race, verdict: Verdict) -> str:
+    """At most how long it still takes, and how long if it goes on like this; "" where nothing can be said."""
+    if not race.rounds:
+        return ""
+    spent = [(r.ended_ns - r.started_ns) / 1e9 for r in race.rounds]
+    done = sum(not r.void for r in race.rounds)
+    most_s = max(race.plan.planned_rounds - done, 0) * sum(spent) / len(spent)
+    if not race.plan.rounds_fixed:
+        most_s = max(min(most_s, race.plan.budget_s - sum(spent)), 0.0)
+    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.note and pair.metric == verdict.metric]
+    hoped = [pair.more_s for pair in open_]
+    likely_s = None if race.plan.rounds_fixed or not hoped or None in hoped else max(s for s in hoped if s is not None)
+    if likely_s is not None and likely_s < most_s:
+        return f"about {likely_s:.0f} s left, {most_s:.0f} s at most"
+    return f"{most_s:.0f} s left at most"
+
+
+def failures(verdict: Verdict) -> list[RenderableType]:
+    """Requests that failed, by contender and kind; nothing where none did."""
+    told = [(name, estimate.errors) for name, estimate in verdict.estimates.items() if any(estimate.errors.values())]
+    return [Text.assemble(("▲ errors ", "yellow"), (name, "bold"), f": {words.errors(kinds)}") for name, kinds in told]
+
+
+def lights(race: Race) -> list[RenderableType]:
+    """The validity checks so far: one mark each, and the sentence of those that warn or void."""
+    # Here and not above: a plain or quiet race never asks for it between its rounds.
+    from dragstrip.inquiry import inspect
+
+    checks = inspect(race)
+    row = Text()
+    for check in checks:
+        row.append(f"{marks.STATUS_MARK[check.status]} ", marks.STATUS_STYLE[check.status])
+        row.append(f"{check.check}  ", "dim" if check.status == "pass" else "bold")
+    # Too few rounds are no news while a race runs.
+    troubled = [check for check in checks if check.status != "pass" and check.check != "rounds"]
+    told = [
+        Text.assemble((f"{check.status} ", marks.STATUS_STYLE[check.status]), _first_line(check.detail))
+        for check in troubled[:MOST_TROUBLES]
+    ]
+    return [row, *told]
 
 
 def _first_line(text: str) -> str:
