@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.record import Event, Race
 from dragstrip.store import Store
 from dragstrip.trial import run
+from dragstrip.trial.cast import cast
 from dragstrip.trial.groups import EVENT, groups
 from dragstrip.trial.settle import (
     CANNOT,
@@ -329,7 +332,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     )
     (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
     files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
-    words = (*files, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
+    words = (*files, "--setting", "published", "--budget", "20s", "--json", str(tmp_path / "out.json"))
     done = dragstrip_run(tmp_path, "check", *words)
     told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
     with Store(tmp_path / "races.sqlite") as store:
@@ -373,3 +376,62 @@ def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path
     assert samples.MACHINE["cpu"] in text
     assert "](pictures/claims.svg)" in text
     assert "http" not in drawn.replace("http://www.w3.org/", "")
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path) -> None:
+    """Ctrl-C after the first round ends with 130 and keeps it; --resume adds rounds to that race and makes no other."""
+    server = f"{PYTHON} {Path(__file__).parent}/servers/misbehaving.py {{port}}"
+    text = LIVE.format(
+        kind="direction", contenders='["swift", "slow"]', more="", http="1.1", published="", server=server
+    )
+    (tmp_path / "one.toml").write_text(text)
+    env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160"}
+    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "30s"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "dragstrip", *words],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        seen = next((line for line in process.stdout if line.startswith("round 1")), "")
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert seen, rest
+    assert process.returncode == 130, rest
+    with Store(tmp_path / "races.sqlite") as store:
+        (before,) = store.runs()
+    assert before.finished == "interrupted"
+    done = dragstrip_run(tmp_path, "check", *words[2:], "--resume")
+    with Store(tmp_path / "races.sqlite") as store:
+        (after,) = store.runs()
+    assert after.race == before.race, done.stderr
+    assert after.rounds > before.rounds
+    assert after.finished != "interrupted"
+
+
+def test_a_program_that_comes_on_path_makes_its_claims_ready_and_its_stand_in_steps_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No further setting: what no registry holds is looked for on PATH each time."""
+    stood_in = {word: definitions.load(name) for word, name in STOOD_IN.items()}
+    lacking = {word: cast(claim, PUBLISHED) for word, claim in stood_in.items() if not shutil.which(word)}
+    if not lacking:
+        pytest.skip("all of these are really installed here")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for word, before in lacking.items():
+        program = tmp_path / word
+        program.write_text(f"#!/bin/sh\necho 'nginx version: {word}/9.9.9' >&2\n")
+        program.chmod(0o755)
+        after = cast(stood_in[word], PUBLISHED)
+        assert word in before.missing or word in before.stand_ins.values()
+        assert word not in after.missing
+        assert word not in after.stand_ins.values()
+        assert word in [entry.name for entry in after.entries]
+
+
+#: A program that no registry holds, and a claim about it.
+STOOD_IN = {"openresty": "2023-uwsgi-lua54-openresty", "redbean": "2023-redbean-openresty"}
