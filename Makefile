@@ -9,7 +9,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null
 FUZZ_CASES ?= 20000
 FUZZ_RUNS ?= 200000
 # With what is to be installed and built first, half an hour on two cores.
-CLAIMS_BUDGET ?= 20m
+CLAIMS_BUDGET ?= 22m
 BENCH_ROUNDS ?= 5
 
 .PHONY: race build test test-deps lint fmt bench claims check-live calibrate simulate fuzz sanitize check-stacks docs pictures clean

@@ -332,7 +332,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     )
     (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
     files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
-    words = (*files, "--setting", "published", "--budget", "20s", "--json", str(tmp_path / "out.json"))
+    words = (*files, "--setting", "published", "--budget", "60s", "--json", str(tmp_path / "out.json"))
     done = dragstrip_run(tmp_path, "check", *words)
     told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
     with Store(tmp_path / "races.sqlite") as store:
@@ -350,7 +350,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     assert "2,000 sent" in told["ends"]["detail"]
     assert (race.load.keepalive, race.load.connections) == (False, 8)
 
-    again = dragstrip_run(tmp_path, "check", *words, "--resume")
+    again = dragstrip_run(tmp_path, "check", *words, "--budget", "5s", "--resume")
     assert json.loads((tmp_path / "out.json").read_text())[-1]["published"]["verdict"] == CANNOT, again.stderr
     with Store(tmp_path / "races.sqlite") as store:
         # A sound race is kept; a void one is run again.
@@ -388,7 +388,7 @@ def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path)
     )
     (tmp_path / "one.toml").write_text(text)
     env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160"}
-    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "30s"]
+    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "60s"]
     with subprocess.Popen(
         [sys.executable, "-m", "dragstrip", *words],
         env=env,

@@ -10,8 +10,8 @@ from dragstrip.claim import FAIR, PUBLISHED, Claim, LoadFields
 from dragstrip.contender import Entry
 from dragstrip.trial.cast import cast
 
-#: What a server on one core answers a second, for the length of a block before anything is measured.
-GUESS_PER_S = 6000.0
+#: What the slowest server of a field answers a second on one core: for a block's length before anything is measured.
+GUESS_PER_S = 3000.0
 
 #: Seconds that one contender takes in a round beside its blocks: launch, warm-up, stop.
 LAUNCH_S = 0.8

@@ -13,11 +13,13 @@ from dragstrip.contender import Entry
 from dragstrip.errors import DragstripError
 from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Event, Race
+from dragstrip.schedule import ROUNDS_WANTED
 from dragstrip.store import Store
 from dragstrip.trial.cast import cast
 from dragstrip.trial.counted import run_to_count
 from dragstrip.trial.groups import EVENT, Group
 from dragstrip.trial.settle import CANNOT, COUNTED_EVENT, UNTRIED, Finding, answers, settle
+from dragstrip.verdict import FLOOR
 from dragstrip.workload import load as load_workload
 
 #: Differences below it are called the same: the smallest that a claim here is about is 3 %.
@@ -25,6 +27,10 @@ MARGIN = 0.03
 
 #: A race gets at least so long, and at most so many times what it is guessed to need.
 LEAST_S, MOST_TIMES = 15.0, 3.0
+
+#: Where the budget allows, a race has a fixed number of rounds, from the fewest that decide anything: then the ordinary
+#: t interval holds, far narrower after so few rounds than one that may be looked at all the time.
+ROUNDS, ROUNDS_MOST = FLOOR, 16
 
 #: How a race ends that has said what it can.
 _DONE = ("decided", "budget", "rounds")
@@ -82,6 +88,7 @@ def _race(group: Group, store: Store, budget_s: float, resume: bool, show: Show)
             http=group.load.http,
             budget_s=budget_s,
             margin=MARGIN,
+            rounds=_rounds(group, budget_s),
             # A connection for each request costs the client about as much as the server: where it turns out to be the
             # limit, the CPU time per request still tells the servers apart.
             metric="throughput" if group.load.keepalive else "cpu",
@@ -89,6 +96,13 @@ def _race(group: Group, store: Store, budget_s: float, resume: bool, show: Show)
             purpose=(EVENT, group.purpose),
         )
         return racing.run(request, store=store, progress=progress)
+
+
+def _rounds(group: Group, budget_s: float) -> int | None:
+    """How many rounds a race is given; None without half the time for them: then the clock must end it."""
+    if budget_s < group.need_s / 2:
+        return None
+    return min(max(int((ROUNDS_WANTED - 1) * budget_s / group.need_s), ROUNDS), ROUNDS_MOST)
 
 
 def _stored(group: Group, store: Store) -> Race | None:
