@@ -109,6 +109,21 @@ def test_a_race_in_http_1_0_says_who_keeps_connections_alive(env: dict[str, str]
     assert " 0 of " in sheet.split("keep-alive on the wire")[1].splitlines()[0], sheet
 
 
+def test_a_contender_that_asks_for_a_socket_is_reached_there(env: dict[str, str], tmp_path: Path) -> None:
+    """Beside the same server at a port: both are proved, loaded and stopped alike; the record says where each was."""
+    out = tmp_path / "out.json"
+    at_socket = ["--serve", f"socket={PYTHON} {HERE}/servers/misbehaving.py {{socket}} none"]
+    words = [*at_socket, *misbehaving("port", "none"), "--rounds", "2", "-c", "4", "--json", str(out)]
+    done = dragstrip_run(env, "race", *words)
+    told = json.loads(out.read_text())
+    assert {one["name"]: one.get("out") or "" for one in told["contenders"]} == {"socket": "", "port": ""}, done.stdout
+    assert not any(one["errors"] for one in told["contenders"])
+    with sqlite3.connect(env["DRAGSTRIP_STORE"]) as store:
+        addresses = dict(store.execute("SELECT contender, address FROM launch").fetchall())
+    assert addresses["socket"].startswith("unix:/tmp/dragstrip-")
+    assert addresses["port"].startswith("127.0.0.1:")
+
+
 def test_the_same_seed_gives_the_same_order_of_blocks(env: dict[str, str], tmp_path: Path) -> None:
     """Two races of one plan and seed load their contenders in the same order; another seed does not."""
     orders = []

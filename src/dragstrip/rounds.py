@@ -147,6 +147,7 @@ class Track:
                 connections=self.load.connections,
                 keepalive=self.load.keepalive,
                 timeout_ns=self.load.timeout_ns,
+                unix=running.host.removeprefix("unix:") if running.host.startswith("unix:") else None,
             )
         except EngineError as error:
             if running.alive() and "descriptor" in str(error):
@@ -355,7 +356,7 @@ def _launch_record(
         contender=name,
         round=index,
         cores=track.lanes.server,
-        address=f"{running.host}:{running.port}",
+        address=running.host if running.host.startswith("unix:") else f"{running.host}:{running.port}",
         ready_ns=running.ready_ns,
         warm_up_ns=made.warm_up_ns if made else 0,
         settled=made.settled if made else False,

@@ -83,6 +83,7 @@ class Running:
     """One launch of a server that has given its first right answer.
 
     Args:
+        host: where it is reached, at ``port``; "unix:PATH" for a socket file.
         pid: its main process; ready_ns: from the start to the first right answer.
         log: its output, bounded; it goes when the launch is stopped (``Ended.log_tail`` stays).
         cgroup: the cgroup v2 it lives in, None where none could be made.
@@ -231,8 +232,9 @@ class Keeper:
             _give(scratch, user)
         began_ns = time.monotonic_ns()
         said = self._start(number, start, scratch, log, cores, user)
+        host = f"unix:{start.socket}" if start.socket else HOST
         running = Running(
-            name=start.name, host=HOST, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
+            name=start.name, host=host, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
             cpu_source="cgroup" if self._cgroup else "proc", note=said["note"], stop_signal=start.stop_signal,
             number=number, scratch=scratch, keeper=self,
         )  # fmt: skip

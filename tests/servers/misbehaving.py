@@ -1,6 +1,6 @@
 """A small HTTP server with one planted fault, for races. Standard library only.
 
-usage: misbehaving.py PORT FAULT [FILE]
+usage: misbehaving.py PORT FAULT [FILE]; PORT may be the path of a unix socket, too
 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
 exits (ends at once), slow (spends 300 µs of CPU time on each answer),
@@ -25,8 +25,11 @@ def answer(status: str, body: bytes, close: bool) -> bytes:
     return head + tail + b"\r\n" + body
 
 
-def serve(port: int, fault: str) -> None:
-    listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+def serve(port: str, fault: str) -> None:
+    if port.isdecimal():
+        listener = socket.create_server(("127.0.0.1", int(port)), backlog=1024)
+    else:
+        listener = socket.create_server(port, family=socket.AF_UNIX, backlog=1024)
     listener.setblocking(False)
     ready = selectors.DefaultSelector()
     ready.register(listener, selectors.EVENT_READ)
@@ -38,7 +41,8 @@ def serve(port: int, fault: str) -> None:
         for key, _ in ready.select():
             if key.fileobj is listener:
                 connection, _ = listener.accept()
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if port.isdecimal():
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 ready.register(connection, selectors.EVENT_READ)
                 continue
             connection = key.fileobj
@@ -73,7 +77,7 @@ def serve(port: int, fault: str) -> None:
 
 
 def main() -> None:
-    port, fault = int(sys.argv[1]), sys.argv[2]
+    port, fault = sys.argv[1], sys.argv[2]
     if fault == "exits":
         sys.exit("misbehaving: no configuration found")
     if fault == "never":

@@ -33,7 +33,7 @@ LINE_UPS = _PACKAGE / "lineups"
 AD_HOC_MARK = "USER"
 
 #: Names in braces that ``--serve`` may use.
-SERVE_NAMES = ("port", "cores", "scratch")
+SERVE_NAMES = ("port", "socket", "cores", "scratch")
 
 #: Keys of an entry's parameters: where a definition that isn't shipped lies; what an entrant with a name of its own was
 #: typed as; and, before a command's name, where the user said that it is.
@@ -340,8 +340,8 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
 def serve_entry(text: str, folder: Path | None = None) -> Entry:
     """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
 
-    No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, ``{cores}``
-    (the lane's number of cores) and ``{scratch}`` (a folder of its own for each launch) may.
+    No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, or
+    ``{socket}`` (the path of a unix socket for the server to make); ``{cores}`` (the lane's number of cores) and ``{scratch}`` (a folder of its own for each launch) may.
 
     Raises:
         BadUsage: no name, no command, no ``{port}``, or a name that can't be shown.
@@ -358,8 +358,10 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
         used = [one for word in words for one in placeholders(word)]
     except ValueError as error:
         raise BadUsage(f"--serve {name}: the command can't be read ({error}); {would_do}") from error
-    if "port" not in used:
-        raise BadUsage(f"--serve {name}: the command has no {{port}} to be told where to listen; {would_do}")
+    if not {"port", "socket"} & set(used):
+        raise BadUsage(
+            f"--serve {name}: the command has no {{port}} (or {{socket}}) to be told where to listen; {would_do}"
+        )
     unknown = next((one for one in used if one not in SERVE_NAMES), None)
     if unknown:
         raise BadUsage(f"--serve {name}: there is no {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'there are')}")

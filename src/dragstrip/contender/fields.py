@@ -33,11 +33,12 @@ PROGRAM = "program"
 #: Names in braces by where they may stand; parameters come on top in start and parity.
 SETTING = frozenset({"modules", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
-STARTING = BUILDING | {"port", "scratch", "cores", "mark", "workload"}
+STARTING = BUILDING | {"port", "socket", "scratch", "cores", "mark", "workload"}
 
 #: What each of these names stands for.
 MEANING = {
     "port": "a free port on 127.0.0.1: listen there",
+    "socket": "the path of a unix socket: a server that is told it is reached there, and not at the port",
     "scratch": "a folder of this launch's own, removed after it; the working directory",
     "cores": "how many cores the servers' lane has",
     "mark": "the four characters above",

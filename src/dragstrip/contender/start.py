@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ BUILD_S = 900.0
 
 _TAIL_LINES = 15
 
+#: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
+SOCKET = "http.socket"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -40,6 +43,7 @@ class Start:
         stop_signal: without SIG.
         unprivileged: root starts it as ``nobody``, who must own the scratch folder.
         kind: "definition" or "serve".
+        socket: where it listens, if it asked for that; None: at the port.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Start:
     stop_signal: str = "TERM"
     unprivileged: bool = True
     kind: str = "definition"
+    socket: Path | None = None
 
 
 def check(one: Entry | Contender) -> Ready | Missing:
@@ -178,10 +183,12 @@ def prepare(entry: Entry, *, scratch: Path, port: int, cores: tuple[int, ...], w
     entry.refuse_unless_it_serves(workload)
     if entry.contender is not None:
         return _prepare_definition(entry, entry.contender, scratch, port, len(cores), workload)
-    values = {"port": port, "cores": len(cores), "scratch": str(scratch)}
+    values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET)}
+    command = tuple(fill(word, values) for word in entry.command)
     return Start(
         name=entry.name,
-        command=tuple(fill(word, values) for word in entry.command),
+        command=command,
+        socket=_asked_for(scratch, command),
         cwd=entry.folder or scratch,
         port=port,
         unprivileged=False,  # the user's own command, in the user's own folder, as the user
@@ -196,7 +203,7 @@ def _prepare_definition(
     values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= found.settings(contender, ready.programs)
     values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
-    values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
+    values |= {"socket": str(scratch / SOCKET), "cache": str(cache_dir()), "build": str(build(contender) or "")}
     for name in fields.copy_:
         target = scratch / _inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -206,11 +213,14 @@ def _prepare_definition(
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_rendered(contender, name, values), encoding="utf-8")
     _open_to_all(scratch)
+    command = found.resolve(fields.command, ready.programs, values)
+    own = {key: fill(text, values) for key, text in fields.env.items()}
+    written = [(scratch / _inside(name)).read_text(encoding="utf-8") for name in fields.render]
     return Start(
         name=entry.name,
-        command=found.resolve(fields.command, ready.programs, values),
-        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
-        | {key: fill(text, values) for key, text in fields.env.items()},
+        command=command,
+        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)} | own,
+        socket=_asked_for(scratch, (*command, *own.values(), *written)),
         cwd=scratch,
         port=port,
         wake_s=fields.wake_s,
@@ -218,6 +228,12 @@ def _prepare_definition(
         unprivileged=fields.unprivileged,
         kind=entry.kind,
     )
+
+
+def _asked_for(scratch: Path, told: Iterable[str]) -> Path | None:
+    """The launch's socket, if its path stands anywhere in what the server is told."""
+    path = scratch / SOCKET
+    return path if any(str(path) in text for text in told) else None
 
 
 def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:

@@ -131,12 +131,30 @@ def _body_fault(right: bytes, given: bytes) -> str:
     )
 
 
+def connect(host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
+    """A connection to a server; one at "unix:PATH" has no port.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    if not host.startswith("unix:"):
+        return socket.create_connection((host, port), timeout=timeout_s)
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(host.removeprefix("unix:"))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 def is_right(exchange: Exchange) -> Callable[[str, int], str | None]:
     """A probe for the stage: one connection, one request; None when the answer is right, else the reason."""
 
     def probe(host: str, port: int) -> str | None:
         try:
-            with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+            with connect(host, port) as sock:
                 return fault(exchange, fetch(sock, exchange))
         except (OSError, HTTPException) as error:
             return f"{type(error).__name__}: {error}"

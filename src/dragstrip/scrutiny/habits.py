@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from http.client import HTTPException
 
-from dragstrip.scrutiny.answers import ANSWER_TIMEOUT_S, Findings, fault, fetch
+from dragstrip.scrutiny.answers import Findings, connect, fault, fetch
 from dragstrip.workload import Exchange
 
 #: So many requests go over one connection to find where a server closes it, fewer once that has taken so long: but
@@ -80,7 +80,7 @@ def _tried(trial: Callable[[], str]) -> str:
 
 def _limit(host: str, port: int, exchange: Exchange) -> str:
     """After how many answers the server closes a busy connection."""
-    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+    with connect(host, port) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = fetch(sock, exchange)
         if first.closes:
@@ -119,7 +119,7 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes) -> bytes | None:
 def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
     """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
     old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
-    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+    with connect(host, port) as sock:
         first = fetch(sock, old)
         reason = fault(old, first)
         if reason:
@@ -136,7 +136,7 @@ def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
 def _unknown(host: str, port: int, exchange: Exchange) -> str:
     """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
     strange = replace(exchange, request=_with(exchange.request, path=_NO_SUCH, connection="close"))
-    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+    with connect(host, port) as sock:
         answer = fetch(sock, strange)
     same = ", the same body as the right path" if answer.body == exchange.body else ""
     return f"status {answer.status}{same}"
@@ -154,9 +154,7 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
 def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:
     """How many of the others were answered in time, and the longest wait in seconds."""
     with ExitStack() as open_ones:
-        socks = [
-            open_ones.enter_context(socket.create_connection((host, port), timeout=FAIR_S)) for _ in range(connections)
-        ]
+        socks = [open_ones.enter_context(connect(host, port, FAIR_S)) for _ in range(connections)]
         selector = open_ones.enter_context(selectors.DefaultSelector())
         busy, others = socks[0], socks[1:]
         for sock in socks:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from http.client import HTTPException
 
-from dragstrip.scrutiny.answers import ANSWER_TIMEOUT_S, Answer, Findings, fault, fetch
+from dragstrip.scrutiny.answers import Answer, Findings, connect, fault, fetch
 from dragstrip.workload import Exchange
 
 
@@ -59,7 +59,7 @@ def _over_one_connection(host: str, port: int, exchanges: Iterable[Exchange]) ->
     try:
         for exchange in exchanges:
             if sock is None:
-                sock = socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S)
+                sock = connect(host, port)
                 connections += 1
             answer = _right_answer(sock, exchange)
             answers.append(answer)
@@ -75,7 +75,7 @@ def _over_one_connection(host: str, port: int, exchanges: Iterable[Exchange]) ->
 def _one_connection_each(host: str, port: int, exchanges: Iterable[Exchange]) -> Answer | None:
     answer = None
     for exchange in exchanges:
-        with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as sock:
+        with connect(host, port) as sock:
             answer = _right_answer(sock, exchange)
             if sock.recv(1):  # the server must close, and must send nothing after its answer
                 raise _WrongAnswerError(f"{exchange.path}: bytes follow the complete answer")
