@@ -340,8 +340,9 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
 def serve_entry(text: str, folder: Path | None = None) -> Entry:
     """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
 
-    No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, or
-    ``{socket}`` (the path of a unix socket for the server to make); ``{cores}`` (the lane's number of cores) and ``{scratch}`` (a folder of its own for each launch) may.
+    No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, or ``{socket}`` (the
+    path of a unix socket for the server to make); ``{cores}`` (the lane's number of cores) and ``{scratch}`` (a folder
+    of its own for each launch) may.
 
     Raises:
         BadUsage: no name, no command, no ``{port}``, or a name that can't be shown.
