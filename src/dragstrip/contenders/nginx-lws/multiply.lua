@@ -4,7 +4,9 @@ local a, b = tonumber(query.a), tonumber(query.b)
 if not (a and b) then
   return 400
 end
-local body = "<html><body><p>Hello {{ mark }}!</p><p>PATH=" .. request.uri .. "</p><p>RESULT: " .. a .. "*" .. b .. "="
+-- Older versions have the URI only, query and all.
+local path = request.path or request.uri:match("^[^?]*")
+local body = "<html><body><p>Hello {{ mark }}!</p><p>PATH=" .. path .. "</p><p>RESULT: " .. a .. "*" .. b .. "="
   .. a * b .. "</p></body></html>\n"
 response.headers["Content-Type"] = "text/html"
 response.headers["Content-Length"] = tostring(#body)
