@@ -230,7 +230,7 @@ def test_a_clean_race_passes_every_check() -> None:
     checks = inquiry.inspect(samples.race())
     assert [one for one in checks if one.status != "pass"] == []
     assert all(one.detail for one in checks)
-    assert len({one.check for one in checks}) == len(checks) == 15
+    assert len({one.check for one in checks}) == len(checks) == 21
     assert not inquiry.is_void(checks)
 
 

@@ -188,6 +188,23 @@ def test_forked_and_daemonised_processes_are_counted_and_ended(keeper: Keeper, r
     assert [pid for pid in written if not is_gone(pid)] == []
 
 
+def test_a_frozen_server_does_nothing_until_it_is_let_go_and_can_be_stopped(keeper: Keeper, root: Path) -> None:
+    """It takes no CPU time and gives no answer; thawed it answers; stopped while frozen it ends by its stop signal."""
+    running = as_server(keeper, root, "none")
+    assert running.resident_bytes() > 2**20
+    running.freeze()
+    with socket.create_connection((running.host, running.port), timeout=5) as connection:
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(2)
+        running.thaw()
+        connection.settimeout(WAIT_S)
+        assert connection.recv(2) == b"ok"
+    running.freeze()
+    ended = running.stop()
+    assert "SIGTERM ended it" in ended.how
+
+
 def test_a_server_that_ignores_its_stop_signal_is_killed_after_the_grace(keeper: Keeper, root: Path) -> None:
     """Not before, and the report says so."""
     running = as_server(keeper, root, "stubborn")

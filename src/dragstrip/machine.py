@@ -363,3 +363,29 @@ def who_worked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
         return ""
     processes = [len({path.split("/")[2] for path in paths}) for paths in (busy, spent)]
     return f"{processes[0]} of {processes[1]} processes, {len(busy)} of {len(spent)} threads"
+
+
+def cpu_by_process(cores: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """Name and CPU time (ns, in 10 ms steps) of every process that last ran on one of these cores; proc(5)'s stat."""
+    wanted, found = set(cores), {}
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                before, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
+                words = after.split()  # from the third field on
+                if int(words[36]) in wanted:
+                    found[int(folder.name)] = (before.partition("(")[2], (int(words[11]) + int(words[12])) * _TICK_NS)
+    return found
+
+
+def frequencies_khz(cores: Iterable[int]) -> dict[int, int]:
+    """Each core's frequency now; those that say nothing are left out (virtual machines)."""
+    read = ((core, _number(_CPU / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores)
+    return {core: khz for core, khz in read if khz}
+
+
+def throttled(cores: Iterable[int]) -> int | None:
+    """How often heat has slowed these cores since boot; None where nobody says."""
+    counts = [_number(_CPU / f"cpu{core}/thermal_throttle/core_throttle_count") for core in cores]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import dragstrip
-from dragstrip import doctor, inquiry, machine, schedule, stage, verdict
+from dragstrip import conditions, doctor, machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
+from dragstrip.director import Director, Progress
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
-from dragstrip.rounds import Running, Track, run_round, warm_up
+from dragstrip.rounds import Running, Track, warm_up
 from dragstrip.scrutiny import Findings, fairness, habits, scrutineer
 from dragstrip.store import Store
 from dragstrip.workload import Workload
@@ -38,15 +39,6 @@ CALIBRATION_NS = 200_000_000
 
 #: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
 LEARNED_LEAST_S = 0.05
-
-#: Before a round the rest of the machine should keep less than this share of the lanes busy.
-QUIET = 0.12
-
-#: How long a race waits for that, all its rounds together; at most so large a share of its budget, which pays for it.
-PATIENCE_S, PATIENCE_SHARE = 30.0, 0.1
-
-#: A round that the machine disturbed is run again; so many in a row void the race.
-MOST_VOID_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +76,6 @@ class Request:
     purpose: tuple[str, str] | None = None
 
 
-class Progress(Protocol):
-    """What shows a race as it runs; called between measurements only."""
-
-    def phase(self, text: str) -> None: ...
-    def entrant(self, name: str, status: str) -> None: ...
-    def round_done(self, race: Race, judged: verdict.Verdict) -> None: ...
-
-
 @dataclass
 class _Field:
     """The contenders as they came out of scrutineering."""
@@ -101,6 +85,7 @@ class _Field:
     p50_ns: dict[str, int] = field(default_factory=dict)
     launch_s: dict[str, float] = field(default_factory=dict)
     learned: dict[str, Entry] = field(default_factory=dict)
+    habits: dict[str, conditions.Habits] = field(default_factory=dict)
 
 
 def run(request: Request, *, store: Store, progress: Progress) -> Race:
@@ -149,10 +134,13 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),
-            events=(Event(at_ns=time.monotonic_ns(), kind=noted[0], detail=noted[1]),) if noted else (),
+            events=(
+                *([conditions.event(*noted)] if noted else []),
+                *(seen for found in field_.habits.values() for seen in found.events),
+            ),
         )
         store.begin(race)
-        return _Director(track, store, progress, race, field_).drive()
+        return _director(track, store, progress, race, field_).drive()
 
 
 def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store: Store, progress: Progress) -> Race:
@@ -185,7 +173,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
                 )
             _scrutineer(track, entry, entrant.version, field_, progress)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
-        director = _Director(track, store, progress, replace(race, finished=""), field_)
+        director = _director(track, store, progress, replace(race, finished=""), field_)
         director.let_out({entrant.name: entrant.out for entrant in field_.entrants if entrant.out}, len(race.rounds))
         return director.drive()
 
@@ -301,6 +289,9 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Running) -> tupl
     (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
     worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     processes, threads = running.counts()
+    if tally.requests:
+        lengths_ns = schedule.block_lengths({entry.name: tally.p50_ns})
+        field_.habits[entry.name] = conditions.habits(track.engine, running, warm.session, entry.name, lengths_ns)
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
         words = running.log_tail(5) or "none"
@@ -318,7 +309,7 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Running) -> tupl
     tried = habits(running.host, running.port, workload.exchanges(mark=entry.mark, seed=seed)[0])
     facts = {**findings.facts, **tried, **entry.parity}
     facts["processes, threads"] = f"{processes}, {threads}" if processes else "unknown"
-    facts |= _seen_under_load(track, running, tally, worked)
+    facts |= {**_seen_under_load(track, running, tally, worked), **field_.habits[entry.name].facts}
     return "", facts
 
 
@@ -338,7 +329,8 @@ def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) 
 
 def _plan(request: Request, field_: _Field) -> Plan:
     count = max(len(field_.ready), 1)
-    lead_ns, counted_ns = schedule.block_lengths(field_.p50_ns)
+    factor = max((field_.habits[name].factor for name in field_.ready), default=1)
+    lead_ns, counted_ns = (factor * part for part in schedule.block_lengths(field_.p50_ns))
     launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
     passes = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s)
     round_s = launch_s + passes * count * block_s
@@ -355,88 +347,9 @@ def _plan(request: Request, field_: _Field) -> Plan:
     )
 
 
-class _Director:
-    """Drives the rounds of one race and keeps its record up to date."""
-
-    def __init__(self, track: Track, store: Store, progress: Progress, race: Race, field_: _Field) -> None:
-        self.track, self.store, self.progress, self.race = track, store, progress, race
-        self.entries, self.p50_ns = dict(field_.ready), field_.p50_ns
-        self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
-        self.void_in_a_row = 0
-        self.patience_s = min(PATIENCE_S, PATIENCE_SHARE * race.plan.budget_s)
-
-    def drive(self) -> Race:
-        """Runs rounds until the race is over; an interruption is recorded and passed on."""
-        how = "interrupted"
-        try:
-            how = self._rounds()
-        finally:
-            # Also on the way out of an error: what was measured stays readable, and says how it ended.
-            self.store.finish(self.race.id, how)
-        self.race = replace(self.race, finished=how)
-        return self.race
-
-    def _rounds(self) -> str:
-        needed = frozenset(self.entries)
-        while True:
-            if len(self.entries) < 2:
-                return "too few contenders"
-            over = self._over(needed)
-            if over:
-                return over
-            self._one(needed)
-            judged = verdict.judge(self.race)
-            self.progress.round_done(self.race, judged)
-            needed = verdict.still_needed(judged, self.race) & frozenset(self.entries)
-
-    def _over(self, needed: frozenset[str]) -> str:
-        plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
-        if self.void_in_a_row >= MOST_VOID_ROUNDS:
-            return "void"
-        if plan.rounds_fixed:
-            return "rounds" if done >= plan.planned_rounds else ""
-        if not needed:
-            return "decided"
-        if done >= plan.planned_rounds:
-            return "budget"
-        typical_s = self.spent_s / max(len(self.race.rounds), 1)
-        return "budget" if self.spent_s + typical_s / 2 > plan.budget_s else ""
-
-    def _one(self, needed: frozenset[str]) -> None:
-        index = len(self.race.rounds)
-        names = sorted(needed) if not self.race.plan.rounds_fixed else sorted(self.entries)
-        began = time.monotonic()
-        self._await_quiet()
-        order = schedule.round_order(self.race.seed, index, names, self.race.plan.passes)
-        outcome = run_round(self.track, self.race.plan, order, index, self.entries, self.p50_ns)
-        self.spent_s += time.monotonic() - began
-        self.store.append_round(self.race.id, outcome.round)
-        self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
-        self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
-        self.let_out(outcome.out, index)
-
-    def _await_quiet(self) -> None:
-        """Waits for the rest of the machine, as long as the race still has patience; not after an undisturbed round."""
-        if self.patience_s <= 0 or (self.race.rounds and inquiry.undisturbed(self.race.rounds[-1])):
-            return
-        began = time.monotonic()
-        share = machine.wait_for_quiet(self.track.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)
-        self.patience_s -= time.monotonic() - began - machine.WINDOW_S
-        if share >= QUIET:
-            detail = f"other programs keep {share:.0%} of the race's cores busy; measured all the same, see the checks"
-            self.store.append_event(self.race.id, Event(at_ns=time.monotonic_ns(), kind="busy machine", detail=detail))
-
-    def let_out(self, fallen: Mapping[str, str], index: int) -> None:
-        """Takes contenders out of the race, by name with the reason; ``index``: the round in which they fell out."""
-        for name, reason in fallen.items():
-            self.store.entrant_out(self.race.id, name, reason, index)
-            self.entries.pop(name, None)
-            self.progress.entrant(name, f"out: {reason}")
-        entrants = tuple(
-            replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
-            for entrant in self.race.entrants
-        )
-        self.race = replace(self.race, entrants=entrants)
+def _director(track: Track, store: Store, progress: Progress, race: Race, field_: _Field) -> Director:
+    track.restless |= {name for name, found in field_.habits.items() if found.restless}
+    return Director(track, store, progress, race, ready=field_.ready, p50_ns=field_.p50_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dragstrip import inquiry
+from dragstrip import conditions, inquiry
 from dragstrip.contender import Entry, prepare
 from dragstrip.errors import StageError
 from dragstrip.machine import Lanes, steal_ns
-from dragstrip.record import Block, Launch, Load, Plan, Round
+from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder
 from dragstrip.scrutiny import is_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
@@ -48,6 +48,9 @@ class Running(Protocol):
     def alive(self) -> bool: ...
     def counts(self) -> tuple[int, int]: ...
     def log_tail(self, lines: int = 20) -> str: ...
+    def resident_bytes(self) -> int: ...
+    def freeze(self) -> None: ...
+    def thaw(self) -> None: ...
     def stop(self, *, grace_s: float = GRACE_S) -> Ended: ...
 
 
@@ -85,6 +88,16 @@ class AtAddress:
         """Its output is not ours."""
         return ""
 
+    def resident_bytes(self) -> int:
+        """Unknown, told as zero."""
+        return 0
+
+    def freeze(self) -> None:
+        """Never: others may be its clients."""
+
+    def thaw(self) -> None:
+        """Nothing to do."""
+
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Leaves it running."""
         return Ended(exit_status=None, died=False, cpu_ns=None, peak_memory_bytes=None, how="left running", log_tail="")
@@ -92,7 +105,11 @@ class AtAddress:
 
 @dataclass
 class Track:
-    """What every round of a race shares: engine, lanes, load, scratch space and one keeper per contender."""
+    """What every round of a race shares: engine, lanes, load, scratch space and one keeper per contender.
+
+    Args:
+        restless: contenders that work while idle: they are frozen but for their own blocks.
+    """
 
     engine: Engine
     lanes: Lanes
@@ -101,6 +118,7 @@ class Track:
     scratch: Path
     keepers: ExitStack
     seed: int
+    restless: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Keeper] = {}
@@ -205,10 +223,11 @@ def watch(track: Track, running: Running, session: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A round's record, and the contenders that fell out in it with the reasons."""
+    """A round's record, the contenders that fell out in it with the reasons, and what else was seen."""
 
     round: Round
     out: Mapping[str, str]
+    events: Sequence[Event] = ()
 
 
 def run_round(
@@ -226,6 +245,7 @@ def run_round(
     warm: dict[str, Warm] = {}
     out: dict[str, str] = {}
     blocks: tuple[Block, ...] = ()
+    events: list[Event] = []
     counts: dict[str, tuple[int, int]] = {}
     grace_s = INTERRUPTED_GRACE_S
     try:
@@ -240,7 +260,11 @@ def run_round(
             except StageError as error:
                 out[name] = str(error)
             counts[name] = up[name].counts()
+        held, began = {name: up[name].resident_bytes() for name in warm}, time.monotonic()
         blocks = _load(track, plan, order, index, warm)
+        lasted_s = time.monotonic() - began
+        for name, before_bytes in held.items():
+            events += conditions.grown(name, before_bytes, up[name].resident_bytes(), lasted_s)
         out = _fallen(blocks, up) | out
         grace_s = GRACE_S
     finally:
@@ -260,7 +284,7 @@ def run_round(
         cores=len(track.lanes.all),
         shared_lanes=track.lanes.shared,
     )
-    return Outcome(replace(record, void=reasons), out)
+    return Outcome(replace(record, void=reasons), out, tuple(events))
 
 
 def launch_twice(track: Track, entry: Entry) -> Running:
@@ -275,10 +299,15 @@ def launch_twice(track: Track, entry: Entry) -> Running:
 
 def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]) -> tuple[Block, ...]:
     names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
-    tallies = track.engine.run(
-        [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names],
-        steal_cores=list(track.lanes.all),
-    )
+    order_of_blocks = [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names]
+    cores, tallies = list(track.lanes.all), []
+    restless = {name: warm[name].running for name in track.restless & warm.keys()}
+    if not restless:
+        tallies = track.engine.run(order_of_blocks, steal_cores=cores)
+    with conditions.frozen(restless.values()):
+        for (_, name), one in zip(names, order_of_blocks if restless else (), strict=False):
+            with conditions.awake(restless.get(name)):
+                tallies += track.engine.run([one], steal_cores=cores)
     blocks = [
         block_record(tally, name, index, p, position)
         for position, ((p, name), tally) in enumerate(zip(names, tallies, strict=True))

@@ -105,6 +105,7 @@ class Running:
     scratch: Path
     keeper: Keeper = field(repr=False)
     _ended: Ended | None = field(default=None, repr=False)
+    _frozen: bool = field(default=False, repr=False)
 
     def pids(self) -> tuple[int, ...]:
         """Every living process of the tree now, the main one first; daemonised ones are in it."""
@@ -151,6 +152,32 @@ class Running:
         pids = self.pids()
         return len(pids), sum(len(_threads(pid)) for pid in pids)
 
+    def resident_bytes(self) -> int:
+        """Memory of the whole tree now, pages shared counted in each process (proc(5)'s statm); 0 if unreadable."""
+        total = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return total
+
+    def freeze(self) -> None:
+        """Every process of it stands still, by its cgroup or by SIGSTOP; ``stop`` lets it go first."""
+        self._hold(hold=True)
+
+    def thaw(self) -> None:
+        """They go on."""
+        self._hold(hold=False)
+
+    def _hold(self, *, hold: bool) -> None:
+        self._frozen = hold
+        if self.cgroup is not None:
+            with contextlib.suppress(OSError):
+                (self.cgroup / "cgroup.freeze").write_text("1" if hold else "0")
+                return
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP if hold else signal.SIGCONT)
+
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Ends every process of it and removes its scratch directory; again: the same answer.
 
@@ -158,6 +185,8 @@ class Running:
             grace_s: seconds from its stop signal to SIGKILL.
         """
         if self._ended is None:
+            if self._frozen:
+                self.thaw()
             self._ended = self.keeper.finish(self.number, self.stop_signal, grace_s)
             _remove(self.scratch, self.log)
             self.keeper.forget(self)

@@ -4,6 +4,7 @@ usage: misbehaving.py PORT FAULT [FILE]; PORT may be the path of a unix socket, 
 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
 exits (ends at once), slow (spends 300 µs of CPU time on each answer),
+restless (works while idle, and keeps 8 KiB of every request for ever),
 dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
 """
 
@@ -13,6 +14,7 @@ import os
 import selectors
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +27,15 @@ def answer(status: str, body: bytes, close: bool) -> bytes:
     return head + tail + b"\r\n" + body
 
 
+def fidget() -> None:
+    """Works for a third of the time, whoever asks."""
+    while True:
+        until = time.monotonic() + 0.005
+        while time.monotonic() < until:
+            pass
+        time.sleep(0.01)
+
+
 def serve(port: str, fault: str) -> None:
     if port.isdecimal():
         listener = socket.create_server(("127.0.0.1", int(port)), backlog=1024)
@@ -34,6 +45,9 @@ def serve(port: str, fault: str) -> None:
     ready = selectors.DefaultSelector()
     ready.register(listener, selectors.EVENT_READ)
     served = 0
+    kept: list[bytes] = []
+    if fault == "restless":
+        threading.Thread(target=fidget, daemon=True).start()
     mortal = fault == "dies" and Path(sys.argv[3]).exists()
     if fault == "dies":
         Path(sys.argv[3]).touch()
@@ -67,6 +81,8 @@ def serve(port: str, fault: str) -> None:
             except ConnectionError:
                 close = True
             served += 1
+            if fault == "restless":
+                kept.append(b"\x01" * 8192)
             if close:
                 ready.unregister(connection)
                 connection.close()

@@ -5,14 +5,23 @@ were right; never at which contender would win.
 """
 
 from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, with_reasons, wrong_under_load
-from dragstrip.inquiry.checks import Check, held_by_generator, inspect, is_void
+from dragstrip.inquiry.checks import held_by_generator, inspect, is_void
+from dragstrip.inquiry.findings import Check
+from dragstrip.inquiry.launches import KINDS_ROUNDS, of_two_kinds
+from dragstrip.inquiry.surroundings import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
 
 __all__ = [
+    "CLOCK",
+    "GROWING",
+    "INTRUDER",
+    "KINDS_ROUNDS",
+    "UNEQUAL_BLOCKS",
     "Check",
     "block_reasons",
     "held_by_generator",
     "inspect",
     "is_void",
+    "of_two_kinds",
     "round_reasons",
     "undisturbed",
     "with_reasons",

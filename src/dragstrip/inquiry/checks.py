@@ -20,13 +20,12 @@ from dragstrip.inquiry.blocks import (
     failures,
     percent,
 )
+from dragstrip.inquiry.findings import PASS, QUIET, RANK, VOID, WARN, Check, made
 from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.inquiry.parity import tilts
+from dragstrip.inquiry.surroundings import surroundings
 from dragstrip.record import Block, Launch, Race
 from dragstrip.shares import engine_share, engine_wait, server_busy, taken_by_others
-
-PASS, WARN, VOID = "pass", "warn", "void"
-_RANK = {PASS: 0, WARN: 1, VOID: 2}
 
 #: (warn above, void above), as shares.
 WAIT = (0.05, 0.15)
@@ -51,7 +50,6 @@ LEAST_ROUNDS = 10
 #: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
 TREND_ERRORS = 4.0
 
-QUIET = "end other programs, or give the race cores of its own (--server-cores, --engine-cores)"
 REMEDIES = {
     "engine waited": QUIET,
     "server waited": QUIET,
@@ -62,15 +60,6 @@ REMEDIES = {
     "errors": "see the contender's log; fewer connections (-c) may do",
     "wrong answers": "see the excerpt of the first wrong answer",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One check on a race: ``status`` is "pass", "warn" or "void"; ``detail`` says in a sentence what was seen."""
-
-    check: str
-    status: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +122,7 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _launches(measured),
         _trend(measured),
         _void_passes(race),
+        *surroundings(race, {side.name: side.blocks for side in measured}),
         *_parity(race),
     )
 
@@ -158,24 +148,6 @@ def _parity(race: Race) -> Iterator[Check]:
         yield Check(check="parity", status=PASS, detail="nothing on the parity sheet tilts the race")
     for fact, detail in found:
         yield Check(check=f"parity, {fact}", status=WARN, detail=detail)
-
-
-def _made(check: str, findings: Iterable[tuple[str, str]], otherwise: str) -> Check:
-    """The worst status of the findings with all the sentences of it and above "pass"; or ``otherwise``."""
-    told = [(status, detail) for status, detail in findings if status != PASS]
-    if not told:
-        return Check(check=check, status=PASS, detail=otherwise)
-    told.sort(key=lambda finding: -_RANK[finding[0]])
-    return Check(check=check, status=told[0][0], detail=_joined([detail for _, detail in told]))
-
-
-def _joined(details: Sequence[str]) -> str:
-    """Sentences of the form "seen: what to do" as one, what to do said once for all that were seen alike."""
-    seen: dict[str, list[str]] = {}
-    for detail in details:
-        before, colon, remedy = detail.rpartition(": ")
-        seen.setdefault(colon + remedy, []).append(before)
-    return "; ".join(", ".join(parts) + remedy for remedy, parts in seen.items())
 
 
 def _level(value: float, limits: tuple[float, float]) -> str:
@@ -267,7 +239,7 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
                 yield WARN, f"{near} (dragstrip doctor): {REMEDIES['generator the limit']}"
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
-    return _made("generator", findings(), f"the engine used at most {percent(most)} of its cores")
+    return made("generator", findings(), f"the engine used at most {percent(most)} of its cores")
 
 
 def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
@@ -275,7 +247,7 @@ def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     seen = f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
     if _shared(race):
         return Check(check="engine wait", status=PASS, detail=f"{seen}; it shares them with the servers")
-    return _made("engine wait", [(_level(share, WAIT), f"{seen}, taken by others: {QUIET}")], seen)
+    return made("engine wait", [(_level(share, WAIT), f"{seen}, taken by others: {QUIET}")], seen)
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
@@ -289,10 +261,10 @@ def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
             unread.append(side.name)
             continue
         most = max(most, taken)
-        level = _level(taken, WAIT) if side.single else min(_level(taken, WAIT), WARN, key=_RANK.__getitem__)
+        level = _level(taken, WAIT) if side.single else min(_level(taken, WAIT), WARN, key=RANK.__getitem__)
         findings.append((level, f"others took up to {percent(taken)} of {side.name}'s time on its cores: {QUIET}"))
     unknown = f"; unreadable: {', '.join(unread)}" if unread else ""
-    return _made("server wait", findings, f"others took at most {percent(most)} of any server's time{unknown}")
+    return made("server wait", findings, f"others took at most {percent(most)} of any server's time{unknown}")
 
 
 def _steal(race: Race, sides: Sequence[_Side]) -> Check:
@@ -301,14 +273,14 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
     seen = f"the hypervisor took {percent(share)} of the race's cores"
-    return _made("steal", [(_level(share, STEAL), f"{seen}: {REMEDIES['steal']}")], seen)
+    return made("steal", [(_level(share, STEAL), f"{seen}: {REMEDIES['steal']}")], seen)
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
     told = f"{len(faults)} faults, the first: {''.join(faults[:1])}; {REMEDIES['accounting']}"
     findings = [(VOID if faults else PASS, told)]
-    return _made("accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order")
+    return made("accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order")
 
 
 def _errors(sides: Sequence[_Side]) -> Check:
@@ -326,7 +298,7 @@ def _errors(sides: Sequence[_Side]) -> Check:
             yield status, f"{side.name}: {failed} errors to {sent} requests ({by_kind}); {REMEDIES['errors']}"
 
     answered = sum(block.answered for side in sides for block in side.blocks)
-    return _made("errors", findings(), f"none: all {answered} answers were right")
+    return made("errors", findings(), f"none: all {answered} answers were right")
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
@@ -346,10 +318,10 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         reconnects = connects > 0.001 * answered and busy < race.load.connections
         told = f"{side.name}: {busy:.1f} of {race.load.connections} connections were at work on average"
         if reconnects:
-            findings.append((min(level, WARN, key=_RANK.__getitem__), f"{told}, as it closes connections"))
+            findings.append((min(level, WARN, key=RANK.__getitem__), f"{told}, as it closes connections"))
         else:
             findings.append((level, f"{told}, off by {percent(off)}: rate and latency don't belong together"))
-    return _made("Little's law", findings, f"{seen} {percent(most)}")
+    return made("Little's law", findings, f"{seen} {percent(most)}")
 
 
 def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
@@ -364,7 +336,7 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
             findings.append((WARN, f"{told}, not for the server; {REMEDIES['generator the limit']}"))
     seen = f"connections spent at most {percent(most)} of the time waiting in the generator"
     busy_all_the_same = "" if most <= MOST_TURN else ", and the servers were busy all the same"
-    return _made("turn-round", findings, seen + busy_all_the_same)
+    return made("turn-round", findings, seen + busy_all_the_same)
 
 
 def _saturation(sides: Sequence[_Side]) -> Check:
@@ -377,7 +349,7 @@ def _saturation(sides: Sequence[_Side]) -> Check:
             findings.append((WARN, f"{told}: bound by waiting, {remedy}"))
     unread = [side.name for side in sides if side.busy() is None]
     unknown = f", except {', '.join(unread)}, whose CPU time can't be read" if unread else ""
-    return _made("saturation", findings, f"the servers kept their cores at least {percent(SERVER_IDLE)} busy{unknown}")
+    return made("saturation", findings, f"the servers kept their cores at least {percent(SERVER_IDLE)} busy{unknown}")
 
 
 def _launches(sides: Sequence[_Side]) -> Check:
@@ -391,7 +363,7 @@ def _launches(sides: Sequence[_Side]) -> Check:
         for side in sides
         if side.kind == "url"
     ]
-    return _made("launches", findings, "all came up, warmed up, and were of one kind")
+    return made("launches", findings, "all came up, warmed up, and were of one kind")
 
 
 def _trend(sides: Sequence[_Side]) -> Check:
@@ -406,7 +378,7 @@ def _trend(sides: Sequence[_Side]) -> Check:
             way = "rose" if mean > 0 else "fell"
             told = f"{side.name}'s throughput {way} by {percent(abs(mean))} from a round's first block to its last"
             findings.append((_level(abs(mean), TREND), f"{told}: give it a longer warm-up in its definition"))
-    return _made("trend", findings, f"no trend within the rounds beyond its noise (largest mean {percent(most)})")
+    return made("trend", findings, f"no trend within the rounds beyond its noise (largest mean {percent(most)})")
 
 
 def _rises(blocks: Sequence[Block]) -> NDArray[np.float64]:
@@ -439,4 +411,4 @@ def _void_passes(race: Race) -> Check:
     seen = f"{lost} of {len(void)} passes void"
     cause = why.most_common(1)[0][0] if why else ""
     told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET)}"
-    return _made("void passes", [(_level(lost / of, VOID_PASSES), told)], f"{seen}{f' ({cause})' if cause else ''}")
+    return made("void passes", [(_level(lost / of, VOID_PASSES), told)], f"{seen}{f' ({cause})' if cause else ''}")

@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.inquiry.blocks import percent
-from dragstrip.record import Block, Launch
+from dragstrip.record import Block, Launch, Race
 
 #: Fewest launches among which kinds can be told.
 LEAST_LAUNCHES = 10
 
 #: Ashman's D above which two groups of launches are two kinds; the best split of one normal kind reaches 2.7.
 TWO_KINDS = 5.0
+
+#: Launches of two kinds want so many rounds, else the mean hangs on how many of each were met.
+KINDS_ROUNDS = 20
 
 #: The smaller kind's share, from which on it is a kind and not a few rare ones.
 KIND_SHARE = 0.15
@@ -82,8 +85,26 @@ def _uneven(name: str, speeds: Mapping[int, float], others: Sequence[Mapping[int
     share, ratio = _kinds(own)
     if share and _kinds(own - met)[0]:
         kinds = f"{percent(share)} of them {percent(ratio)} slower"
-        return [f"{name}'s launches are of two kinds: {kinds}; take 20 rounds or more (--rounds 20)"]
+        remedy = f"take {KINDS_ROUNDS} rounds or more (--rounds {KINDS_ROUNDS})"
+        if len(speeds) >= KINDS_ROUNDS:
+            remedy = "the mean is of both kinds, as it met them; pin down what differs from start to start"
+        return [f"{name}'s launches are of two kinds: {kinds}; {remedy}"]
     return []
+
+
+def of_two_kinds(race: Race) -> bool:
+    """Whether anybody's launches look like two kinds, so that a verdict should wait for ``KINDS_ROUNDS`` rounds."""
+    speeds = {
+        entrant.name: round_speeds([b for r in race.rounds if not r.void for b in r.blocks
+                                    if b.contender == entrant.name and not b.void])
+        for entrant in race.entrants
+        if not entrant.out
+    }  # fmt: skip
+    return any(
+        "two kinds" in told
+        for name, own in speeds.items()
+        for told in _uneven(name, own, [other for rival, other in speeds.items() if rival != name])
+    )
 
 
 def _rare(logs: NDArray[np.float64]) -> NDArray[np.bool_]:

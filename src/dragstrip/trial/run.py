@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dragstrip import racing
 from dragstrip.claim import FAIR, PUBLISHED, Claim
 from dragstrip.contender import Entry
+from dragstrip.director import Progress
 from dragstrip.errors import DragstripError
 from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Event, Race
@@ -35,7 +36,7 @@ ROUNDS, ROUNDS_MOST = FLOOR, 16
 #: How a race ends that has said what it can.
 _DONE = ("decided", "budget", "rounds")
 
-Show = Callable[[Group], AbstractContextManager[racing.Progress]]
+Show = Callable[[Group], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True, slots=True)

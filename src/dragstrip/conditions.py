@@ -1,0 +1,199 @@
+"""What a race's surroundings did: other programs, the clock, memory that grows, contenders that work while idle.
+
+Everything here is seen outside measured blocks and becomes an event of the race; ``inquiry`` judges them. Method:
+``docs/METHOD.md``, "What voids or warns". Event details begin with whom they are about, then a colon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import stdev
+from typing import TYPE_CHECKING
+
+from dragstrip import machine
+from dragstrip.inquiry import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
+from dragstrip.keeper import family
+from dragstrip.record import Event
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine, Tally
+    from dragstrip.rounds import Running
+
+#: Another program counts from this share of one core on, over a round.
+INTRUDER_SHARE = 0.10
+
+#: A core's frequency that differs so much from the first round's.
+FREQUENCY_OFF = 0.05
+
+#: A contender's memory grows: by more than this share, and by more than so many bytes, in a second. A heap that a
+#: collector still lets grow after the warm-up (Node: 3 % and 1.6 MB in the first second) stays below.
+GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
+
+#: A contender that works while idle takes its time from the others' blocks: from this share of a core on it is frozen.
+RESTLESS = 0.01
+IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
+
+#: Short blocks against one long one, in calibration; not where short ones are long enough anyway.
+LONG_NS, SHORTS, LONG_ENOUGH_NS = 500_000_000, 8, 250_000_000
+APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
+MOST_FACTOR = 4
+
+
+def event(kind: str, detail: str) -> Event:
+    """An event of now."""
+    return Event(at_ns=time.monotonic_ns(), kind=kind, detail=detail)
+
+
+@dataclass
+class Watch:
+    """Compares the machine before and after each round; ``cores`` are the race's."""
+
+    cores: Sequence[int]
+    _cpu_ns: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    _throttled: int | None = None
+    _first_khz: Mapping[int, int] = field(default_factory=dict)
+    _began_s: float = 0.0
+
+    def before(self) -> None:
+        """A round is about to begin."""
+        self._cpu_ns, self._began_s = machine.cpu_by_process(self.cores), time.monotonic()
+        self._throttled = machine.throttled(self.cores)
+        self._first_khz = self._first_khz or machine.frequencies_khz(self.cores)
+
+    def after(self) -> list[Event]:
+        """The round is over, its servers are stopped."""
+        return [*self._intruders(), *self._clock()]
+
+    def _intruders(self) -> Iterator[Event]:
+        own = {os.getpid(), *family(os.getpid())}
+        lasted_ns = max(time.monotonic() - self._began_s, 1e-3) * 1e9
+        for pid, (name, cpu_ns) in machine.cpu_by_process(self.cores).items():
+            share = (cpu_ns - self._cpu_ns.get(pid, (name, 0))[1]) / lasted_ns
+            if pid not in own and share > INTRUDER_SHARE:
+                yield event(INTRUDER, f"{name} (process {pid}): used {share:.0%} of a core during a round")
+
+    def _clock(self) -> Iterator[Event]:
+        throttled = machine.throttled(self.cores)
+        if throttled is not None and self._throttled is not None and throttled > self._throttled:
+            yield event(CLOCK, "heat: the processor throttled itself during a round")
+        for core, khz in machine.frequencies_khz(self.cores).items():
+            first = self._first_khz.get(core, khz)
+            if abs(khz / max(first, 1) - 1) > FREQUENCY_OFF:
+                yield event(CLOCK, f"core {core}: ran at {khz / 1e6:.2f} GHz, at {first / 1e6:.2f} GHz at first")
+
+
+def grown(name: str, before_bytes: int, after_bytes: int, seconds: float) -> list[Event]:
+    """An event if a contender's memory grew over its blocks faster than it may."""
+    per_s = (after_bytes - before_bytes) / max(seconds, 1e-3)
+    if before_bytes <= 0 or per_s <= max(GROWTH_PER_S * before_bytes, GROWTH_BYTES_PER_S):
+        return []
+    told = f"grew by {per_s / 2**20:.0f} MiB ({per_s / before_bytes:.0%}) a second while it was measured"
+    return [event(GROWING, f"{name}: its memory {told}")]
+
+
+def idle_share(running: Running) -> float:
+    """How much of a core a contender uses when nobody asks it anything, 0.05 s after the last answer."""
+    time.sleep(IDLE_AFTER_S)
+    before, began = machine.thread_cpu_ns(running.schedstats()), time.monotonic()
+    time.sleep(IDLE_LOOK_S)
+    after, lasted_ns = machine.thread_cpu_ns(running.schedstats()), (time.monotonic() - began) * 1e9
+    return sum(max(spent - before.get(path, 0), 0) for path, spent in after.items()) / lasted_ns
+
+
+@contextlib.contextmanager
+def frozen(running: Iterable[Running]) -> Iterator[None]:
+    """These contenders stand still; whatever happens they are let go again."""
+    held = list(running)
+    for one in held:
+        one.freeze()
+    try:
+        yield
+    finally:
+        for one in held:
+            one.thaw()
+
+
+@contextlib.contextmanager
+def awake(one: Running | None) -> Iterator[None]:
+    """A frozen contender moves for its own block; None: it is none of them."""
+    if one is not None:
+        one.thaw()
+    try:
+        yield
+    finally:
+        if one is not None:
+            one.freeze()
+
+
+def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: int) -> tuple[float, float] | None:
+    """How much faster a contender reads in short blocks, with idle time between as in a race, than in one long block.
+
+    Returns:
+        The log ratio of the rates and its standard error; None where it says nothing: the short blocks are long
+        enough by themselves, nothing was answered, or the machine disturbed a block.
+    """
+    if counted_ns >= LONG_ENOUGH_NS:
+        return None
+    shorts: list[Tally] = []
+    (long,) = engine.run([(session, lead_ns, LONG_NS, 0)])
+    for _ in range(SHORTS):
+        time.sleep((lead_ns + counted_ns) / 1e9)
+        shorts += engine.run([(session, lead_ns, counted_ns, 0)])
+    every = [long, *shorts]
+    waited = max(tally.engine_wait_ns / max(tally.duration_ns * tally.engine_threads, 1) for tally in every)
+    if waited > DISTURBED or any(tally.requests == 0 for tally in every):
+        return None
+    rates = [math.log(tally.requests / tally.counted_ns) for tally in shorts]
+    return sum(rates) / SHORTS - math.log(long.requests / long.counted_ns), stdev(rates) * (1 + 1 / SHORTS) ** 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What calibration found of one contender.
+
+    Args:
+        factor: its blocks are to be so many times longer.
+        restless: it works while idle, and is to be frozen then.
+        facts: for the parity sheet.
+    """
+
+    factor: int
+    restless: bool
+    facts: Mapping[str, str]
+    events: tuple[Event, ...] = ()
+
+
+def habits(engine: Engine, running: Running, session: int, name: str, lengths_ns: tuple[int, int]) -> Habits:
+    """How one contender, warm and connected, takes short blocks and idleness.
+
+    Args:
+        lengths_ns: lead-in and counted part that its own latency asks for.
+    """
+    factor, told, events = _factor(engine, session, name, *lengths_ns)
+    facts = {"short blocks": told}
+    share = idle_share(running) if running.schedstats() else 0.0
+    if share > RESTLESS:
+        facts["while idle"] = f"uses {100 * share:.1f} % of a core; frozen but for its own blocks"
+    return Habits(factor, share > RESTLESS, facts, events)
+
+
+def _factor(
+    engine: Engine, session: int, name: str, lead_ns: int, counted_ns: int
+) -> tuple[int, str, tuple[Event, ...]]:
+    """Doubles blocks, twice at most, while short ones read over 2 % apart from a long one; else says that they do."""
+    factor, told = 1, "not compared with a long one"
+    while found := short_against_long(engine, session, factor * lead_ns, factor * counted_ns):
+        apart, error = found
+        told = f"{100 * math.expm1(apart):+.1f} % against one of {LONG_NS // 1_000_000} ms"
+        if abs(apart) - ERRORS * error <= APART:
+            break
+        if factor == MOST_FACTOR:
+            detail = f"{name}: blocks of {factor * counted_ns / 1e6:.0f} ms read {told}"
+            return factor, told, (event(UNEQUAL_BLOCKS, detail),)
+        factor *= 2
+    return factor, told if factor == 1 else f"{told}, {factor} times the usual length", ()

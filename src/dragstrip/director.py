@@ -1,0 +1,137 @@
+"""Drives a race's rounds, one after the other, until all that was asked is decided or the budget is spent.
+
+Each round is committed before the next begins, so that nothing measured is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from dragstrip import conditions, inquiry, machine, schedule, verdict
+from dragstrip.contender import Entry
+from dragstrip.record import Event, Race
+from dragstrip.rounds import Track, run_round
+from dragstrip.store import Store
+
+#: Before a round the rest of the machine should keep less than this share of the lanes busy.
+QUIET = 0.12
+
+#: How long a race waits for that, all its rounds together; at most so large a share of its budget, which pays for it.
+PATIENCE_S, PATIENCE_SHARE = 30.0, 0.1
+
+#: A round that the machine disturbed is run again; so many in a row void the race.
+MOST_VOID_ROUNDS = 5
+
+
+class Progress(Protocol):
+    """What shows a race as it runs; called between measurements only."""
+
+    def phase(self, text: str) -> None: ...
+    def entrant(self, name: str, status: str) -> None: ...
+    def round_done(self, race: Race, judged: verdict.Verdict) -> None: ...
+
+
+class Director:
+    """Drives the rounds of one race and keeps its record up to date."""
+
+    def __init__(
+        self,
+        track: Track,
+        store: Store,
+        progress: Progress,
+        race: Race,
+        *,
+        ready: Mapping[str, Entry],
+        p50_ns: Mapping[str, int],
+    ) -> None:
+        self.track, self.store, self.progress, self.race = track, store, progress, race
+        self.entries, self.p50_ns = dict(ready), p50_ns
+        self.watch = conditions.Watch(track.lanes.all)
+        self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
+        self.void_in_a_row = 0
+        self.patience_s = min(PATIENCE_S, PATIENCE_SHARE * race.plan.budget_s)
+
+    def drive(self) -> Race:
+        """Runs rounds until the race is over; an interruption is recorded and passed on."""
+        how = "interrupted"
+        try:
+            how = self._rounds()
+        finally:
+            # Also on the way out of an error: what was measured stays readable, and says how it ended.
+            self.store.finish(self.race.id, how)
+        self.race = replace(self.race, finished=how)
+        return self.race
+
+    def _rounds(self) -> str:
+        needed = frozenset(self.entries)
+        while True:
+            if len(self.entries) < 2:
+                return "too few contenders"
+            over = self._over(needed)
+            if over:
+                return over
+            self._one(needed)
+            judged = verdict.judge(self.race)
+            self.progress.round_done(self.race, judged)
+            needed = verdict.still_needed(judged, self.race) & frozenset(self.entries)
+
+    def _over(self, needed: frozenset[str]) -> str:
+        plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
+        if self.void_in_a_row >= MOST_VOID_ROUNDS:
+            return "void"
+        if plan.rounds_fixed:
+            return "rounds" if done >= plan.planned_rounds else ""
+        if not needed and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
+            return "decided"
+        if done >= plan.planned_rounds:
+            return "budget"
+        typical_s = self.spent_s / max(len(self.race.rounds), 1)
+        return "budget" if self.spent_s + typical_s / 2 > plan.budget_s else ""
+
+    def _one(self, needed: frozenset[str]) -> None:
+        index = len(self.race.rounds)
+        # Nobody is needed, and yet a round: launches of two kinds, of which more must be met by all.
+        names = sorted(needed or self.entries) if not self.race.plan.rounds_fixed else sorted(self.entries)
+        began = time.monotonic()
+        self._await_quiet()
+        order = schedule.round_order(self.race.seed, index, names, self.race.plan.passes)
+        self.watch.before()
+        outcome = run_round(self.track, self.race.plan, order, index, self.entries, self.p50_ns)
+        seen = (*outcome.events, *self.watch.after())
+        self.spent_s += time.monotonic() - began
+        self.store.append_round(self.race.id, outcome.round)
+        self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
+        self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
+        for event in seen:
+            self._note(event)
+        self.let_out(outcome.out, index)
+
+    def _note(self, event: Event) -> None:
+        self.store.append_event(self.race.id, event)
+        self.race = replace(self.race, events=(*self.race.events, event))
+
+    def _await_quiet(self) -> None:
+        """Waits for the rest of the machine, as long as the race still has patience; not after an undisturbed round."""
+        if self.patience_s <= 0 or (self.race.rounds and inquiry.undisturbed(self.race.rounds[-1])):
+            return
+        began = time.monotonic()
+        share = machine.wait_for_quiet(self.track.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)
+        self.patience_s -= time.monotonic() - began - machine.WINDOW_S
+        if share >= QUIET:
+            detail = f"other programs keep {share:.0%} of the race's cores busy; measured all the same, see the checks"
+            self._note(conditions.event("busy machine", detail))
+
+    def let_out(self, fallen: Mapping[str, str], index: int) -> None:
+        """Takes contenders out of the race, by name with the reason; ``index``: the round in which they fell out."""
+        for name, reason in fallen.items():
+            self.store.entrant_out(self.race.id, name, reason, index)
+            self.entries.pop(name, None)
+            self.progress.entrant(name, f"out: {reason}")
+        entrants = tuple(
+            replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
+            for entrant in self.race.entrants
+        )
+        self.race = replace(self.race, entrants=entrants)

@@ -1,0 +1,260 @@
+"""What happens around the measuring: each fault is planted and found, and clean races are left in peace."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import samples
+
+from dragstrip import conditions, inquiry, machine
+from dragstrip.director import Director
+from dragstrip.record import Block, Event, Load, Race
+from dragstrip.report import export
+
+HERE = Path(__file__).parent
+MS = samples.MS
+
+
+def check(race: Race, name: str) -> inquiry.Check:
+    """One check of a race, by its name."""
+    (found,) = [one for one in inquiry.inspect(race) if one.check == name]
+    return found
+
+
+def events(kind: str, detail: str, count: int) -> tuple[Event, ...]:
+    """So many events of a kind."""
+    return (Event(at_ns=1, kind=kind, detail=detail),) * count
+
+
+def changed(race: Race, change: Callable[[Block], Block]) -> Race:
+    """The race with every block changed."""
+    return replace(race, rounds=tuple(replace(r, blocks=tuple(map(change, r.blocks))) for r in race.rounds))
+
+
+# --- on records ---------------------------------------------------------------------------------------------------
+
+
+def test_every_check_is_silent_on_fifty_clean_races() -> None:
+    """Two to four contenders, ten to thirty rounds, noise of half to two per cent: not one warning."""
+    rng = np.random.default_rng(50)
+    for seed in range(50):
+        speeds = {name: float(rate) for name, rate in zip("abcd", rng.uniform(2e4, 6e4, int(rng.integers(2, 5))))}  # noqa: B905
+        noise = float(rng.uniform(0.005, 0.02))
+        race = samples.race(speeds, rounds=int(rng.integers(10, 31)), seed=seed, noise=noise)
+        assert [one for one in inquiry.inspect(race) if one.status != "pass"] == [], seed
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "detail", "few", "many"),
+    [
+        ("other programs", inquiry.INTRUDER, "cc1 (process 77): used 40 % of a core during a round", 1, 2),
+        ("clock", inquiry.CLOCK, "core 1: ran at 2.00 GHz, at 3.00 GHz at first", 1, 2),
+        ("clock", inquiry.CLOCK, "heat: the processor throttled itself during a round", 0, 1),
+        ("memory", inquiry.GROWING, "quick: its memory grew by 9 MiB (12 %) a second while it was measured", 6, 7),
+        ("block length", inquiry.UNEQUAL_BLOCKS, "quick: blocks of 100 ms read +9.0 % against one of 500 ms", 0, 1),
+    ],
+)
+def test_what_was_seen_often_enough_warns_and_says_what_to_do(name, kind, detail, few, many) -> None:
+    """In a race of twelve rounds; less often it is let pass."""
+    assert check(samples.race(events=events(kind, detail, few)), name).status == "pass"
+    found = check(samples.race(events=events(kind, detail, many)), name)
+    assert found.status == "warn"
+    assert ": " in found.detail
+
+
+def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
+    """The engine's CPU time per request rises by 12 % over the race: warned; by 2 %: not."""
+
+    def slower(by: float) -> Race:
+        race = samples.race(rounds=24)
+        return changed(race, lambda b: replace(b, engine_cpu_ns=round(12e3 * b.requests * (1 + by * b.round / 23))))
+
+    assert check(slower(0.02), "clock").status == "pass"
+    found = check(slower(0.15), "clock")
+    assert found.status == "warn"
+    assert "slower over the race" in found.detail
+
+
+def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
+    """A server that closes after every answer warns; a load that was to open one each, and did not, voids."""
+    closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)
+    assert check(closing, "connections").status == "warn"
+    assert check(closing, "connections").detail.startswith("quick closed its connections after 1.0 answers on average")
+    anew = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
+    assert check(samples.race(load=anew), "connections").status == "void"
+    assert check(replace(closing, load=anew), "connections").status == "void"  # steady's were reused
+
+
+@pytest.mark.parametrize(("length", "status"), [(150, "pass"), (149, "pass"), (144, "warn"), (120, "void")])
+def test_answers_that_grow_shorter_in_one_block_are_found(length: int, status: str) -> None:
+    """150 bytes in all blocks, fewer in one."""
+    race = samples.race()
+    first = race.rounds[3].blocks[0]
+    short = replace(first, bytes_in=length * first.answered)
+    rounds = [replace(r, blocks=(short, *r.blocks[1:])) if r.index == 3 else r for r in race.rounds]
+    assert check(replace(race, rounds=tuple(rounds)), "answers' length").status == status
+
+
+def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided() -> None:
+    """Every third launch of one a fifth slower: at twelve rounds the race goes on, at twenty it may end."""
+
+    def kinds(b: Block) -> Block:
+        slow = b.contender == "quick" and b.round % 3 == 0
+        return replace(b, requests=b.requests * 4 // 5) if slow else b
+
+    def over(race: Race) -> str:
+        director = Director.__new__(Director)
+        director.race, director.spent_s, director.void_in_a_row = race, 0.0, 0
+        return director._over(frozenset())
+
+    few, many = (changed(samples.race(rounds=n, noise=0.004), kinds) for n in (12, 20))
+    plan = replace(few.plan, planned_rounds=50)
+    assert inquiry.of_two_kinds(few)
+    assert over(replace(few, plan=plan)) == ""
+    assert over(replace(many, plan=plan)) == "decided"
+    assert over(replace(samples.race(noise=0.004), plan=plan)) == "decided"
+    assert "--rounds 20" in check(few, "launches").detail
+    assert "--rounds 20" not in check(many, "launches").detail
+
+
+# --- on the real thing --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """A process that is no descendant of ours and works all the time on the last core; its pid."""
+    core = max(os.sched_getaffinity(0))
+    work = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    shell = ["/bin/sh", "-c", f'{sys.executable} -c "$0" >/dev/null 2>&1 & echo $!', work]
+    pid = int(subprocess.run(shell, capture_output=True, text=True, check=True).stdout)
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_another_program_on_the_races_cores_is_named(stranger: int) -> None:
+    """By its name and process; our own processes never are."""
+    watch = conditions.Watch(machine.lanes(None, None).all)
+    until, named = time.monotonic() + 20, False
+    while not named:
+        assert time.monotonic() < until, "it was never seen"
+        watch.before()
+        time.sleep(0.3)
+        seen = [one.detail for one in watch.after() if one.kind == inquiry.INTRUDER]
+        assert not any(f"(process {os.getpid()})" in detail for detail in seen)
+        named = any(f"(process {stranger})" in detail for detail in seen)
+
+
+def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any, tmp_path: Path) -> None:
+    """From the files that the kernel writes, where it does."""
+    core = tmp_path / "cpu3"
+    (core / "cpufreq").mkdir(parents=True)
+    (core / "thermal_throttle").mkdir()
+    frequency, heat = core / "cpufreq/scaling_cur_freq", core / "thermal_throttle/core_throttle_count"
+    frequency.write_text("3000000\n")
+    heat.write_text("5\n")
+    monkeypatch.setattr(machine, "_CPU", tmp_path)
+    watch = conditions.Watch((3,))
+    watch.before()
+    frequency.write_text("2900000\n")
+    assert [one for one in watch.after() if one.kind == inquiry.CLOCK] == []
+    watch.before()
+    frequency.write_text("2000000\n")
+    heat.write_text("6\n")
+    told = [one.detail for one in watch.after() if one.kind == inquiry.CLOCK]
+    assert told == [
+        "heat: the processor throttled itself during a round",
+        "core 3: ran at 2.00 GHz, at 3.00 GHz at first",
+    ]
+
+
+def test_memory_grows_only_above_both_limits() -> None:
+    """A tenth a second of 100 MiB is growth; 3 % of 50 MB, as a young heap does, is not; nor what can't be read."""
+    assert conditions.grown("a", 100 * 2**20, 110 * 2**20, 1.0)[0].detail.startswith(
+        "a: its memory grew by 10 MiB (10%)"
+    )
+    assert conditions.grown("a", 50 * 2**20, 52 * 2**20, 1.0) == []
+    assert conditions.grown("a", 2**34, 2**34 + 2**25, 1.0) == []
+    assert conditions.grown("a", 0, 2**30, 1.0) == []
+
+
+@dataclass
+class Tally:
+    """What the comparison of block lengths reads of one."""
+
+    requests: int
+    counted_ns: int
+    duration_ns: int
+    engine_wait_ns: int = 0
+    engine_threads: int = 1
+
+
+class Engine:
+    """A server that is slower for ``slow_ns`` after it has been idle, as a formula."""
+
+    def __init__(self, slow_ns: int, wait: float = 0.0) -> None:
+        self.slow_ns, self.wait, self.noise = slow_ns, wait, np.random.default_rng(1)
+
+    def run(self, blocks: list[tuple[int, int, int, int]]) -> list[Tally]:
+        """Half the speed while it is slow."""
+        return [self._one(lead, counted) for _, lead, counted, _ in blocks]
+
+    def _one(self, lead: int, counted: int) -> Tally:
+        lost = min(max(self.slow_ns - lead, 0), counted) / 2
+        requests = round(1e-3 * (counted - lost) * math.exp(self.noise.normal(0, 0.002)))
+        return Tally(requests, counted, lead + counted, round(self.wait * (lead + counted)))
+
+
+@pytest.mark.parametrize(
+    ("slow_ms", "factor", "told"),
+    [(0, 1, "% against"), (10, 1, "% against"), (16, 2, "2 times"), (26, 4, "4 times"), (70, 4, "read -")],
+)
+def test_blocks_are_doubled_twice_at_most_while_short_ones_read_apart_from_a_long_one(
+    slow_ms, factor, told, monkeypatch
+):
+    """A server slow for so many ms after idleness, against a lead-in of 10 ms; after two doublings it is flagged."""
+    monkeypatch.setattr(conditions.time, "sleep", lambda _: None)
+    found = conditions._factor(Engine(slow_ms * MS), 0, "a", 10 * MS, 25 * MS)  # type: ignore[arg-type]
+    assert found[0] == factor
+    assert told in found[1] or told in found[2][0].detail
+    assert bool(found[2]) == (slow_ms == 70)
+
+
+def test_a_disturbed_comparison_of_block_lengths_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one of blocks that are long by themselves."""
+    monkeypatch.setattr(conditions.time, "sleep", lambda _: None)
+    assert conditions.short_against_long(Engine(70 * MS, wait=0.1), 0, 10 * MS, 25 * MS) is None  # type: ignore[arg-type]
+    assert conditions.short_against_long(Engine(70 * MS), 0, 100 * MS, 500 * MS) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.live
+def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told(tmp_path: Path) -> None:
+    """It works for a third of the time though nobody asks: the sheet says that it is frozen, and it still serves."""
+    server = f"restless=/usr/bin/python3 {HERE}/servers/misbehaving.py {{port}} restless"
+    out = tmp_path / "out.json"
+    words = ["race", "nginx-return", "--serve", server, "--rounds", "3", "-q", "--json", str(out)]
+    store = ["--store", str(tmp_path / "races.sqlite")]
+    subprocess.run([sys.executable, "-m", "dragstrip", *words, *store], check=False, timeout=120)
+    told = json.loads(out.read_text())
+    jsonschema.validate(told, export.schema())
+    quiet, restless = told["contenders"]
+    assert "frozen but for its own blocks" in restless["parity"]["while idle"]
+    assert "while idle" not in quiet["parity"]
+    assert "short blocks" in quiet["parity"]
+    assert restless["out"] == ""
+    assert restless["blocks"] == quiet["blocks"] > 0
+    grew = [one["detail"] for one in told["events"] if one["kind"] == inquiry.GROWING]
+    assert len(grew) >= told["rounds"] / 2
+    assert all(detail.startswith("restless: ") for detail in grew)
