@@ -12,6 +12,7 @@ import argparse
 import csv
 import gzip
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,6 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import simulate_many
 
 from dragstrip.verdict import FLOOR, factor, holm, p_value
 
@@ -289,7 +294,14 @@ def _family(own: Array, speeds: Array, pairs: list[tuple[int, int]]) -> tuple[bo
 
 def report(races: int) -> str:
     """All tables as Markdown."""
-    parts = [usual_ways(races), on_recorded_noise(races), several(max(races // 20, 10))]
+    totals = numbers(recorded()["aa"], "totals")
+    parts = [
+        usual_ways(races),
+        on_recorded_noise(races),
+        several(max(races // 20, 10)),
+        simulate_many.coverage(max(races // 4, 10)),
+        simulate_many.twelve(max(races // 40, 10), totals),
+    ]
     head = f"Written by `benchmarks/simulate.py --races {races}`; fixed seeds."
     return "\n\n".join([head, *("\n".join(part) for part in parts)])
 

@@ -3,40 +3,79 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import samples
+from scipy import stats
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from dragstrip import doctor, inquiry, machine
+from dragstrip import doctor, inquiry, machine, noise, schedule, verdict
 from dragstrip._engine import FixedServer
+from dragstrip.noise import Noise
+from dragstrip.report import words
 
 
 def test_doctor_says_what_it_saw_and_a_race_on_this_machine_knows_the_ceiling(tmp_path: Path) -> None:
     """Every limit, both kinds of connection; a race on another machine learns nothing from it."""
     store = tmp_path / "races.sqlite"
-    words = ["doctor", "--seconds", "50ms", "--json", "-", "--store", str(store)]
-    done = subprocess.run([sys.executable, "-m", "dragstrip", *words], capture_output=True, text=True, check=False)
+    told_to = ["doctor", "--seconds", "50ms", "--json", "-", "--store", str(store)]
+    done = subprocess.run([sys.executable, "-m", "dragstrip", *told_to], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     findings = {finding["name"]: finding for finding in told["findings"]}
     assert {"cores", "clock", "descriptors", "ports", "backlog", "io_uring", "steal", "ceiling"} <= set(findings)
+    sees = findings["noise"]["numbers"]
+    assert 0 < sees["smallest_in_300_s"] < sees["smallest_in_60_s"]
     assert all(finding["remedy"] for finding in told["findings"] if finding["status"] == "warn")
     points = findings["ceiling"]["numbers"]["points"]
     assert [(point["connections"], point["keepalive"]) for point in points] == list(doctor.POINTS)
     assert all(point["ceiling_per_s"] > 0 and point["errors"] == 0 for point in points)
 
     facts, lanes = machine.facts(), machine.lanes(None, None)
-    known = doctor.known_ceiling(store, facts, lanes)["generator_ceiling"]
+    known = doctor.known(store, facts, lanes)["generator_ceiling"]
     assert known["points"] == points
-    assert doctor.known_ceiling(store, facts | {"cpu": "another"}, lanes) == {}
-    assert doctor.known_ceiling(store, facts, replace(lanes, engine=(99,))) == {}
-    assert doctor.known_ceiling(tmp_path / "none" / "races.sqlite", facts, lanes) == {}
+    assert doctor.known(store, facts | {"cpu": "another"}, lanes) == {}
+    assert doctor.known(store, facts, replace(lanes, engine=(99,))) == {}
+    assert doctor.known(tmp_path / "none" / "races.sqlite", facts, lanes) == {}
+
+
+def test_the_forecast_is_the_methods_own_formula() -> None:
+    """The interval's half-width at the planned last round, and 1.28 standard errors more for nine in ten."""
+    met = Noise(sd=0.015, round_s=0.8, rounds=10)
+    n = schedule.planned_rounds(60, 0.8)
+    half = verdict.factor(n, 0.05, last=True, fixed=False)
+    assert met.smallest(60) == pytest.approx(math.expm1((half + stats.norm.ppf(0.9)) * 0.015 / math.sqrt(n)), rel=1e-4)
+    rng = np.random.default_rng(5)
+    races = rng.normal(math.log1p(met.smallest(60)), 0.015, (4000, n))
+    found = np.abs(races.mean(axis=1)) > half * races.std(axis=1, ddof=1) / math.sqrt(n)
+    assert found.mean() == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_null_race_is_kept_cited_by_later_reports_and_outlives_a_doctor_without_one(tmp_path: Path) -> None:
+    """What it came to stands in the machine's facts of later races, and under their tables."""
+    lanes, facts, store = machine.lanes(None, None), machine.facts(), tmp_path / "races.sqlite"
+    race = samples.race({"one": 4e4, "other": 4e4}, rounds=14)
+    numbers = noise.null_race(race, verdict.judge(race), void=False)
+    assert numbers["verdict"] in ("same", "undecided")
+    assert numbers["round_sd"] == pytest.approx(noise.of_race(race).sd)  # type: ignore[union-attr]
+    whole = {**facts, "engine_cores": list(lanes.engine)}
+    report = doctor.Report(at="2026-01-02T03:04:05+00:00", software="0", machine=whole, findings=())
+    doctor.keep(doctor.with_null_race(report, store, lanes, doctor.null_race_finding(numbers)), store)
+    doctor.keep(doctor.with_null_race(report, store, lanes, None), store)
+    known = doctor.known(store, facts, lanes)
+    assert known["null_race"]["race"] == race.id
+    cited = words.null_race(replace(race, machine={**race.machine, **known}))
+    assert cited.startswith(f"This machine's null race, {race.id} of 2026-01-02: ")
+    assert "doctor --null-race" in words.null_race(race)
+    void = doctor.null_race_finding(noise.null_race(race, verdict.judge(race), void=True))
+    assert (void.status, void.detail[:4]) == ("warn", "void")
 
 
 @pytest.mark.parametrize(("ceiling_per_s", "status"), [(1e9, "pass"), (1e-6, "warn")])

@@ -11,10 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dragstrip import contender, machine, noise, racing, verdict
 from dragstrip import doctor as examining
-from dragstrip import machine
-from dragstrip.cli_words import EXIT_FAILURE, Duration, store_option, write_json
+from dragstrip.cli_words import EXIT_FAILURE, Duration, open_store, store_option, write_json
+from dragstrip.doctor import NULL_RACE, Finding, null_race_finding
+from dragstrip.errors import NotReady
+from dragstrip.inquiry import inspect, is_void
+from dragstrip.report.live import Progress
 from dragstrip.store import default_path
+from dragstrip.workload import load as load_workload
 
 _SHOWN = {"pass": "[green]pass[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 
@@ -24,6 +29,8 @@ _SHOWN = {"pass": "[green]pass[/]", "warn": "[yellow]warn[/]", "fail": "[red]fai
 @click.option("--engine-cores", default=None, help="Where the load would come from.")
 @click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
 @click.option("--seconds", type=Duration(), default="500ms", show_default=True, help="Of load, at each point.")
+@click.option("--null-race", is_flag=True, help="Race a server against itself; every later report cites the result.")
+@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Of the null race.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or -.")
 @store_option
 def doctor(
@@ -31,15 +38,19 @@ def doctor(
     engine_cores: str | None,
     io: str,
     seconds: float,
+    null_race: bool,
+    budget: float,
     json_path: Path | None,
     store_path: Path | None,
 ) -> None:
     """Say whether this machine is fit for races, and what its load generator can do at most."""
-    lanes = machine.lanes(server_cores, engine_cores)
+    lanes, kept_at = machine.lanes(server_cores, engine_cores), store_path or default_path()
     console = Console(stderr=str(json_path) == "-")
     with console.status("looking") as status:
         report = examining.examine(lanes, io=io, seconds=seconds, tell=lambda what: status.update(f"looking at {what}"))
-    kept = examining.keep(report, store_path or default_path())
+    raced = _null_race(kept_at, budget, server_cores, engine_cores) if null_race else None
+    report = examining.with_null_race(report, kept_at, lanes, raced)
+    kept = examining.keep(report, kept_at)
     if str(json_path) == "-":
         click.echo(json.dumps(report.data(), indent=2))
     else:
@@ -49,6 +60,28 @@ def doctor(
             write_json(json_path, report.data(), "--json")
     if report.failed:
         sys.exit(EXIT_FAILURE)
+
+
+def _null_race(store_path: Path, budget_s: float, server_cores: str | None, engine_cores: str | None) -> Finding:
+    """The first contender of the default line-up that is ready here, against itself."""
+    names = contender.line_up("default").names
+    ready = [name for name in names if isinstance(contender.check(contender.entry(name)), contender.Ready)]
+    if not ready:
+        raise NotReady("a null race wants a contender of the default line-up; `dragstrip install` makes one ready")
+    request = racing.Request(
+        entries=(contender.entry(f"one={ready[0]}"), contender.entry(f"other={ready[0]}")),
+        workload=load_workload("hello"),
+        budget_s=budget_s,
+        server_cores=server_cores,
+        engine_cores=engine_cores,
+        purpose=(NULL_RACE, ready[0]),
+    )
+    with open_store(store_path) as store, Progress(Console(stderr=True), quiet=False) as progress:
+        race = racing.run(request, store=store, progress=progress)
+    judged, void = verdict.judge(race), is_void(inspect(race)) or race.finished == "void"
+    if not judged.pairs:
+        raise NotReady(f"the null race came to nothing: {race.finished} (dragstrip show {race.id})")
+    return null_race_finding(noise.null_race(race, judged, void=void))
 
 
 def _show(console: Console, report: examining.Report) -> None:

@@ -12,13 +12,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dragstrip
-from dragstrip import machine
+from dragstrip import machine, noise
 from dragstrip.machine import Lanes, show_cores
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ SOMAXCONN_WANTED = 1024
 
 #: Shares of the lanes' time above which other programs, or the hypervisor, are in the way.
 BUSY, STOLEN = 0.12, 0.01
+
+#: The finding's name under which a race of a server against itself is kept and cited.
+NULL_RACE = "null race"
+
+#: A machine on which a race of two sees no smaller difference than this within a minute is too noisy to be of use.
+SEES_ENOUGH = 0.05
 
 #: What identifies the machine that a kept report speaks of.
 SAME = ("cpu", "kernel", "cores_usable")
@@ -107,6 +113,29 @@ def examine(lanes: Lanes, *, io: str, seconds: float, tell: Callable[[str], None
     )
 
 
+def with_null_race(report: Report, store_path: Path, lanes: Lanes, found: Finding | None) -> Report:
+    """The report with a null race: the one just run, else the last one of this machine that was kept."""
+    if found is None:
+        kept = _kept(store_path, report.machine, lanes)
+        earlier = [Finding(**one) for one in kept.get("findings", ()) if one["name"] == NULL_RACE]
+        return replace(report, findings=(*report.findings, *earlier))
+    return replace(report, findings=(*report.findings, found))
+
+
+def null_race_finding(numbers: Mapping[str, Any]) -> Finding:
+    """What a race of a server against itself says of this machine (``noise.null_race``)."""
+    good = numbers["verdict"] in ("same", "undecided")
+    span = "" if numbers["low"] is None else f", {numbers['low']:.4f} to {numbers['high']:.4f}"
+    sees = f"; rounds scatter by {100 * numbers['round_sd']:.2g} %" if "round_sd" in numbers else ""
+    return Finding(
+        name=NULL_RACE,
+        status=PASS if good else WARN,
+        detail=f"{numbers['verdict']}{span}, after {numbers['spent_s']:.0f} s (race {numbers['race']}){sees}",
+        remedy="" if good else "end other programs and repeat it; one in twenty calls a difference by chance",
+        numbers=numbers,
+    )
+
+
 def keep(report: Report, store_path: Path) -> Path:
     """Writes the report beside the store, in place of the previous one; where to.
 
@@ -121,8 +150,19 @@ def keep(report: Report, store_path: Path) -> Path:
     return path
 
 
-def known_ceiling(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
-    """``{"generator_ceiling": …}`` for a race's machine facts, or nothing where no report speaks of this machine."""
+def known(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
+    """``generator_ceiling`` and ``null_race`` for a race's machine facts, as far as a report speaks of this machine."""
+    kept = _kept(store_path, facts, lanes)
+    return {
+        key: finding["numbers"] | {"at": finding["numbers"].get("at", kept["at"])}
+        for name, key in (("ceiling", "generator_ceiling"), (NULL_RACE, "null_race"))
+        for finding in kept.get("findings", ())
+        if finding["name"] == name and finding["numbers"]
+    }
+
+
+def _kept(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
+    """The kept report of this machine and these lanes; nothing where there is none."""
     kept: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         kept = json.loads(store_path.with_name("doctor.json").read_text())
@@ -130,10 +170,7 @@ def known_ceiling(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> d
         return {}
     if kept["machine"].get("engine_cores") != list(lanes.engine):
         return {}
-    for finding in kept["findings"]:
-        if finding["name"] == "ceiling" and finding["numbers"]:
-            return {"generator_ceiling": finding["numbers"] | {"at": kept["at"]}}
-    return {}
+    return kept
 
 
 def _cores(situation: Situation) -> Iterable[Finding]:
@@ -295,6 +332,27 @@ def _point(situation: Situation, connections: int, keepalive: bool) -> dict[str,
     }
 
 
+def _noise(situation: Situation) -> Iterable[Finding]:
+    """A server of ours against itself: what the machine alone makes of equal servers."""
+    from dragstrip._engine import EngineError, FixedServer
+
+    situation.tell("the noise floor: equal servers in short blocks")
+    try:
+        with _engine(situation.lanes.engine, situation.io) as engine:
+            found = noise.pilot(engine, lambda: FixedServer(situation.lanes.server))
+    except EngineError as error:
+        yield Finding(name="noise", status=FAIL, detail=f"it could not be measured: {error}", remedy="see there")
+        return
+    noisy = found.smallest(60) > SEES_ENOUGH
+    yield Finding(
+        name="noise",
+        status=WARN if noisy else PASS,
+        detail=found.told(),
+        remedy="end other programs; a machine of one's own sees more" if noisy else "",
+        numbers=found.numbers(),
+    )
+
+
 @contextmanager
 def _engine(cores: Sequence[int], io: str) -> Iterator[Engine]:
     from dragstrip._engine import Engine
@@ -313,5 +371,6 @@ EXAMINATIONS: tuple[Callable[[Situation], Iterable[Finding]], ...] = (
     _limits,
     _backend,
     _neighbours,
+    _noise,
     _ceiling,
 )

@@ -130,7 +130,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             plan=_plan(request, field_),
             software=dragstrip.__version__,
             method=METHOD_VERSION,
-            machine=facts | _io_facts(track) | doctor.known_ceiling(store.path, facts, lanes),
+            machine=facts | _io_facts(track) | doctor.known(store.path, facts, lanes),
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),

@@ -82,7 +82,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         parity=terminal.parity_rows(race),
         parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
         facts=facts(race.machine),
-        meaning=words.meaning(verdict),
+        meaning=f"{words.meaning(verdict)} {words.null_race(race)}",
         launches=launches(race, found),
         command=command(race),
         quantiles=list(QUANTILES),

@@ -200,7 +200,7 @@ def _validity(checks: Sequence[Check]) -> list[RenderableType]:
 def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
     lines = []
     if found:
-        lines.append(words.meaning(verdict))
+        lines += [words.meaning(verdict), words.null_race(race)]
         if rows.ties_wide(found):
             lines.append("Contenders joined by a bar on the left are not told apart.")
         lines.append(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dragstrip.record import Race
     from dragstrip.verdict import Verdict
 
 NONE = "–"
@@ -19,6 +20,16 @@ def meaning(verdict: Verdict) -> str:
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
         "Intervals hold for all pairs at once."
     )
+
+
+def null_race(race: Race) -> str:
+    """What this machine made of a server against itself before the race, or how to find out."""
+    known = race.machine.get("null_race")
+    if not isinstance(known, dict):
+        return "No null race of this machine was known (dragstrip doctor --null-race)."
+    span = "" if known.get("low") is None else f", {known['low']:.4f} to {known['high']:.4f}"
+    sees = f"; rounds scattered by {100 * known['round_sd']:.2g} %" if "round_sd" in known else ""
+    return f"This machine's null race, {known['race']} of {known['at'][:10]}: {known['verdict']}{span}{sees}."
 
 
 def visible(text: str, *, lines: bool = False) -> str:

@@ -1,0 +1,132 @@
+"""How noisy this machine is, and what a race can see on it: a forecast by the method's own formula, and null races.
+
+A round's number is the log ratio of two servers' totals; its standard deviation between a server and itself is the noise
+floor. Method: ``docs/METHOD.md``, "The interval".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dragstrip import schedule, verdict
+from dragstrip.record import Race
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine, FixedServer
+
+#: A pilot: so many rounds of two servers each, fresh every time, of a race's usual blocks.
+PILOT_ROUNDS = 10
+CONNECTIONS = 32
+REQUEST = (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"hello world\n")
+
+#: What launching, warming up and stopping two quick servers takes, beside the blocks.
+LAUNCHING_S = 0.25
+
+#: Found in nine of ten races: so many standard errors beyond the interval's half-width.
+POWER_ERRORS = 1.2816
+ALPHA = 0.05
+BUDGETS_S = (60, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The standard deviation of a round's log ratio between a server and itself, and how long a round takes."""
+
+    sd: float
+    round_s: float
+    rounds: int
+
+    def smallest(self, budget_s: float) -> float:
+        """The smallest difference (a share) that a race of two finds in nine of ten, within a budget."""
+        n = schedule.planned_rounds(budget_s, self.round_s)
+        half = verdict.factor(n, ALPHA, last=True, fixed=False)
+        return math.expm1((half + POWER_ERRORS) * self.sd / math.sqrt(n))
+
+    def told(self) -> str:
+        """In words."""
+        sees = ", ".join(f"{100 * self.smallest(budget_s):.1f} % in {_minutes(budget_s)}" for budget_s in BUDGETS_S)
+        return f"a round's ratio scatters by {100 * self.sd:.2g} %; a race of two sees {sees}, in nine of ten"
+
+    def numbers(self) -> dict[str, Any]:
+        """JSON-able."""
+        smallest = {f"smallest_in_{budget_s}_s": self.smallest(budget_s) for budget_s in BUDGETS_S}
+        return {"round_sd": self.sd, "round_s": self.round_s, "rounds": self.rounds} | smallest
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def pilot(engine: Engine, new_server: Callable[[], FixedServer]) -> Noise:
+    """A server of ours against itself: fresh ones each round, short blocks in random order, as a race has them."""
+    lead_ns, counted_ns = schedule.block_lengths({})
+    ratios = []
+    for index in range(PILOT_ROUNDS):
+        servers = {name: new_server() for name in "ab"}
+        try:
+            order = schedule.round_order(0, index, list(servers), schedule.PASSES)
+            ratios.append(_round(engine, {n: server.port for n, server in servers.items()}, order, lead_ns, counted_ns))
+        finally:
+            for server in servers.values():
+                server.stop()
+    round_s = LAUNCHING_S + 2 * schedule.PASSES * (lead_ns + counted_ns) / 1e9
+    return Noise(sd=float(np.std(ratios, ddof=1)), round_s=round_s, rounds=PILOT_ROUNDS)
+
+
+def _round(engine: Engine, ports: dict[str, int], order: schedule.RoundOrder, lead_ns: int, counted_ns: int) -> float:
+    sessions = {
+        name: engine.open(
+            "127.0.0.1", port, [REQUEST], connections=CONNECTIONS, keepalive=True, timeout_ns=2_000_000_000
+        )
+        for name, port in ports.items()
+    }
+    try:
+        engine.run([(session, 0, 50_000_000, 0) for session in sessions.values()])
+        names = [name for one in order.passes for name in one]
+        tallies = engine.run([(sessions[name], lead_ns, counted_ns, 0) for name in names])
+    finally:
+        for session in sessions.values():
+            engine.close(session)
+    answered, time_ns = dict.fromkeys(sessions, 0), dict.fromkeys(sessions, 0)
+    for name, tally in zip(names, tallies, strict=True):
+        answered[name] += tally.requests
+        time_ns[name] += tally.counted_ns
+    first, second = (math.log(max(answered[name], 1) / max(time_ns[name], 1)) for name in sorted(sessions))
+    return first - second
+
+
+def of_race(race: Race) -> Noise | None:
+    """The noise that a race of two met; None before its second round."""
+    numbers = verdict.round_numbers(race)
+    logs = numbers.log_speeds(numbers.totals)
+    if logs.shape[1] != 2:
+        return None
+    ratios = (logs[:, 0] - logs[:, 1])[~np.isnan(logs).any(axis=1)]
+    if len(ratios) < 2:
+        return None
+    lasted_s = _lasted_s([r.ended_ns - r.started_ns for r in race.rounds if not r.void])
+    return Noise(sd=float(ratios.std(ddof=1)), round_s=lasted_s, rounds=len(ratios))
+
+
+def _lasted_s(nanoseconds: Sequence[int]) -> float:
+    return float(np.median(nanoseconds)) / 1e9
+
+
+def null_race(race: Race, judged: verdict.Verdict, *, void: bool) -> dict[str, Any]:
+    """What a race of a server against itself came to, for those who cite it; JSON-able."""
+    pair, noise = judged.pairs[0], of_race(race)
+    wrong = pair.verdict in ("faster", "slower")
+    told = "void" if void else "a difference where there is none" if wrong else pair.verdict
+    return {
+        "race": race.id,
+        "at": race.started,
+        "verdict": told,
+        "low": pair.low if math.isfinite(pair.low) else None,
+        "high": pair.high if math.isfinite(pair.high) else None,
+        "spent_s": pair.spent_s,
+    } | (noise.numbers() if noise else {})
