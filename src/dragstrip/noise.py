@@ -1,7 +1,7 @@
 """How noisy this machine is, and what a race can see on it: a forecast by the method's own formula, and null races.
 
-A round's number is the log ratio of two servers' totals; its standard deviation between a server and itself is the noise
-floor. Method: ``docs/METHOD.md``, "The interval".
+A round's number is the log ratio of two servers' totals; its standard deviation between a server and itself is the
+noise floor. Method: ``docs/METHOD.md``, "The interval".
 """
 
 from __future__ import annotations
