@@ -88,7 +88,7 @@ def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, s
     # A disturbed machine may void the race; then it must say so, and never exit as if it had an answer.
     assert done.returncode == (3 if told["void"] else 0), done.stdout + done.stderr
     (pair,) = [pair for pair in told["pairs"] if pair["metric"] == "throughput"]
-    assert {pair["metric"] for pair in told["pairs"]} == {"throughput", "cpu", "memory"}
+    assert told["void"] or {pair["metric"] for pair in told["pairs"]} == {"throughput", "cpu", "memory"}
     assert {pair["a"], pair["b"]} == {"nginx-lua", "node"}
     assert told["void"] or pair["verdict"] in ("faster", "slower")
     assert "nginx-lua" in done.stdout
