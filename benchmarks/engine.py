@@ -26,8 +26,8 @@ from pages import ENGINE_PAGE, ROOT, circumstances, splice
 from rivals import Cell, Command, Ran
 
 CELLS = (
-    *(Cell(f"minimal, {c}", c, seconds=2 if c == 1000 else 1) for c in (1, 10, 100, 1000)),
-    *(Cell(f"nginx, {c}", c, server="nginx", seconds=2 if c == 1000 else 1) for c in (1, 10, 100, 1000)),
+    *(Cell(f"minimal, {c}", c, seconds=3 if c == 1000 else 1) for c in (1, 10, 100, 1000)),
+    *(Cell(f"nginx, {c}", c, server="nginx", seconds=3 if c == 1000 else 1) for c in (1, 10, 100, 1000)),
     Cell("minimal, 10,000", 10_000, seconds=3),
     Cell("minimal, 100, closing", 100, keepalive=False),
     Cell("nginx, 100, closing", 100, server="nginx", keepalive=False),
@@ -115,9 +115,12 @@ def read(kept: Path) -> Results:
     """What earlier benches of the same build left."""
     results: Results = {}
     for line in kept.read_text().splitlines() if kept.exists() else ():
-        told = json.loads(line)
-        key = (told.pop("cell"), told.pop("generator"))
-        results.setdefault(key, {})[told.pop("round")] = Ran(**told)
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue  # torn by what ended that bench
+        key, number = (told.pop("cell"), told.pop("generator")), told.pop("round")
+        results.setdefault(key, {})[number] = Ran(**told)
     return results
 
 

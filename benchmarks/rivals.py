@@ -118,7 +118,8 @@ def _httpress(cell: Cell, port: int, core: int) -> list[str]:
 
 
 def _gcannon(cell: Cell, port: int, core: int) -> list[str]:
-    return ["gcannon", f"http://127.0.0.1:{port}/", f"-c{cell.connections}", "-t1", f"-d{cell.seconds}s"]
+    words = ["-c", str(cell.connections), "-t", "1", "-d", f"{cell.seconds}s"]
+    return ["gcannon", f"http://127.0.0.1:{port}/", *words]
 
 
 def _zrk(cell: Cell, port: int, core: int) -> list[str]:

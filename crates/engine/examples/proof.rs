@@ -326,6 +326,7 @@ fn main() {
     let size = argument("--body").map_or(12, |text| text.parse().expect("proof: --body"));
     let body: Vec<u8> = b"hello world\n".iter().copied().cycle().take(size).collect();
     let answer = compose(&body, "");
+    let count = counter(argument("--count")); // there before anyone can connect
     let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("proof: bind");
     listener.set_nonblocking(true).expect("proof: nonblocking");
     let listener = std::os::fd::IntoRawFd::into_raw_fd(listener);
@@ -348,7 +349,7 @@ fn main() {
         every: number("--every"),
         stall_ms: number("--stall-ms"),
         stall_at: number("--stall-at"),
-        count: counter(argument("--count")),
+        count,
         late: BinaryHeap::new(),
         stamps: path.is_some().then(|| Vec::with_capacity(1 << 21)),
     };
