@@ -41,8 +41,8 @@ class Slice:
     bytes_out: int
     connects: int
     latency_hdr: bytes
-    connect_hdr: bytes
-    first_byte_hdr: bytes
+    connect_hdr: bytes = b""
+    first_byte_hdr: bytes = b""
     latency_sum_ns: int
     p50_ns: int
     p99_ns: int
