@@ -5,6 +5,7 @@ usage: misbehaving.py PORT FAULT [FILE]; PORT may be the path of a unix socket, 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
 exits (ends at once), slow (spends 300 µs of CPU time on each answer),
 restless (works while idle, and keeps 8 KiB of every request for ever),
+hostile (right answers, with headers that attack a terminal and a page),
 dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
 """
 
@@ -21,8 +22,13 @@ from pathlib import Path
 BODY = b"hello world\n"
 
 
+# No ESC: the engine takes a control character in a header for no answer at all. 0x9B means the same to a terminal.
+HOSTILE = b'Server: <script>alert(1)</script>\x9b2J\x9d0;owned\x9c\r\nX-Evil: "><svg onload=alert(3)>\r\n'
+
+
 def answer(status: str, body: bytes, close: bool) -> bytes:
     tail = b"Connection: close\r\n" if close else b""
+    tail += HOSTILE if "hostile" in sys.argv else b""
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n".encode()
     return head + tail + b"\r\n" + body
 

@@ -56,7 +56,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     told = export.race_json(race, verdict, checks)
     data = json.dumps(told, indent=1, ensure_ascii=True)
     drawn = _charts(race, verdict, found)
-    scripts = _scripts() if drawn else []
+    scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
     return _template().render(
         race=race,
         verdict=verdict,
@@ -67,9 +67,9 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         rows=found,
         tie_count=rows.ties_wide(found),
         charts=drawn,
-        drawing=_inside_script(_drawing(drawn, names)) if drawn else "",
+        drawing=_inside_script(_drawing(drawn, names)),
         scripts=scripts,
-        allowed=" ".join(_allowed(script) for script in scripts) or "'none'",
+        allowed=" ".join(_allowed(script) for script in scripts),
         sections=_sections(race, drawn, found, bool(told["pairs"])),
         definitions=definitions_of.files(race),
         raw=_raw(race),
