@@ -258,10 +258,6 @@ impl Counts {
         self.bytes_out = self.bytes_out.saturating_sub(earlier.bytes_out);
         self.connects -= earlier.connects;
         self.latency.subtract(&earlier.latency).expect("an earlier state of it");
-        self.connecting.subtract(&earlier.connecting).expect("an earlier state of it");
-        if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &earlier.first_byte) {
-            mine.subtract(theirs).expect("an earlier state of it");
-        }
         self.latency_sum_ns -= earlier.latency_sum_ns;
         self.turn_sum_ns -= earlier.turn_sum_ns;
         self.connecting.subtract(&earlier.connecting).expect("an earlier state of it");
