@@ -20,6 +20,7 @@ from dragstrip.cli_doctor import doctor
 from dragstrip.cli_export import export_command, import_command
 from dragstrip.cli_load import load
 from dragstrip.cli_new import new
+from dragstrip.cli_offer import AnyRate
 from dragstrip.cli_rerun import rerun
 from dragstrip.cli_serve import serve
 from dragstrip.cli_words import (
@@ -36,7 +37,8 @@ from dragstrip.cli_words import (
 )
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.inquiry import Check, inspect, is_void
-from dragstrip.metrics import TYPICAL
+from dragstrip.loading.offer import PRECISIONS
+from dragstrip.metrics import METRICS, TYPICAL
 from dragstrip.record import Race
 from dragstrip.report import export, listing, page, picture, terminal
 from dragstrip.report.live import Progress
@@ -66,11 +68,13 @@ def cli() -> None:
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
 @click.option(
     "--metric",
-    type=click.Choice(["throughput", "cpu"]),
+    type=click.Choice([name for name in METRICS if name != "memory"]),
     default="throughput",
     show_default=True,
-    help="What decides; cpu is the servers' CPU time per request.",
+    help="What decides; cpu is the servers' CPU time per request, latency-… wants --rate.",
 )
+@click.option("--rate", "-R", type=AnyRate(), default=None, help="Open loop: so many a second for all; auto.")
+@click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help="Of an open loop, see load --help.")
 @click.option("--typical", is_flag=True, help="By the median over passes, which ignores pauses, instead of by totals.")
 @click.option(
     "--rounds",
@@ -135,6 +139,8 @@ def _request(words: dict[str, Any]) -> racing.Request:
         workload=workload,
         **_load(words, line_up),
         threads=words["threads"],
+        rate_per_s=words["rate"],
+        pace=words["pace"],
         timeout_s=words["timeout"],
         budget_s=words["budget"],
         margin=words["margin"],

@@ -10,7 +10,8 @@ import click
 
 from dragstrip.cli_words import Duration
 from dragstrip.errors import BadUsage
-from dragstrip.loading.offer import ARRIVALS, PRECISIONS, Offer, Step
+from dragstrip.loading.offer import ARRIVALS, MOST_PER_S, PRECISIONS, Offer, Step
+from dragstrip.schedule import AUTO_RATE
 
 
 class Rate(click.ParamType[float]):
@@ -26,6 +27,19 @@ class Rate(click.ParamType[float]):
         if not match:
             self.fail(f"{value!r} is no rate; 20000, 20k or 0.5 (requests a second) would do", param, ctx)
         return float(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()]
+
+
+class AnyRate(Rate):
+    """The same, or ``auto``: half of what the slowest contender can serve."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Requests a second, above 0, or ``schedule.AUTO_RATE``."""
+        if value == "auto":
+            return AUTO_RATE
+        rate_per_s = super().convert(value, param, ctx)
+        if not 0 < rate_per_s <= MOST_PER_S:
+            self.fail(f"{value!r} can't be offered; more than 0, up to {MOST_PER_S:,.0f} a second", param, ctx)
+        return rate_per_s
 
 
 class Ramp(click.ParamType[tuple[float, float]]):

@@ -23,6 +23,9 @@ class Metric:
         more_is_better: of the numbers themselves.
         lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
         told: the sentence of two told apart; takes best, other and ratio.
+        head: of the column of the numbers themselves, with their unit.
+        quantile: of an open loop's latencies; "" if it is none. Not by totals: a round's number is the median over its
+            passes of the log ratio.
     """
 
     name: str
@@ -30,6 +33,8 @@ class Metric:
     more_is_better: bool
     lack: str
     told: str
+    head: str
+    quantile: str = ""
 
 
 KNOWN = {
@@ -41,6 +46,7 @@ KNOWN = {
             more_is_better=True,
             lack="",
             told="{best} served {ratio} times the requests of {other}",
+            head="requests/s",
         ),
         Metric(
             name="cpu",
@@ -48,6 +54,7 @@ KNOWN = {
             more_is_better=False,
             lack=" with readable CPU time",
             told="{other} took {ratio} times the CPU per request of {best}",
+            head="CPU µs/request",
         ),
         Metric(
             name="memory",
@@ -55,9 +62,32 @@ KNOWN = {
             more_is_better=False,
             lack=" with readable memory",
             told="{other} took {ratio} times the memory of {best}",
+            head="peak memory",
+        ),
+        *(
+            Metric(
+                name=f"latency-{quantile}",
+                compared=f"{quantile} quickness ×",
+                more_is_better=False,
+                lack=" in an open loop",
+                told=f"{{other}} had {{ratio}} times the {quantile} latency of {{best}}",
+                head=f"{quantile} µs",
+                quantile=quantile,
+            )
+            for quantile in ("p50", "p90", "p99", "p99.9")
         ),
     )
 }
+
+#: So many answers a block must have at least for each quantile (ten above it; a hundred for the median).
+ANSWERS = {"p50": 100, "p90": 300, "p99": 1000, "p99.9": 10_000}
+
+#: An open loop's rate was reached where so large a share of the requests left in time.
+SUSTAINED = 0.99
+
+#: How late one request in a hundred may leave without a word: what a wake-up costs, and the pace's ticks besides.
+LATE_NS = 100_000
+TICKS_NS = {"precise": 0, "balanced": 250_000, "thrifty": 1_000_000}
 
 #: Their names, in the order in which they are shown.
 METRICS = tuple(KNOWN)

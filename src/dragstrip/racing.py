@@ -53,6 +53,8 @@ class Request:
         threads: engine threads; None for one per engine core.
         purpose: what the race is for, where a command runs it for something: an event's kind and detail in its record.
         http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
+        rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
+        pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
     """
 
@@ -62,6 +64,8 @@ class Request:
     threads: int | None = None
     keepalive: bool = True
     http: str = "1.1"
+    rate_per_s: float | None = None
+    pace: str = "precise"
     timeout_s: float = 2.0
     budget_s: float = 60.0
     margin: float = 0.01
@@ -84,6 +88,7 @@ class _Field:
     ready: dict[str, Entry] = field(default_factory=dict)
     p50_ns: dict[str, int] = field(default_factory=dict)
     launch_s: dict[str, float] = field(default_factory=dict)
+    capacity_per_s: dict[str, float] = field(default_factory=dict)
     learned: dict[str, Entry] = field(default_factory=dict)
     habits: dict[str, conditions.Habits] = field(default_factory=dict)
 
@@ -104,6 +109,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
             f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
         )
+    schedule.refuse_metric(request.metric, request.rate_per_s)
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     noted = request.purpose
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
@@ -120,14 +126,16 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     with _track(request.workload, load, lanes, seed, request.io) as track:
         for entry in request.entries:
             _scrutineer(track, entry, versions[entry.name], field_, progress)
+        rate_per_s = schedule.rate(request.rate_per_s, field_.capacity_per_s)
+        track.load = replace(load, rate_per_s=rate_per_s, pace=request.pace)
         race = Race(
             id=secrets.token_hex(6),
             seed=seed,
             started=started,
             started_ns=started_ns,
             workload=request.workload.name,
-            load=load,
-            plan=_plan(request, field_),
+            load=track.load,
+            plan=_plan(request, field_, track.load),
             software=dragstrip.__version__,
             method=METHOD_VERSION,
             machine=facts | _io_facts(track) | doctor.known(store.path, facts, lanes),
@@ -297,6 +305,7 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Running) -> tupl
         words = running.log_tail(5) or "none"
         return f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}", {}
     field_.p50_ns[entry.name] = tally.p50_ns
+    field_.capacity_per_s[entry.name] = tally.requests * 1e9 / max(tally.counted_ns, 1)
     warm_up_s = warm.warm_up_ns / 1e9
     if entry.contender is None:
         # Nobody says what runs an ad hoc server, so it was watched as long as a just-in-time runtime; where that
@@ -327,10 +336,11 @@ def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) 
     return facts
 
 
-def _plan(request: Request, field_: _Field) -> Plan:
+def _plan(request: Request, field_: _Field, load: Load) -> Plan:
     count = max(len(field_.ready), 1)
     factor = max((field_.habits[name].factor for name in field_.ready), default=1)
     lead_ns, counted_ns = (factor * part for part in schedule.block_lengths(field_.p50_ns))
+    counted_ns = schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
     launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
     passes = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s)
     round_s = launch_s + passes * count * block_s

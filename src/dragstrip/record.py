@@ -56,6 +56,10 @@ class Block:
         steal_ns: hypervisor steal on the race's cores, whole block (10 ms steps, /proc/stat).
         gave_up: every connection was refused or lost for good before the block's end.
         sample: excerpt of the first wrong answer, for the explanation; empty if none.
+        offered, unsent, departed: of an open loop, else None: requests meant to leave within the counted part, those of
+            them that never left, and requests that left within it. ``requests`` and latencies are then of ``offered``,
+            and run from when a request was meant to leave.
+        lag_p99_ns, lag_hdr: how much later than meant they left; latency_sent_hdr: latencies from when they left.
         void: reasons why this block is never used; empty if it counts.
     """
 
@@ -92,6 +96,12 @@ class Block:
     steal_ns: int
     gave_up: bool
     sample: str = ""
+    offered: int | None = None
+    unsent: int | None = None
+    departed: int | None = None
+    lag_p99_ns: int | None = None
+    lag_hdr: bytes | None = None
+    latency_sent_hdr: bytes | None = None
     void: tuple[str, ...] = ()
     turn_sum_ns: int = 0
     clock_step_ns: int = 0
@@ -185,7 +195,7 @@ class Plan:
         lead_ns, counted_ns: of each block; passes: per round.
         budget_s: wall-clock budget for measuring; planned_rounds: the one last round N at which the
             ordinary t quantile is allowed (method, "The interval").
-        metric: "throughput" or "cpu"; margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
+        metric: one of ``metrics.METRICS``; margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
         rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
     """
 
@@ -202,10 +212,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How each block is loaded: a closed loop of ``connections`` over ``threads`` engine threads.
+    """How each block is loaded, over ``connections`` by ``threads`` engine threads.
 
     Args:
         http: the requests' version, "1.1" or "1.0", the latter as ab speaks it: kept alive only if both sides say so.
+        rate_per_s: of an open loop, the same for all contenders; 0: a closed loop. pace: how sharply it is kept.
     """
 
     connections: int
@@ -213,6 +224,8 @@ class Load:
     keepalive: bool
     timeout_ns: int
     http: str = "1.1"
+    rate_per_s: float = 0.0
+    pace: str = "precise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -300,14 +300,14 @@ def launch_twice(track: Track, entry: Entry) -> Running:
 def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]) -> tuple[Block, ...]:
     names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
     order_of_blocks = [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names]
-    cores, tallies = list(track.lanes.all), []
+    cores, offered, tallies = list(track.lanes.all), pace(track, plan, index), []
     restless = {name: warm[name].running for name in track.restless & warm.keys()}
     if not restless:
-        tallies = track.engine.run(order_of_blocks, steal_cores=cores)
+        tallies = track.engine.run(order_of_blocks, steal_cores=cores, pace=offered)
     with conditions.frozen(restless.values()):
         for (_, name), one in zip(names, order_of_blocks if restless else (), strict=False):
             with conditions.awake(restless.get(name)):
-                tallies += track.engine.run([one], steal_cores=cores)
+                tallies += track.engine.run([one], steal_cores=cores, pace=offered)
     blocks = [
         block_record(tally, name, index, p, position)
         for position, ((p, name), tally) in enumerate(zip(names, tallies, strict=True))
@@ -321,6 +321,14 @@ def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping
         shared_lanes=track.lanes.shared,
         by_cpu=plan.metric == "cpu",
     )
+
+
+def pace(track: Track, plan: Plan, index: int) -> tuple[str, str, list[tuple[float, float, int]], int] | None:
+    """The open loop of a round's blocks, as the engine takes it; None for a closed one."""
+    rate_per_s = track.load.rate_per_s
+    if not rate_per_s:
+        return None
+    return "constant", track.load.pace, [(rate_per_s, rate_per_s, plan.lead_ns + plan.counted_ns)], index
 
 
 def block_record(tally: Tally, contender: str, index: int, pass_index: int, position: int) -> Block:
@@ -361,6 +369,12 @@ def block_record(tally: Tally, contender: str, index: int, pass_index: int, posi
         steal_ns=tally.steal_ns,
         gave_up=tally.gave_up,
         sample=tally.sample,
+        offered=tally.offered,
+        unsent=tally.unsent,
+        departed=tally.departed,
+        lag_p99_ns=tally.lag_p99_ns,
+        lag_hdr=tally.lag_hdr,
+        latency_sent_hdr=tally.latency_sent_hdr,
     )
 
 

@@ -13,6 +13,10 @@ from math import ceil, floor
 import numpy as np
 
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import ANSWERS, KNOWN, known
+
+#: Asks for half of what the slowest contender serves in calibration.
+AUTO_RATE = -1.0
 
 #: Lead-in (loaded, not counted) and counted part, in typical latencies, and their bounds.
 #: A block under 20 latencies means nothing: a server with 40 ms stalls read three times too fast.
@@ -123,3 +127,36 @@ def planned_rounds(budget_s: float, round_s: float) -> int:
     race anyway, and an estimate that was too cautious then costs nothing.
     """
     return max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), ROUNDS_LEAST)
+
+
+def refuse_metric(metric: str, rate_per_s: float | None) -> None:
+    """Latencies are compared in an open loop only.
+
+    Raises:
+        BadUsage: one is asked for, and no rate.
+    """
+    if KNOWN[known(metric)].quantile and rate_per_s is None:
+        raise BadUsage(
+            f"--metric {metric}: a closed loop's latency says how long its own requests wait for each other, not how "
+            "fast a server is; give --rate, too (--rate auto is half of what the slowest could serve)"
+        )
+
+
+def rate(asked_per_s: float | None, capacity_per_s: Mapping[str, float]) -> float:
+    """The rate that is offered to all, 0 for a closed loop.
+
+    Args:
+        capacity_per_s: each contender's answers a second in calibration. Half the slowest's is rounded to two digits:
+            a rate that is told, typed again and compared between races.
+    """
+    if asked_per_s != AUTO_RATE:
+        return asked_per_s or 0.0
+    return float(f"{min(capacity_per_s.values(), default=2.0) / 2:.2g}")
+
+
+def long_enough(counted_ns: int, metric: str, rate_per_s: float) -> int:
+    """The counted part of an open loop's blocks: long enough for the answers that the metric's quantile needs."""
+    if not rate_per_s:
+        return counted_ns
+    answers = ANSWERS[KNOWN[known(metric)].quantile or "p50"]
+    return max(counted_ns, ceil(answers / rate_per_s * 1e9))

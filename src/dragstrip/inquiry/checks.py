@@ -24,6 +24,7 @@ from dragstrip.inquiry.findings import PASS, QUIET, RANK, VOID, WARN, Check, mad
 from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.inquiry.parity import tilts
 from dragstrip.inquiry.surroundings import surroundings
+from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
 from dragstrip.shares import engine_share, engine_wait, server_busy, taken_by_others
 
@@ -118,7 +119,7 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _errors(measured),
         _little(race, measured),
         _turn_round(race, measured),
-        _saturation(measured),
+        _offered(race, measured) if race.load.rate_per_s else _saturation(measured),
         _launches(measured),
         _trend(measured),
         _void_passes(race),
@@ -303,6 +304,8 @@ def _errors(sides: Sequence[_Side]) -> Check:
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
     """Every connection waits for an answer or for the engine, at any time: the two add up to all of them."""
+    if race.load.rate_per_s:
+        return Check(check="Little's law", status=PASS, detail="an open loop keeps no connection busy: not looked at")
     seen = "connections = rate × (mean latency + the engine's own turn-round), within"
     findings, most = [], 0.0
     for side in sides:
@@ -326,6 +329,10 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
 
 def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
     """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
+    if race.load.rate_per_s:
+        return Check(
+            check="turn-round", status=PASS, detail="an open loop's requests wait for the clock: not looked at"
+        )
     findings, most = [], 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used) * race.load.connections
@@ -337,6 +344,22 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
     seen = f"connections spent at most {percent(most)} of the time waiting in the generator"
     busy_all_the_same = "" if most <= MOST_TURN else ", and the servers were busy all the same"
     return made("turn-round", findings, seen + busy_all_the_same)
+
+
+def _offered(race: Race, sides: Sequence[_Side]) -> Check:
+    """Whether every contender was offered the rate, and on time; blocks are not judged one by one, slow ones count."""
+    findings, allowed_ns = [], LATE_NS + TICKS_NS[race.load.pace]
+    for side in sides:
+        offered = sum(block.offered or 0 for block in side.used)
+        share = sum(block.departed or 0 for block in side.used) / max(offered, 1)
+        lag_ns = side.middle(lambda block: block.lag_p99_ns)
+        if offered and share < SUSTAINED:
+            told = f"{side.name}: only {percent(share)} of the offered {race.load.rate_per_s:,g}/s left in time"
+            findings.append((VOID, f"{told}: not sustained, so its latency is that of a queue; lower --rate"))
+        elif lag_ns is not None and lag_ns > allowed_ns:
+            told = f"{side.name}: one request in a hundred left over {lag_ns / 1000:,.0f} µs late"
+            findings.append((WARN, f"{told}: no connection was free (more by -c), or the engine woke late"))
+    return made("offered rate", findings, f"{race.load.rate_per_s:,g}/s was offered to all, and on time")
 
 
 def _saturation(sides: Sequence[_Side]) -> Check:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import TICKS_NS
 
 #: The engine's highest rate, and its longest block.
 MOST_PER_S, LONGEST_S = 10_000_000.0, 3600.0
 
-PRECISIONS, ARRIVALS = ("precise", "balanced", "thrifty"), ("constant", "poisson")
-
-#: How late a request may leave without a word: what a wake-up costs, and the ticks that a cheaper pace waits for.
-LATE_NS = 100_000
-TICKS_NS = {"precise": 0, "balanced": 250_000, "thrifty": 1_000_000}
-
-#: Below this share of what was offered the rate was not reached (docs/METHOD.md).
-SUSTAINED = 0.99
+PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
 
 #: As the engine takes it: arrivals, precision, steps of (rate, rate at the end, end in ns), seed.
 PaceWords = tuple[str, str, list[tuple[float, float, int]], int]

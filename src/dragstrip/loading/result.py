@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from dragstrip.loading.offer import SUSTAINED
 from dragstrip.loading.plain import Learned
 from dragstrip.loading.request import LoadRequest, Target
+from dragstrip.metrics import SUSTAINED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

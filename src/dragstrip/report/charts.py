@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import series, words
 from dragstrip.report.rows import Row
@@ -74,8 +75,8 @@ def config(colours: Mapping[str, str]) -> dict[str, Any]:
 
 def ranking(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     """Estimates as bars with their intervals, best first; a bracket joins those not told apart."""
-    cpu = verdict.metric == "cpu"
-    title = "CPU time per request, µs (less is better)" if cpu else "requests per second"
+    known = KNOWN[verdict.metric]
+    title = "requests per second" if known.more_is_better else f"{known.head} (less is better)"
     return _bars([(row.name, row.main.estimate, row.main.low, row.main.high) for row in found], title, found)
 
 

@@ -12,7 +12,8 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogWriter
 from rich.table import Table
 
-from dragstrip.loading.offer import LATE_NS, SUSTAINED, TICKS_NS, told
+from dragstrip.loading.offer import told
+from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.report import words
 
 if TYPE_CHECKING:

@@ -285,6 +285,7 @@ def command(race: Race) -> str:
     parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
+    parts += ["--rate", f"{load.rate_per_s:.17g}", "--pace", load.pace] if load.rate_per_s else []
     parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
     parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known(plan.metric), "--seed", str(race.seed)]
     parts += ["--typical"] if is_typical(plan.metric) else []

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dragstrip.metrics import KNOWN
 from dragstrip.record import Entrant, Race
 from dragstrip.report import latency, words
 
@@ -41,6 +42,8 @@ class Row:
 
 def main_of(estimate: Estimate, metric: str) -> Interval | None:
     """The interval of the metric that the race is about; None if there is no number."""
+    if KNOWN[metric].quantile:
+        return estimate.latency_us.get(metric)
     return estimate.server_cpu_us_per_request if metric == "cpu" else estimate.throughput_per_s
 
 
@@ -50,7 +53,7 @@ def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[R
     Args:
         with_latency: merging every block's histogram takes a while; False leaves ``latency_us`` empty.
     """
-    sign = 1 if verdict.metric == "cpu" else -1
+    sign = -1 if KNOWN[verdict.metric].more_is_better else 1
     scored: list[tuple[float, Interval, Entrant]] = []
     for entrant in race.entrants:
         estimate = verdict.estimates.get(entrant.name)
@@ -157,7 +160,9 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return told
     undecided = sum(pair.verdict == "undecided" for pair in verdict.pairs)
     top = next((group for group in verdict.groups if first in group), (first,))
+    quantile = KNOWN[verdict.metric].quantile
     best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
+    best = f"has the lowest {quantile} latency" if quantile else best
     tied = words.several(tuple(row.name for row in rows if row.name in top))
     if len(top) > 1:
         lead = f"{tied} are not told apart at the top. {told}"

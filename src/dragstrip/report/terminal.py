@@ -58,9 +58,9 @@ def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
     if tied:
         table.add_column("", width=tied, no_wrap=True)
     table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
-    table.add_column("CPU µs/request" if metric == "cpu" else "requests/s", justify="right", no_wrap=True)
+    table.add_column(KNOWN[metric].head, justify="right", no_wrap=True)
     table.add_column("interval", no_wrap=True)
-    table.add_column("less is better" if metric == "cpu" else "", ratio=1, no_wrap=True)
+    table.add_column("" if KNOWN[metric].more_is_better else "less is better", ratio=1, no_wrap=True)
     if beside:
         for head in _heads(metric):
             table.add_column(head, justify="right", no_wrap=True)
@@ -137,7 +137,7 @@ def _pairs(pairs: Sequence[Pair], of: int) -> Table:
 
 def _word(pair: Pair) -> Text:
     verdict = marks.word(pair.verdict)
-    if pair.metric != "throughput" and pair.verdict in TURNED:
+    if pair.metric in ("cpu", "memory") and pair.verdict in TURNED:
         verdict = Text(TURNED[pair.verdict], style=verdict.style)
     if pair.within_margin and pair.verdict in ("faster", "slower"):
         verdict.append(f", by less than {words.percent(pair.margin)}")
@@ -204,7 +204,7 @@ def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[Renderab
         if rows.ties_wide(found):
             lines.append("Contenders joined by a bar on the left are not told apart.")
         lines.append(
-            f"* latency at saturation ({race.load.connections} connections, closed loop): shown, not tested. "
+            f"* latency {_latency_of(race)}: shown, not tested. "
             "Intervals beside single contenders describe, ratios decide."
         )
     lines.append(summary(race))
@@ -218,11 +218,18 @@ def summary(race: Race) -> str:
     void = sum(bool(round_.void) for round_ in race.rounds)
     return (
         f"{race.workload}, {race.load.connections} connections, {keep}"
-        f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'} · "
+        f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'}"
+        f"{f', {race.load.rate_per_s:,g}/s offered' if race.load.rate_per_s else ''} · "
         f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
         f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
         f"seed {race.seed} · ended: {race.finished or 'cut off, or still running'}"
     )
+
+
+def _latency_of(race: Race) -> str:
+    if race.load.rate_per_s:
+        return f"at {race.load.rate_per_s:,g} requests/s (open loop), all rounds merged"
+    return f"at saturation ({race.load.connections} connections, closed loop)"
 
 
 def _cores(cores: Sequence[int]) -> str:

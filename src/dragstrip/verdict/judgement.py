@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
 
 import numpy as np
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import METRICS, is_typical, known
+from dragstrip.metrics import KNOWN, METRICS, is_typical, known
 from dragstrip.record import Race
 from dragstrip.verdict.evidence import FLOOR, quantile
 from dragstrip.verdict.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
@@ -42,6 +42,7 @@ class Estimate:
         blocks: all it left; void_blocks: those of them that are not used (void, or their pass or round is).
         requests: right answers in the counted part of the blocks used.
         errors: by kind, of all its blocks.
+        latency_us: an open loop's quantiles, by their metric: median over passes, geometric mean over rounds.
         peak_memory_bytes: median over its launches of the tree's peak; None if unreadable.
     """
 
@@ -54,6 +55,7 @@ class Estimate:
     requests: int
     errors: Mapping[str, int]
     peak_memory_bytes: int | None
+    latency_us: Mapping[str, Interval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +232,14 @@ def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, 
             requests=int(tables.cells[:, :, k, 0].sum()) if k is not None else 0,
             errors=dict(errors[name]),
             peak_memory_bytes=int(median(memory[name])) if memory[name] and k is not None else None,
+            latency_us=_latencies(each, k),
         )
     return made
+
+
+def _latencies(each: Mapping[str, RoundNumbers], k: int | None) -> dict[str, Interval]:
+    found = {name: _interval(numbers.totals[:, k]) for name, numbers in each.items() if KNOWN[name].quantile}
+    return {name: one for name, one in found.items() if one} if k is not None else {}
 
 
 def _interval(numbers: FloatArray) -> Interval | None:

@@ -14,15 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import KNOWN, known
+from dragstrip.metrics import ANSWERS, KNOWN, known
 from dragstrip.record import METHOD_VERSION, Block, Race, Round
 from dragstrip.shares import lost_to_machine, usual_taken
 
 #: A round of which a smaller share of the passes is left is too thin to be one number like the others.
 THIN = 1 / 3
 
+#: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
+FEWEST = 0.9
+
 #: Versions of the judgement, oldest first: any race can be judged by any of them.
 METHODS = tuple(range(1, METHOD_VERSION + 1))
+
+#: Fields of a block with its latencies' quantiles, by their names in metrics.
+QUANTILES = {"p50": "p50_ns", "p90": "p90_ns", "p99": "p99_ns", "p99.9": "p999_ns"}
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -36,7 +42,8 @@ class RoundNumbers:
         names: contenders still in the race, in line-up order: the columns.
         rounds: indices of the rounds that count: the rows.
         totals: what decides: answers per second of counted time that the machine left ("throughput"), CPU
-            microseconds per answer ("cpu"), or the launch's peak in bytes ("memory").
+            microseconds per answer ("cpu"), the launch's peak in bytes ("memory"), or the median over passes of a
+            quantile in microseconds ("latency-p99").
         medians: the median over the round's passes of the same: what it does between pauses.
         passes: the same of every pass: axes round, pass, contender.
         ran: whether the contender was launched in that round, whatever became of its passes.
@@ -68,6 +75,7 @@ class Tables:
     ran: BoolArray
     settled: BoolArray
     memory: FloatArray  # bytes, peak of each launch's tree, NaN if unreadable: axes round, contender
+    latency: FloatArray  # ns, quantiles of an open loop's blocks, NaN else: axes round, pass, contender, QUANTILES
     used: BoolArray  # round and pass: every contender that ran has a block there, and none is void
 
 
@@ -83,6 +91,7 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     rounds = [r for r in race.rounds if not r.void]
     passes = max([race.plan.passes, *(block.pass_index + 1 for r in rounds for block in r.blocks)])
     cells = np.zeros((len(rounds), passes, len(names), 4))
+    latency = np.full((len(rounds), passes, len(names), len(QUANTILES)), np.nan)
     good = np.zeros((len(rounds), passes, len(names)), dtype=bool)
     settled = np.zeros((len(rounds), len(names)), dtype=bool)
     ran = np.zeros((len(rounds), len(names)), dtype=bool)
@@ -97,6 +106,8 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
             if not block.void and block.requests > 0 and block.counted_ns > 0:
                 cells[row, block.pass_index, k] = _cell(block, kept(block))
                 good[row, block.pass_index, k] = True
+                if block.offered:
+                    latency[row, block.pass_index, k] = _latencies(block)
         for launch in this.launches:
             if launch.contender in column:
                 settled[row, column[launch.contender]] = launch.settled
@@ -111,8 +122,15 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
         ran=ran,
         settled=settled,
         memory=np.where(used.any(axis=1, keepdims=True) & ran, memory, np.nan),
+        latency=np.where(used[:, :, None, None], latency, np.nan),
         used=used,
     )
+
+
+def _latencies(block: Block) -> list[float]:
+    """Quantiles of an open loop's block in ns, NaN where too few answers are above one to tell it."""
+    told = {name: float(getattr(block, field)) for name, field in QUANTILES.items()}
+    return [value if block.requests >= FEWEST * ANSWERS[name] else math.nan for name, value in told.items()]
 
 
 def _kept(race: Race, this: Round) -> Callable[[Block], float]:
@@ -137,7 +155,13 @@ def _cell(block: Block, kept: float) -> tuple[float, float, float, float]:
 
 def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
     """The round numbers of one metric."""
-    totals, each = (tables.memory, tables.memory[:, None, :]) if metric == "memory" else _of_blocks(tables, metric)
+    if quantile := KNOWN[metric].quantile:
+        each = tables.latency[..., list(QUANTILES).index(quantile)] / 1000
+        totals = median_over_passes(each)
+    elif metric == "memory":
+        totals, each = tables.memory, tables.memory[:, None, :]
+    else:
+        totals, each = _of_blocks(tables, metric)
     return RoundNumbers(
         metric=metric,
         names=tables.names,

@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dragstrip.metrics import KNOWN
 from dragstrip.verdict.evidence import ANYTIME_SHARE, FLOOR, critical, factor, holm, p_value
 from dragstrip.verdict.numbers import BoolArray, FloatArray, RoundNumbers, Tables, median_over_passes
 
@@ -85,7 +86,8 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, warming: Seque
     first, second = np.array(columns).T
     logs, passes = numbers.log_speeds(numbers.totals), numbers.log_speeds(numbers.passes)
     between_pauses = median_over_passes(passes[:, :, first] - passes[:, :, second])
-    decisive = between_pauses if rules.typical else logs[:, first] - logs[:, second]
+    by_median = rules.typical or bool(KNOWN[rules.metric].quantile)  # quantiles can't be added up
+    decisive = between_pauses if by_median else logs[:, first] - logs[:, second]
     drafts = [_Draft.of(decisive[:, at], rules.in_last(tables.ran[:, list(pair)])) for at, pair in enumerate(columns)]
     told_apart = holm([d.p(rules) for d in drafts], rules.alpha)
     made = []
