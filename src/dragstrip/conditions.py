@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dragstrip._engine import Engine, Tally
     from dragstrip.rounds import Running
 
-#: Another program counts from this share of one core on, over a round.
-INTRUDER_SHARE = 0.10
+#: Another program counts from this share of one core on, over a round; the busiest few are named.
+INTRUDER_SHARE, MOST_INTRUDERS = 0.10, 3
 
 #: A core's frequency that differs so much from the first round's.
 FREQUENCY_OFF = 0.05
@@ -39,7 +39,7 @@ RESTLESS = 0.01
 IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
 
 #: Short blocks against one long one, in calibration; not where short ones are long enough anyway.
-LONG_NS, SHORTS, LONG_ENOUGH_NS = 500_000_000, 8, 250_000_000
+LONG_NS, SHORTS, LONG_ENOUGH_NS = 500_000_000, 8, 100_000_000
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
 MOST_FACTOR = 4
 
@@ -72,9 +72,13 @@ class Watch:
     def _intruders(self) -> Iterator[Event]:
         own = {os.getpid(), *family(os.getpid())}
         lasted_ns = max(time.monotonic() - self._began_s, 1e-3) * 1e9
-        for pid, (name, cpu_ns) in machine.cpu_by_process(self.cores).items():
-            share = (cpu_ns - self._cpu_ns.get(pid, (name, 0))[1]) / lasted_ns
-            if pid not in own and share > INTRUDER_SHARE:
+        shares = {
+            (pid, name): (cpu_ns - self._cpu_ns.get(pid, (name, 0))[1]) / lasted_ns
+            for pid, (name, cpu_ns) in machine.cpu_by_process(self.cores).items()
+            if pid not in own
+        }
+        for (pid, name), share in sorted(shares.items(), key=lambda item: -item[1])[:MOST_INTRUDERS]:
+            if share > INTRUDER_SHARE:
                 yield event(INTRUDER, f"{name} (process {pid}): used {share:.0%} of a core during a round")
 
     def _clock(self) -> Iterator[Event]:
@@ -137,7 +141,7 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
         The log ratio of the rates and its standard error; None where it says nothing: the short blocks are long
         enough by themselves, nothing was answered, or the machine disturbed a block.
     """
-    if counted_ns >= LONG_ENOUGH_NS:
+    if counted_ns > LONG_ENOUGH_NS:
         return None
     shorts: list[Tally] = []
     (long,) = engine.run([(session, lead_ns, LONG_NS, 0)])
