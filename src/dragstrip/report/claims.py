@@ -71,8 +71,14 @@ def source_of(claim: Claim) -> str:
     return f"{claim.fields.source} ({claim.fields.year})"
 
 
+def stand_ins(row: Row) -> str:
+    """Who raced for whom, in brackets, for the row itself; "" if nobody did."""
+    told = dict.fromkeys(one for found in (row.published, row.fair) if found for one in found.stand_ins)
+    return f" ({'; '.join(told)})" if told else ""
+
+
 def _cells(row: Row) -> list[Text]:
-    cells = [Text(row.claim.id), Text(published(row.claim))]
+    cells = [Text(row.claim.id + stand_ins(row)), Text(published(row.claim))]
     for found in (row.published, row.fair):
         if found is None:
             cells += [Text(words.NONE), Text("")]
@@ -138,6 +144,7 @@ def _finding(found: Finding) -> dict[str, Any]:
         "high": words.finite(found.high),
         "metric": found.metric,
         "race": found.race or None,
+        "stand_ins": list(found.stand_ins),
         "remarks": list(found.remarks),
     }
 
@@ -204,7 +211,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
     head = "| claim | published | under its load | verdict | fair settings | verdict |"
     lines = [head, "|-|-|-|-|-|-|"]
     for row in rows:
-        cells = [_plain(row.claim.fields.statement), published(row.claim)]
+        cells = [_plain(row.claim.fields.statement + stand_ins(row)), published(row.claim)]
         for found in (row.published, row.fair):
             cells += ["–", "–"] if found is None else [measured(row.claim, found), f"**{found.outcome}**"]
         lines.append(f"| {' | '.join(cells)} |")

@@ -44,7 +44,8 @@ class Finding:
             second); NaN where there is none.
         metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
         race: id of the race it rests on, "" if there is none.
-        remarks: stand-ins, what was not equal, what the checks saw.
+        remarks: what was not equal, what the checks saw.
+        stand_ins: like "mine raced for theirs, which is missing here".
     """
 
     outcome: str
@@ -55,21 +56,24 @@ class Finding:
     metric: str = "throughput"
     race: str = ""
     remarks: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
 
 
 def settle(claim: Claim, setting: str, race: Race) -> Finding:
     """What a race says of a claim."""
-    raced, remarks = _raced(claim, setting, race)
+    raced, stand_ins = _raced(claim, setting, race)
+    http, wanted = race.load.http, claim.load(setting).http
+    remarks = [] if http == wanted else [f"over HTTP/{http}; published over HTTP/{wanted}"]
     fallen = [entrant for entrant in raced if entrant.out]
     if fallen:
         told = "; ".join(f"{entrant.name} is out of the race: {entrant.out}" for entrant in fallen)
-        return Finding(outcome=CANNOT, detail=told, race=race.id, remarks=tuple(remarks))
+        return Finding(outcome=CANNOT, detail=told, race=race.id, remarks=tuple(remarks), stand_ins=stand_ins)
     if claim.fields.kind == "ends":
         found = _ends(race, [entrant.name for entrant in raced])
     else:
         found, more = _judged(claim, race, raced)
         remarks += more
-    return replace(found, race=race.id, remarks=tuple(remarks))
+    return replace(found, race=race.id, remarks=tuple(remarks), stand_ins=stand_ins)
 
 
 def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding, list[str]]:
@@ -107,18 +111,16 @@ def answers(claim: Claim, setting: str, race: Race) -> bool:
     return all(name in there or other in there for name, other in names_of(claim, setting))
 
 
-def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], list[str]]:
+def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], tuple[str, ...]]:
+    """The race's entrants that a claim is about, in its order, and who of them stood in for whom."""
     there = {entrant.name: entrant for entrant in race.entrants}
-    raced, remarks = [], []
+    raced, stand_ins = [], []
     for name, other in names_of(claim, setting):
         used = name if name in there or other is None else other
         if used != name:
-            remarks.append(f"{used} raced for {name}, which is missing here")
+            stand_ins.append(f"{used} raced for {name}, which is missing here")
         raced.append(there[used])
-    http, wanted = race.load.http, claim.load(setting).http
-    if http != wanted:
-        remarks.append(f"over HTTP/{http}; published over HTTP/{wanted}")
-    return raced, remarks
+    return raced, tuple(stand_ins)
 
 
 def _ratio(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Finding:
