@@ -260,6 +260,10 @@ impl Counts {
         self.latency.subtract(&earlier.latency).expect("an earlier state of it");
         self.latency_sum_ns -= earlier.latency_sum_ns;
         self.turn_sum_ns -= earlier.turn_sum_ns;
+        self.connecting.subtract(&earlier.connecting).expect("an earlier state of it");
+        if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &earlier.first_byte) {
+            mine.subtract(theirs).expect("an earlier state of it");
+        }
         self.cpu_ns = self.cpu_ns.saturating_sub(earlier.cpu_ns);
         if let (Some(mine), Some(theirs)) = (&mut self.open, &earlier.open) {
             mine.take_off(theirs);

@@ -217,3 +217,25 @@ fn a_pace_that_makes_no_sense_is_refused_with_the_field_named() {
     let pace = Some(Pace { steps: vec![short], ..Pace::constant(1.0, Precision::Precise) });
     assert!(refusal(Block { pace, ..block(session, 0.0, 2) }).starts_with("until_ns: 1000000"));
 }
+
+#[test]
+fn what_is_seen_of_a_block_while_it_runs_adds_up_to_it() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let mut engine = engine(2);
+    let session = engine.open(plan(server.address, 5)).unwrap();
+    let mut run = engine.start_seen(&block(session, 2000.0, 300), 50 * MS).unwrap();
+    let mut seen = vec![];
+    while !run.wait(Duration::from_millis(5)).unwrap() {
+        seen.extend(run.seen());
+    }
+    seen.extend(std::iter::from_fn(|| run.seen()));
+    let (done, rest) = run.finish_seen().unwrap();
+    seen.extend(rest);
+    let sum = |of: fn(&Tally) -> u64| seen.iter().map(of).sum::<u64>();
+    let whole = check_open(&done[0]).offered;
+    assert!(seen.len() > 1);
+    assert_eq!((sum(|one| one.requests), sum(|one| one.sent)), (done[0].requests, done[0].sent));
+    assert_eq!(sum(|one| histogram(&one.latency_hdr).len()), done[0].requests);
+    assert_eq!(sum(|one| one.open.as_ref().unwrap().offered), whole);
+    assert!(seen.windows(2).all(|two| two[0].started_ns + two[0].counted_ns == two[1].started_ns));
+}
