@@ -1,6 +1,6 @@
 """Does ``dragstrip compare --fail-if slower:3%`` fail for a planted regression and pass for the same server, live?
 
-python benchmarks/compare_check.py [--tries 20] [--burn 0.10] [--rounds 15]
+python benchmarks/compare_check.py [--tries 20] [--burn 0.10] [--rounds 15] [--metric throughput]
 
 Each try races the server three times, always beside nginx-return: as it was, as it was again, and with a planted share
 more CPU per request (``crates/engine/examples/planted.rs``; ``cargo build --release --examples`` builds it). The first
@@ -27,10 +27,11 @@ def dragstrip(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "dragstrip", *words], capture_output=True, text=True)
 
 
-def race(server: str, rounds: int, store: Path) -> str:
+def race(server: str, rounds: int, metric: str, store: Path) -> str:
     """Races it beside the reference; the race's id. A void race is run again, three times at most."""
     for _ in range(3):
         words = ["nginx-return", "--serve", f"mine={server}", "--rounds", str(rounds), "--budget", "60s", "-q"]
+        words += ["--metric", metric]
         done = dragstrip("race", *words, "--store", str(store))
         if done.returncode == 0:
             with Store(store) as kept:
@@ -47,6 +48,7 @@ def main() -> None:
     wanted.add_argument("--tries", type=int, default=20)
     wanted.add_argument("--burn", type=float, default=0.10)
     wanted.add_argument("--rounds", type=int, default=15)
+    wanted.add_argument("--metric", choices=("throughput", "cpu"), default="throughput")
     wanted.add_argument("--planted", type=Path, default=PLANTED)
     told = wanted.parse_args()
     if not told.planted.exists():
@@ -59,9 +61,8 @@ def main() -> None:
             files = []
             for part, burn in enumerate((0.0, 0.0, told.burn)):
                 store = Path(folder) / f"{number}-{part}.sqlite"
-                race(
-                    f"{told.planted} {{port}} --burn {burn}" if burn else f"{told.planted} {{port}}", told.rounds, store
-                )
+                server = f"{told.planted} {{port}}" + (f" --burn {burn}" if burn else "")
+                race(server, told.rounds, told.metric, store)
                 files.append(Path(folder) / f"{number}-{part}.race")
                 done = dragstrip("export", "last", str(files[-1]), "--store", str(store))
                 assert done.returncode == 0, done.stderr
