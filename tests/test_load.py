@@ -26,7 +26,7 @@ pytest.importorskip("dragstrip._engine", reason="the engine is not built: make b
 from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, told
 
 from dragstrip import cli, loading
-from dragstrip.loading import LoadRequest, LoadResult, Slice, next_count
+from dragstrip.loading import LoadRequest, LoadResult, Slice
 from dragstrip.loading.plain import Learned
 from dragstrip.loading.request import target
 from dragstrip.report import load as report
@@ -277,17 +277,19 @@ def test_a_request_unanswered_within_the_time_limit_is_a_timeout(faulty: Callabl
 @needs_nginx
 @pytest.mark.parametrize("words", [["-d", "60s"], ["-n", "100M"]])
 def test_ctrl_c_reports_what_was_measured_and_exits_130(nginx: Nginx, words: list[str]) -> None:
-    """Finished slices count, bounded by time or count."""
+    """All that was answered until then, in a run bounded by time or count."""
     process = subprocess.Popen(
         [*DRAGSTRIP, nginx.url(), "-c", "4", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    while len(nginx.log.read_bytes()) < 100_000:  # about 3000 answers: the first slice, of 40, has ended
+    while len(nginx.log.read_bytes()) < 100_000:  # about 3000 answers
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert out.startswith("interrupted: ")
+    answered = int(re.search(r"answered ([\d,]+) requests", out)[1].replace(",", ""))  # type: ignore[index]
+    assert answered > 2000  # what the log had long before, the block under way included
     assert "p99.999" in out
     assert "Traceback" not in err
 
@@ -456,23 +458,6 @@ def result(*slices: Slice, **known: Any) -> LoadResult:
         "finished": "duration",
     }
     return LoadResult(**(whole | known))
-
-
-def test_a_slice_is_as_long_as_a_hundred_latencies_and_the_rest_of_a_run_ends_by_its_own_bound() -> None:
-    """Slices end by count, so that no latency is cut off; the last of a timed run by time, of a counted one exactly."""
-    first = next_count(None, 10, None, None)
-    assert first == 100
-    fast = part(sent=100_000, answered=100_000)
-    assert next_count(fast, 10, None, 60 * SECOND_NS) == 100_000
-    slow = part()  # a hundred latencies of 10 ms last the second themselves
-    assert next_count(slow, 10, None, 60 * SECOND_NS) == 1000
-    slower = part(sent=100, answered=100)
-    assert next_count(slower, 10, None, 60 * SECOND_NS) == 1000  # ten seconds' worth
-    assert next_count(slow, 10, None, SECOND_NS) == 0
-    assert next_count(slow, 10, 1499, None) == 1499
-    assert next_count(slow, 10, 1500, None) == 1000
-    assert next_count(slow, 10, 77, SECOND_NS) == 77
-    assert next_count(part(sent=0, answered=0), 10, None, 3600 * SECOND_NS) >= 10
 
 
 def test_the_generators_own_limit_is_a_warning() -> None:

@@ -1,12 +1,9 @@
 """``dragstrip load``: load on one URL of this machine, by time, by count, or by whichever ends first.
 
 The right answer is learned by two plain requests, which count among the run's own (the server's log and our count
-agree); from then on every answer is compared with it. A closed loop is a
-row of engine blocks of about a second, so that it can be watched, and broken off without losing what was measured.
-Each but the last is bounded by a count, not by time: a block that ends by time leaves the answers then
-outstanding out of its histogram, and those are the slow ones. Only the end of a timed run cuts so, once.
-Between two blocks all connections come to rest for about one latency, so a block lasts at least a hundred of these:
-the pauses cost at most 1 % of the load. An open loop has no pause: it is one block, seen while it runs.
+agree); from then on every answer is compared with it. A run is one engine block, seen while it runs: what was done in
+each second or so is handed on, so that it can be watched, and broken off without losing what was measured. An answer
+that was outstanding when a timed run's time was up is waited for and told, and is in no rate and no histogram.
 """
 
 from __future__ import annotations
@@ -40,18 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Learned", "LoadRequest", "LoadResult", "Offer", "Progress", "Slice", "Step", "Target", "run"]
 
-#: A slice lasts a second, or a hundred typical latencies where those are slow.
-SLICE_NS, LATENCIES = 1_000_000_000, 100
-
-#: The first slice, from which the next one's count is reckoned: so many requests a connection.
-FIRST_ROUNDS = 10
+#: How often a run is looked at.
+SLICE_NS = 1_000_000_000
 
 #: The engine's longest block.
 _HOUR_NS = 3_600_000_000_000
 
 
 class Progress(Protocol):
-    """What shows a run as it goes; called between slices of a closed loop, and while an open one goes on."""
+    """What shows a run as it goes; called while it goes on."""
 
     def begun(self, request: LoadRequest, learned: Learned, doubts: list[str]) -> None: ...
     def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
@@ -86,8 +80,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         try:
             wanted = [(wire, one.status, one.body) for (*_, wire), one in zip(asked, right, strict=True)]
             session = _open(engine, request, to, wanted, connections)
-            drive = _drive_open if request.offer else _drive
-            finished = drive(engine, session, request, connections, done, progress)
+            finished = _drive(engine, session, request, done, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
         # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
@@ -158,71 +151,34 @@ def _merged(histograms: Iterable[bytes]) -> bytes:
     return merge(recorded) if recorded else b""
 
 
-def _drive_open(
-    engine: Engine, session: int, request: LoadRequest, connections: int, done: list[Slice], progress: Progress
-) -> str:
-    """Runs one block to its end; each stretch of about a second is added to ``done`` as it is over."""
-    assert request.offer
-    unbounded = request.duration_s is None and request.requests is None
-    duration_s = request.offer.length_s() or request.duration_s or (DEFAULT_DURATION_S if unbounded else _HOUR_NS / 1e9)
-    count = 0 if request.requests is None else request.requests - request.plain
+def _drive(engine: Engine, session: int, request: LoadRequest, done: list[Slice], progress: Progress) -> str:
+    """Runs to the end, hour by hour; each stretch of about a second is added to ``done`` as it is over."""
+    bounded_s = (request.offer.length_s() if request.offer else None) or request.duration_s
+    if bounded_s is None and request.requests is None:
+        bounded_s = DEFAULT_DURATION_S
+    left_ns = None if bounded_s is None else max(round(bounded_s * 1e9), 1)
+    left = None if request.requests is None else request.requests - request.plain
 
     def see(tally: Tally) -> None:
         done.append(_slice(tally))
         progress.slice_done(request, done)
 
-    block = (session, 0, max(round(duration_s * 1e9), 1), count)
-    tally = engine.run_seen(block, every_ns=SLICE_NS, see=see, pace=request.offer.pace(duration_s))
-    if tally is None:
-        return "interrupted"
-    if tally.gave_up:
-        return "gave up"
-    return "count" if count and tally.offered == count else "duration"
-
-
-def _drive(
-    engine: Engine, session: int, request: LoadRequest, connections: int, done: list[Slice], progress: Progress
-) -> str:
-    """Runs slice after slice, each added to ``done`` as it ends; says what ended the run."""
-    unbounded = request.duration_s is None and request.requests is None
-    duration_s = DEFAULT_DURATION_S if unbounded else request.duration_s
-    left_ns = None if duration_s is None else max(int(duration_s * 1e9), 1)
-    left = None if request.requests is None else request.requests - request.plain
     while True:
-        count = next_count(done[-1] if done else None, connections, left, left_ns)
-        (tally,) = engine.run([(session, 0, min(left_ns or _HOUR_NS, _HOUR_NS), count)])
-        done.append(_slice(tally))
-        progress.slice_done(request, done)
+        limit_ns = min(left_ns or _HOUR_NS, _HOUR_NS)
+        pace = request.offer.pace(limit_ns / 1e9) if request.offer else None
+        tally = engine.run_seen((session, 0, limit_ns, left or 0), every_ns=SLICE_NS, see=see, pace=pace)
+        if tally is None:
+            return "interrupted"
         if tally.gave_up:
             return "gave up"
         if left is not None:
-            left -= tally.sent
+            left -= tally.sent if request.offer is None else tally.offered or 0
             if left <= 0:
                 return "count"
         if left_ns is not None:
-            left_ns -= tally.counted_ns
-            if left_ns <= 0:
-                return "duration"
-
-
-def next_count(last: Slice | None, connections: int, left: int | None, left_ns: int | None) -> int:
-    """How many requests the next slice sends at most; 0 for as many as its time allows.
-
-    Args:
-        last: the slice before, None at first.
-        left, left_ns: of the run's bounds; None where there is none.
-    """
-    if last is None:
-        count = FIRST_ROUNDS * connections
-    else:
-        tried = max(last.sent, 1)
-        mean_ns = last.duration_ns * connections / tried  # Little's law; failed ones took their time, too
-        slice_ns = max(SLICE_NS, LATENCIES * mean_ns)
-        if left_ns is not None and left_ns < min(1.5 * slice_ns, _HOUR_NS):
-            return left or 0
-        count = max(int(tried * slice_ns / last.duration_ns), connections)
-    # What would be left over for a slice much shorter than the others goes into this one.
-    return left if left is not None and left < 1.5 * count else count
+            left_ns -= limit_ns
+        if left_ns == 0 or request.offer:
+            return "duration"
 
 
 def _slice(tally: Tally) -> Slice:
