@@ -6,14 +6,16 @@
 //! `benchmarks` set it beside other generators.
 
 use dragstrip_engine::schedule::{Pace, Precision};
-use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Target, resolve, tally};
+use dragstrip_engine::{Backend, Block, BodyCheck, Engine, Exchange, SessionPlan, Target, resolve, tally};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [--close] \
-                     [--rate R [--precision precise|balanced|thrifty]]";
+                     [--rate R [--precision precise|balanced|thrifty]] [--check full|length]";
+/// Bodies from here on are checked by their length as `dragstrip load` does it, unless told otherwise.
+const LARGE_BODY: usize = 64 * 1024;
 /// What is told of a histogram.
 const QUANTILES: [f64; 10] = [0.0, 0.5, 0.9, 0.98, 0.985, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
@@ -42,6 +44,11 @@ fn pace() -> Option<Pace> {
         Some(_) => return None,
     };
     Some(Pace::constant(option("--rate")?.parse().ok()?, precision))
+}
+
+fn body_check(body: &[u8]) -> BodyCheck {
+    let by_length = option("--check").map_or(body.len() >= LARGE_BODY, |word| word == "length");
+    if by_length { BodyCheck::Length } else { BodyCheck::Full }
 }
 
 fn words() -> Option<Words> {
@@ -103,10 +110,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (status, body) = fetch(address, &request("Connection: close\r\n"))?;
     let mut engine = Engine::with_backend(&[words.core], words.backend)?;
     let sent = request(if words.close { "Connection: close\r\n" } else { "" });
+    let body_check = body_check(&body);
     let exchange = Exchange { request: sent.into_bytes(), status, body };
     let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
     let keepalive = !words.close;
-    let plan = SessionPlan { connections: words.connections, keepalive, timeout_ns: 5_000_000_000, ..plan };
+    let connections = words.connections;
+    let plan = SessionPlan { connections, keepalive, body_check, timeout_ns: 5_000_000_000, ..plan };
     let session = engine.open(plan)?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();
@@ -125,6 +134,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         told("lateness us", &open.lag_hdr)?;
         println!("offered {} departed {} unsent {}", open.offered, open.departed, open.unsent);
     }
+    let connections_ns = words.connections as f64 * done.counted_ns.max(1) as f64;
+    let [waited, turned] = [done.latency_sum_ns, done.turn_sum_ns].map(|ns| ns as f64 * 100.0 / connections_ns);
+    let stamps = engine.latency_stamps();
+    println!("{stamps} stamps: connections waited {waited:.1} % for the server, {turned:.1} % for the engine");
     let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();
     println!("sent {} failed {} connects {} errors {errors:?} {}", done.sent, done.failed, done.connects, done.sample);
     Ok(())

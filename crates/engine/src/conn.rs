@@ -48,6 +48,10 @@ pub struct Conn {
     pub first_ns: u64,
     /// Requests that it may still carry; 0: no limit. The last one closes it.
     pub left: u32,
+    /// What is left of its answer's body is counted, not read.
+    pub skims: bool,
+    /// All of its answer's body is read, though it need not be.
+    pub whole: bool,
     /// Its answer so far.
     pub reader: Reader,
 }
@@ -68,6 +72,8 @@ impl Conn {
             arrived_ns: 0,
             first_ns: 0,
             left: 0,
+            skims: false,
+            whole: false,
             reader: Reader::default(),
         }
     }
@@ -94,12 +100,14 @@ impl Conn {
         self.state = state;
         self.fresh = true;
         self.reader.reset();
+        (self.skims, self.whole) = (false, false);
     }
 
     /// Gives the socket out, to be closed now or later.
     pub fn detach(&mut self) -> Option<Socket> {
         (self.state, self.fresh) = (State::Closed, false);
         self.reader.reset();
+        (self.skims, self.whole) = (false, false);
         self.socket.take()
     }
 }

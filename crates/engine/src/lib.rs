@@ -31,7 +31,7 @@ pub use fixed::FixedServer;
 use gate::Gate;
 pub use io::Backend;
 use io::{Chosen, Stamping};
-pub use plan::{Block, Exchange, SessionPlan, Target};
+pub use plan::{Block, BodyCheck, Exchange, SessionPlan, Target};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

@@ -8,7 +8,9 @@
 use crate::io::Hold;
 
 /// With fewer outstanding, a timed wait costs more than it saves.
-const FEWEST_OUTSTANDING: usize = 32;
+pub const FEWEST_OUTSTANDING: usize = 32;
+/// The same where each answer is large and arrives in many pieces, each of which would wake us.
+pub const FEWEST_LARGE: usize = 4;
 /// Longest wait.
 const MOST_NS: u64 = 500_000;
 /// Waits shorter than this save nothing.
@@ -38,11 +40,11 @@ impl Patience {
         self.least_ns = (self.least_ns + self.least_ns / FORGET).min(latency_ns);
     }
 
-    /// How to wait for the next answers.
+    /// How to wait for the next answers, with so many outstanding, if that is not too few.
     #[inline]
-    pub fn hold(&self, outstanding: usize) -> Option<Hold> {
+    pub fn hold(&self, outstanding: usize, fewest: usize) -> Option<Hold> {
         let most_ns = (self.mean_ns / 5).min(self.least_ns / 4).min(MOST_NS);
-        (outstanding >= FEWEST_OUTSTANDING && most_ns >= LEAST_NS).then_some(Hold { answers: outstanding / 2, most_ns })
+        (outstanding >= fewest && most_ns >= LEAST_NS).then_some(Hold { answers: outstanding / 2, most_ns })
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
     fn settled(latencies_ns: &[u64], outstanding: usize) -> Option<Hold> {
         let mut patience = Patience::default();
         latencies_ns.iter().cycle().take(2000 * latencies_ns.len()).for_each(|latency_ns| patience.note(*latency_ns));
-        patience.hold(outstanding)
+        patience.hold(outstanding, FEWEST_OUTSTANDING)
     }
 
     #[test]

@@ -66,9 +66,25 @@ pub struct SessionPlan {
     pub pipelining: u32,
     /// Whether the time to an answer's first byte is recorded.
     pub first_byte: bool,
+    /// How much of each answer's body is looked at.
+    pub body_check: BodyCheck,
     /// Above 1: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
     pub sources: u32,
 }
+
+/// How much of each answer's body is looked at; statuses and heads always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BodyCheck {
+    /// All of it.
+    #[default]
+    Full,
+    /// Its length, where it is declared and the body is large: only the first answers and a few of the later ones are
+    /// compared byte by byte, the others' bytes are counted where they lie. In the clear over TCP only.
+    Length,
+}
+
+/// Bodies from this length on are worth it.
+const LARGE_BODY: usize = 16 * 1024;
 
 /// One stretch of load on a session.
 #[derive(Clone, Debug)]
@@ -128,8 +144,15 @@ impl SessionPlan {
             requests_per_connection: 0,
             pipelining: 1,
             first_byte: false,
+            body_check: BodyCheck::Full,
             sources: 1,
         }
+    }
+
+    /// Whether bodies may be counted instead of read.
+    pub fn skims(&self) -> bool {
+        let large = self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
+        self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
     }
 
     /// Whether it asks for what only [`crate::io::Extra`] has.

@@ -220,6 +220,27 @@ impl Reader {
         verdict
     }
 
+    /// How much of a right answer's body is still to come, where its head said its length.
+    #[inline]
+    pub fn owed(&self) -> u64 {
+        match self.state {
+            State::Length { left } if self.wrong.is_none() => left,
+            _ => 0,
+        }
+    }
+
+    /// Takes so many bytes of that unseen, at most as many as are owed; the verdict where they were the last.
+    pub fn pass(&mut self, count: u64, expect: &Expect) -> Option<Verdict> {
+        let left = self.owed().checked_sub(count)?;
+        self.got += count;
+        self.state = State::Length { left };
+        (left == 0).then(|| {
+            let verdict = self.finish(expect);
+            self.reset();
+            verdict
+        })
+    }
+
     /// Bytes held for an answer whose head is incomplete.
     pub fn held_bytes(&self) -> usize {
         self.stash.capacity()

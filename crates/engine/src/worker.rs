@@ -9,13 +9,14 @@
 mod connections;
 mod paced;
 mod pipelined;
+mod skimming;
 
 use crate::clock::{Clocks, Reading};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Chosen, Epoll, Event, Extra, Hold, Poller, Received, Uring};
+use crate::io::{self, Chosen, Epoll, Event, Extra, Hold, Poller, Received, Skimming, Uring};
 use crate::lap::{Closed, Demand, Lap};
-use crate::patience::Patience;
+use crate::patience::{FEWEST_LARGE, FEWEST_OUTSTANDING, Patience};
 use crate::plan::SessionPlan;
 use crate::response::{Expect, Known, Sample, Verdict, Wrong};
 use crate::sys;
@@ -35,6 +36,8 @@ const LINGER_NS: u64 = 10_000_000;
 const START_BATCH: usize = 64;
 /// Full buffers read from one connection before the others have their turn.
 const MOST_READS: u32 = 16;
+/// The first read of an answer whose body may be counted: room for its head.
+const FIRST_READ: usize = 4096;
 
 /// One worker's share of a session, whatever the back end.
 pub trait Load {
@@ -58,6 +61,7 @@ pub trait Load {
 pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
     match chosen {
         _ if plan.extras() => Ok(Box::new(Share::<Extra>::open(plan, count, stamps)?)),
+        _ if plan.skims() => Ok(Box::new(Share::<Skimming>::open(plan, count, stamps)?)),
         // A ring and its table of files gain nothing where every request has a socket of its own.
         Chosen::Uring(_) if plan.keepalive => Ok(Box::new(Share::<Uring>::open(plan, count, stamps)?)),
         Chosen::Uring(_) | Chosen::Epoll(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
@@ -108,6 +112,8 @@ struct Share<P> {
     patience: Patience,
     /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
     free: VecDeque<usize>,
+    /// Large bodies met so far: which of them are read whole.
+    large: u64,
     /// Connections given up in this block.
     given_up: usize,
     /// (due, index) of connections at rest, soonest first.
@@ -191,7 +197,7 @@ impl<P: Poller> Share<P> {
         if lap.paced() {
             return None; // the schedule says when to wake up
         }
-        let hold = self.patience.hold(self.outstanding);
+        let hold = self.patience.hold(self.outstanding, if P::SKIMS { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
         hold.filter(|_| self.cursor == self.conns.len() && lap.open(now_ns))
     }
 
@@ -359,9 +365,13 @@ impl<P: Poller> Share<P> {
     fn read(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
         for _ in 0..MOST_READS {
             let conn = &mut self.conns[index];
+            if P::SKIMS && conn.skims {
+                return self.skim(index, closing, lap);
+            }
             let Some(socket) = &conn.socket else { return };
-            let room = buffer.len();
-            let received = self.poller.receive(socket, buffer);
+            // A body that may be counted is not copied on the way to its head.
+            let room = if P::SKIMS && !conn.whole { FIRST_READ.min(buffer.len()) } else { buffer.len() };
+            let received = self.poller.receive(socket, &mut buffer[..room]);
             let now_ns = sys::now_ns();
             lap.cross(now_ns);
             let (bytes, stamp_ns) = match received {
@@ -389,6 +399,9 @@ impl<P: Poller> Share<P> {
                 }
                 conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, lap);
+            }
+            if P::SKIMS && self.may_skim(index) {
+                return self.skim(index, closing, lap);
             }
             if P::BRINGS_BYTES || got < room && !closing {
                 return;
@@ -438,6 +451,9 @@ impl<P: Poller> Share<P> {
         let conn = &mut self.conns[index];
         self.outstanding -= 1;
         conn.fresh = false;
+        if P::SKIMS {
+            (conn.skims, conn.whole) = (false, false);
+        }
         match verdict.wrong {
             None => {
                 let before = lap.counts.requests;

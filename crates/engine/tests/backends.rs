@@ -2,7 +2,7 @@
 
 mod faulty;
 
-use dragstrip_engine::{Backend, Engine, EngineError, SessionPlan};
+use dragstrip_engine::{Backend, BodyCheck, Engine, EngineError, SessionPlan, tally};
 use faulty::{RIGHT, Server, Then, answer, check, count, engine_over, errors, plan, serve};
 use std::io::{Error, Write};
 use std::sync::Arc;
@@ -128,4 +128,46 @@ fn sessions_come_and_go_without_leaving_a_connection_behind() {
 
 fn first_core() -> usize {
     (0..1024).find(|core| Engine::with_backend(&[*core], Backend::Epoll).is_ok()).unwrap()
+}
+
+/// A large body, wrong in its middle from request `from` on and shorter by one byte from `short` on.
+fn large(from: u64, short: u64) -> (Server, SessionPlan) {
+    let body: Vec<u8> = (0..200_000).map(|at: u32| (at % 241) as u8).collect();
+    let right = body.clone();
+    let server = serve(move |stream, number| {
+        let mut body = right.clone();
+        if number >= from {
+            body[150_000] ^= 1;
+        }
+        if number >= short {
+            body.pop();
+        }
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), &body].concat()).map_or(Then::Close, |()| Then::GoOn)
+    });
+    let mut plan = plan(server.address, 4);
+    plan.exchanges[0].body = body;
+    plan.body_check = BodyCheck::Length;
+    (server, plan)
+}
+
+#[test]
+fn large_bodies_checked_by_length_are_counted_to_the_byte_and_some_are_read_whole() {
+    let of = |from, short, backend| {
+        let (_server, plan) = large(from, short);
+        let mut engine = engine_over(1, backend);
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 640)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        done
+    };
+    for backend in [Backend::Epoll, BACKEND] {
+        let right = of(u64::MAX, u64::MAX, backend);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n".len() as u64;
+        assert_eq!((right.answered, right.bytes_in, errors(&right)), (640, 640 * (200_000 + head), vec![]));
+        // The first are all looked at; of later ones, one in 64.
+        assert_eq!(of(0, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 64 + 9);
+        assert_eq!(of(100, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 9);
+        assert_eq!(of(u64::MAX, 600, backend).errors[tally::Failure::WrongLength as usize], 40);
+    }
 }

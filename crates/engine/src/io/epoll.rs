@@ -12,8 +12,13 @@ const BATCH: usize = 256;
 const ALARM: u64 = u64::MAX;
 const NEVER_NS: u64 = u64::MAX;
 
+/// epoll, every byte read.
+pub type Epoll = Edge<false>;
+/// epoll for sessions whose bodies may be counted instead of read.
+pub type Skimming = Edge<true>;
+
 /// One epoll instance with its event buffer, and an alarm that ends waits.
-pub struct Epoll {
+pub struct Edge<const SKIMS: bool> {
     fd: OwnedFd,
     /// A timer of each wait's own would cost a tenth of a request at one connection: this one outlives waits.
     alarm: OwnedFd,
@@ -26,7 +31,7 @@ pub struct Epoll {
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
-impl Epoll {
+impl<const SKIMS: bool> Edge<SKIMS> {
     fn control(&self, operation: libc::c_int, fd: RawFd, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET | out;
@@ -77,7 +82,8 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl Poller for Epoll {
+impl<const SKIMS: bool> Poller for Edge<SKIMS> {
+    const SKIMS: bool = SKIMS;
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
 

@@ -14,10 +14,10 @@ mod uring;
 use crate::plan::Target;
 use crate::tls::TlsPlan;
 pub use choice::{Backend, Chosen, choose, probe};
-pub use epoll::Epoll;
+pub use epoll::{Epoll, Skimming};
 pub use extra::Extra;
 use socket2::{Domain, SockAddr, Socket, Type};
-pub use stamp::{Received, Stamping};
+pub use stamp::{Received, Stamping, discard};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -73,6 +73,8 @@ pub trait Poller: Sized {
     /// Sessions of this back end have what others are spared from asking for: connections that end after some
     /// requests, several requests on their way, the time to an answer's first byte.
     const EXTRAS: bool = false;
+    /// Bodies may be counted where they lie, by [`discard`].
+    const SKIMS: bool = false;
 
     /// Makes one.
     ///

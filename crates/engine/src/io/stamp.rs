@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Room for one stamp: a header and a timespec.
 pub const CONTROL_BYTES: usize = size_of::<Message>();
+/// Thrown away at once at most.
+const MOST_DISCARDED: usize = 1 << 30;
 /// How long the kernel gets to begin with it: it patches itself the first time somebody asks.
 const BEGIN_LIMIT: Duration = Duration::from_millis(50);
 
@@ -82,6 +84,29 @@ pub fn receive<'a>(socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received
     }
     let stamp_ns = read(&control.0[..(message.msg_controllen as usize).min(CONTROL_BYTES)]);
     Ok(Received { bytes: &buffer[..got as usize], stamp_ns })
+}
+
+/// Throws up to `most` bytes of what is there away, uncopied (`MSG_TRUNC`, tcp(7)); how many, and when the last arrived.
+///
+/// # Errors
+/// What the kernel said; WouldBlock where nothing is there.
+pub fn discard(socket: &Socket, most: u64) -> io::Result<(u64, u64)> {
+    let mut control = Control([0; CONTROL_BYTES]);
+    let length = usize::try_from(most).unwrap_or(MOST_DISCARDED).min(MOST_DISCARDED);
+    // A stream's bytes are not written where MSG_TRUNC is given: the place is never looked at, only its length is.
+    let mut piece = libc::iovec { iov_base: (&raw mut control).cast(), iov_len: length };
+    // SAFETY: an all-zero msghdr is valid: no name, no pieces, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = CONTROL_BYTES as _;
+    // SAFETY: the descriptor is that of a TCP socket (`plan` sees to it), for which the kernel writes control data only.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((got as u64, read(&control.0[..(message.msg_controllen as usize).min(CONTROL_BYTES)])))
 }
 
 /// Keeps the kernel stamping: it switches that on for the whole machine at the first socket that asks, and off after the

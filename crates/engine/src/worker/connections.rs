@@ -47,6 +47,7 @@ impl<P: Poller> Share<P> {
             outstanding: 0,
             patience: Patience::default(),
             free: VecDeque::with_capacity(count),
+            large: 0,
             given_up: 0,
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
