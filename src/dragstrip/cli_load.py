@@ -97,6 +97,9 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
+@click.option(
+    "--check", type=click.Choice(["auto", "full", "length"]), default="auto", show_default=True, help="Of bodies."
+)
 @click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
 @offer_options
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
@@ -163,6 +166,7 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         timeout_s=words["timeout_s"],
         expect_status=words["status"],
         io=words["io"],
+        check=words["check"],
         offer=offer(words),
     )
 

@@ -166,6 +166,7 @@ class Track:
                 keepalive=self.load.keepalive,
                 timeout_ns=self.load.timeout_ns,
                 unix=running.host.removeprefix("unix:") if running.host.startswith("unix:") else None,
+                by_length=self.workload.fields.answer.check == "length",
             )
         except EngineError as error:
             if running.alive() and "descriptor" in str(error):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from jinja2 import Environment, StrictUndefined, TemplateError, meta
 from pydantic import Field
@@ -62,6 +62,9 @@ class AnswerFields(Strict):
     status: int = Field(default=200, ge=200, le=599, description="the right one")
     content_type: str = Field(pattern=r"^[a-z0-9.+-]+/[a-z0-9.+-]+$", description='like "text/plain"')
     body: str = Field(description="the exact body, as a template")
+    check: Literal["full", "length"] = Field(
+        default="full", description="`length`: under load, large bodies mostly by their length"
+    )
 
 
 class LoadFields(Strict):

@@ -9,7 +9,7 @@ mod run;
 mod tally;
 
 use dragstrip_engine::{
-    self as engine, Backend, Block, EngineError as Refusal, Exchange, SessionPlan, Target, TlsPlan, Trust,
+    self as engine, Backend, Block, BodyCheck, EngineError as Refusal, Exchange, SessionPlan, Target, TlsPlan, Trust,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -77,7 +77,8 @@ impl Engine {
     }
 
     #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns, unix = None, tls = None,
-        cacert = None, insecure = false, requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1))]
+        cacert = None, insecure = false, requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1,
+        by_length = false))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one plan from here on
     fn open(
         &self,
@@ -96,6 +97,7 @@ impl Engine {
         pipelining: u32,
         first_byte: bool,
         sources: u32,
+        by_length: bool,
     ) -> PyResult<u32> {
         let exchange = |(request, status, body)| Exchange { request, status, body };
         let exchanges = exchanges.into_iter().map(exchange).collect();
@@ -116,6 +118,7 @@ impl Engine {
                 pipelining,
                 first_byte,
                 sources,
+                body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
                 ..SessionPlan::new(target, exchanges)
             })
         })

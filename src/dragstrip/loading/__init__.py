@@ -8,6 +8,7 @@ that was outstanding when a timed run's time was up is waited for and told, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -20,6 +21,8 @@ from dragstrip.loading.offer import Offer, Step
 from dragstrip.loading.plain import Learned, given, learn
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
+    LARGE_BODY,
+    LEAST_BY_LENGTH,
     LoadRequest,
     Target,
     check,
@@ -87,6 +90,9 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         io, stamps = engine.backend, "user" if to.tls or to.unix else engine.latency_stamps
         if to.tls or request.close_after or request.pipeline > 1 or request.first_byte:
             io = "epoll (for what is asked for)"
+    by_length = _by_length(request, to, max(len(one.body) for one in right))
+    if by_length:
+        io = "epoll (large bodies are counted where they lie)"
     return LoadResult(
         request=request,
         target=to,
@@ -103,6 +109,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         lag_hdr=_merged(part.lag_hdr or b"" for part in done),
         io=io,
         stamps=stamps,
+        by_length=by_length,
         finished=finished,
         # What was feared and did not come needs no word afterwards.
         notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
@@ -127,7 +134,15 @@ def _open(
         pipelining=request.pipeline,
         first_byte=request.first_byte,
         sources=spread(request),
+        by_length=_by_length(request, to, max(len(body) for *_, body in exchanges)),
     )
+
+
+def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
+    """Whether bodies are only counted after the first ones: in the clear over TCP, where nothing else is asked for."""
+    plain = not (to.tls or to.unix or request.close_after or request.pipeline > 1 or request.first_byte)
+    least = {"full": math.inf, "length": LEAST_BY_LENGTH, "auto": LARGE_BODY}[request.check]
+    return plain and body_bytes >= least
 
 
 @contextmanager

@@ -19,6 +19,12 @@ from dragstrip.workload import connection_words
 #: The engine's histogram ends at a minute: a longer latency could not be told.
 LONGEST_TIMEOUT_S = 60.0
 
+#: Bodies from here on are checked by their length, unless told otherwise: reading them would be most of the work.
+LARGE_BODY = 64 * 1024
+
+#: Shorter ones are always read whole: the engine gains nothing by leaving them.
+LEAST_BY_LENGTH = 16 * 1024
+
 #: Time for a run that is given neither a count nor a duration.
 DEFAULT_DURATION_S = 10.0
 
@@ -64,6 +70,8 @@ class LoadRequest:
         headers: names and values, in the order in which they are sent.
         timeout_s: for one answer and for one attempt to connect; up to 60.
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        check: of each body: "full", every byte; "length", all of the first ones and of one in 64 later, else only how
+            many bytes there are; "auto": by length from 64 KiB on.
         expect_status: the right status; None takes any 2xx that the first plain answer has.
         offer: an open loop; None for a closed one.
         unix: a socket file to connect to, whatever host the URL names.
@@ -90,6 +98,7 @@ class LoadRequest:
     timeout_s: float = 10.0
     expect_status: int | None = None
     io: str = "auto"
+    check: str = "auto"
     offer: Offer | None = None
     unix: str | None = None
     cacert: str | None = None

@@ -75,6 +75,7 @@ class LoadResult:
         first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
         finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
         io: the back end that ran.
+        by_length: large bodies were read whole at first and once in 64 later, the others' bytes counted.
         stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
         notes: what to know beforehand, in words.
     """
@@ -90,6 +91,7 @@ class LoadResult:
     latency_hdr: bytes
     finished: str
     io: str = ""
+    by_length: bool = False
     stamps: str = "user"
     connect_hdr: bytes = b""
     first_byte_hdr: bytes = b""

@@ -224,6 +224,8 @@ def _checks(result: LoadResult) -> list[RenderableType]:
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
     if len(result.request.pool) > 1:
         what = f"each of {len(result.request.pool):,} different requests has its own right answer"
+    if result.by_length:
+        what += "; large bodies by their length, the first ones and one in 64 byte by byte (--check)"
     if not result.errors:
         return [Text.assemble(("● ", "blue"), f"every answer was checked and right: {what}")]
     right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
@@ -297,7 +299,12 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
             "duration_s": request.duration_s,
             "timeout_s": request.timeout_s,
         },
-        "right_answer": {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server},
+        "right_answer": {
+            "status": learned.status,
+            "body_bytes": len(learned.body),
+            "server": learned.server,
+            "checked": "length" if result.by_length else "full",
+        },
         "requests": result.requests,
         "plain_requests": request.plain,
         "different_requests": max(len(request.pool), 1),
