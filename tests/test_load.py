@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,31 @@ def test_answers_without_a_body_are_right_answers(nginx: Nginx, path: str, metho
     """204, and whatever HEAD says of a length."""
     found = told(nginx.url(path), "-m", method, "-n", "200")
     assert (found["requests"], found["errors"], found["right_answer"]["body_bytes"]) == (200, {}, 0)
+
+
+@live
+@pytest.mark.parametrize(("word", "checked"), [("auto", "length"), ("full", "full")])
+def test_large_bodies_are_checked_by_length_unless_told_otherwise(word: str, checked: str) -> None:
+    """From 64 KiB on; the bytes are counted all the same, and the result says how they were checked."""
+
+    class Large(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            self.wfile.write(bytes(100_000))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Large) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = told(f"http://127.0.0.1:{server.server_port}/", "-n", "300", "-c", "3", "--check", word)
+        server.shutdown()
+    assert (found["requests"], found["right_answer"]["checked"]) == (300, checked)
+    assert found["bytes_in"] > 298 * 100_000
 
 
 @live

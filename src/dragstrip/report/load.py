@@ -273,6 +273,11 @@ def schema() -> dict[str, Any]:
     return found
 
 
+def _right_json(result: LoadResult) -> dict[str, Any]:
+    learned, checked = result.learned, "length" if result.by_length else "full"
+    return {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server, "checked": checked}
+
+
 def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str, Any]:
     """The run; numbers that there are none of are null."""
     request, learned = result.request, result.learned
@@ -299,12 +304,7 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
             "duration_s": request.duration_s,
             "timeout_s": request.timeout_s,
         },
-        "right_answer": {
-            "status": learned.status,
-            "body_bytes": len(learned.body),
-            "server": learned.server,
-            "checked": "length" if result.by_length else "full",
-        },
+        "right_answer": _right_json(result),
         "requests": result.requests,
         "plain_requests": request.plain,
         "different_requests": max(len(request.pool), 1),
