@@ -25,6 +25,9 @@ SHORTER = (0.02, 0.10)
 #: Connections opened per answer, from which on keep-alive was not as asked; a limit of it stands on the parity sheet.
 OPENED = 0.5
 
+#: Without keep-alive, connections per answer below which answers shared them.
+REOPENED = 0.9
+
 #: Fewest rounds in each third of a race whose pace is compared.
 THIRD = 4
 
@@ -123,7 +126,8 @@ def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
             findings.append(
                 (WARN, f"{told}, keep-alive was asked: raise its keep-alive limit, or race all with --no-keepalive")
             )
-        if not race.load.keepalive and connects < 0.99 * answered:
+        # Connections that a block finds open were opened before it, and count there.
+        if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
             told = f"only {connects} connections were opened for {answered} answers of {name}, each was to have its own"
             findings.append((VOID, f"{told}: this is a fault of the engine, please report it with `dragstrip export`"))
     return made("connections", findings, "kept open, or not, as asked")
