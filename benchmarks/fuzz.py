@@ -50,12 +50,18 @@ def build() -> Path:
     return TARGET / TRIPLE / "release" / "response"
 
 
-def run(fuzzer: Path, runs: int) -> tuple[int, str]:
+def run(fuzzer: Path, runs: int, seconds: int) -> tuple[int, str]:
     """Its exit code and its last words."""
     grown, artifacts = TARGET / "corpus", TARGET / "artifacts"
     for folder in (grown, artifacts):
         folder.mkdir(parents=True, exist_ok=True)
-    words = [f"-runs={runs}", *BOUNDS, "-print_final_stats=1", f"-artifact_prefix={artifacts}/"]
+    words = [
+        f"-runs={runs}",
+        f"-max_total_time={seconds}",
+        *BOUNDS,
+        "-print_final_stats=1",
+        f"-artifact_prefix={artifacts}/",
+    ]
     command = [str(fuzzer), *words, str(grown), str(CRATE / "corpus" / "response")]
     log = TARGET / "log"  # to be looked at during a long run
     with log.open("w") as output:
@@ -63,27 +69,33 @@ def run(fuzzer: Path, runs: int) -> tuple[int, str]:
     return code, log.read_text(errors="replace")
 
 
+def outcome(told: str) -> str:
+    """A run without a finding in a sentence, from the fuzzer's own log."""
+    count, peak_mb = (int(re.search(rf"{name}:\s+(\d+)", told)[1]) for name in ("executed_units", "peak_rss_mb"))  # type: ignore[index]
+    covered = re.findall(r"cov: (\d+)", told)[-1]
+    grown = sum(1 for _ in (TARGET / "corpus").iterdir())
+    return (
+        f"{count:,} inputs read by the response parser and by the oracle (httparse and plain code): no panic, no hang "
+        f"(5 s an input), no bad access of memory (AddressSanitizer), no disagreement; {covered} edges covered, "
+        f"{grown} inputs in the grown corpus, {peak_mb} MB at most."
+    )
+
+
 def main() -> int:
     """Words in, one line out."""
     words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     words.add_argument("--runs", type=int, default=200_000, help="inputs")
+    words.add_argument("--seconds", type=int, default=0, help="at most; 0: as long as it takes")
     words.add_argument("--record", action="store_true", help="write the outcome into docs/ENGINE.md")
     given = words.parse_args()
     if problem := missing():
         print(f"fuzz: the coverage-guided fuzzer is left out: {problem}")
         return 0
-    code, told = run(build(), given.runs)
+    code, told = run(build(), given.runs, given.seconds)
     if code != 0:
         print(told[-6000:], f"fuzz: a finding (exit code {code})", sep="\n")
         return 1
-    count, peak_mb = (int(re.search(rf"{name}:\s+(\d+)", told)[1]) for name in ("executed_units", "peak_rss_mb"))  # type: ignore[index]
-    covered = re.findall(r"cov: (\d+)", told)[-1]
-    grown = sum(1 for _ in (TARGET / "corpus").iterdir())
-    said = (
-        f"{count:,} inputs read by the response parser and by the oracle (httparse and plain code): no panic, no hang "
-        f"(5 s an input), no bad access of memory (AddressSanitizer), no disagreement; {covered} edges covered, "
-        f"{grown} inputs in the grown corpus, {peak_mb} MB at most."
-    )
+    said = outcome(told)
     print(f"fuzz: {said}")
     if given.record:
         splice(ENGINE_PAGE, "fuzz", f"{said} ({circumstances()})")
