@@ -62,11 +62,16 @@ class Watched:
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: (self.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         self.page.on("request", lambda request: self._asked(request.url, allowed))
-        self.page.on("requestfailed", lambda request: self.said.append(f"failed: {request.url[:200]}"))
+        self.page.on("requestfailed", self._failed)
 
     def _asked(self, url: str, allowed: str) -> None:
         if not url.startswith((allowed, "data:")):
             self.said.append(f"request: {url[:200]}")
+
+    def _failed(self, request: Any) -> None:
+        # A page that closes its own stream, or goes elsewhere, aborts the request: that is no failure.
+        if request.failure != "net::ERR_ABORTED":
+            self.said.append(f"failed: {request.url[:200]} ({request.failure})")
 
     def close(self) -> None:
         """Ends it and its context."""
