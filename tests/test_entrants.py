@@ -179,7 +179,10 @@ def test_two_versions_of_one_program_race_under_names_of_their_own(folder: Path)
     )  # fmt: skip
     assert "is out" not in told.stdout
     out = json.loads((folder / "out.json").read_text())
-    assert {one["name"]: one["rounds"] > 0 for one in out["contenders"]} == {"old": True, "new": True, "php": True}
+    # Loaded in every round; whether the machine lets a round count is not this test's business.
+    loaded = [{name for one in passes for name in one} for passes in out["order"]]
+    assert len(loaded) >= 2
+    assert all(names == {"old", "new", "php"} for names in loaded)
 
 
 def test_a_version_is_read_from_a_help_text_too_and_a_pattern_that_finds_none_is_told(mine: Path) -> None:
