@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,12 +52,19 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def open_to_all(at: Path) -> None:
+    """Lets nginx's unprivileged worker into a folder below the one for temporary files, which stays as it is."""
+    top = Path(tempfile.gettempdir())
+    between = itertools.takewhile(lambda folder: folder != top, at.parents) if top in at.parents else ()
+    for folder in (at, *between):
+        folder.chmod(0o755)
+
+
 class Nginx:
     """A running nginx, and what its log says once it has ended."""
 
     def __init__(self, at: Path, listen: str = "") -> None:
-        for folder in [at, *at.parents[:2]]:
-            folder.chmod(0o755)
+        open_to_all(at)
         self.port = free_port()
         (at / "nginx.conf").write_text(NGINX.format(at=at, port=self.port, listen=listen))
         words = ["nginx", "-p", str(at), "-c", str(at / "nginx.conf")]

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from loads import open_to_all
 
 _engine = pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from dragstrip._engine import Engine, EngineError, Tally, merge  # noqa: E402
@@ -96,8 +97,7 @@ http {{
 @contextmanager
 def nginx(at: Path) -> Iterator[int]:
     """Serves a folder's files until left, its log then complete; readable also where its worker is nobody's."""
-    for folder in [at, *at.parents[:2]]:
-        folder.chmod(0o755)
+    open_to_all(at)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

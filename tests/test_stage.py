@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from dragstrip import stage
+from dragstrip import contender, stage
 from dragstrip.errors import StageError
 from dragstrip.keeper import family
 from dragstrip.stage import Keeper, Running, free_port, scratch_root, sweep_stale
@@ -96,19 +96,8 @@ with scratch_root() as root, Keeper(name="a", scratch_root=root) as a, Keeper(na
 """
 
 
-@dataclass(frozen=True)
-class Start:
-    """The fields of ``contender.Start`` that the stage reads."""
-
-    name: str
-    command: tuple[str, ...]
-    cwd: Path
-    port: int
-    env: dict[str, str] = field(default_factory=dict)
-    wake_s: float = 10.0
-    stop_signal: str = "TERM"
-    unprivileged: bool = False
-    kind: str = "serve"
+#: As ``--serve`` has it: as whoever runs it.
+Start = partial(contender.Start, unprivileged=False, kind="serve")
 
 
 def is_right(host: str, port: int) -> str | None:
@@ -126,7 +115,7 @@ def as_server(
     (scratch / "server.py").write_text(SERVER)
     command = (sys.executable, "-I", "-S", "server.py", str(port), fault)
     start = Start(name=fault, command=command, cwd=scratch, port=port, wake_s=wake_s)
-    return keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=right)  # type: ignore[arg-type]
+    return keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=right)
 
 
 def is_gone(pid: int) -> bool:
