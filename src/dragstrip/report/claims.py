@@ -199,7 +199,7 @@ def _machine(races: Sequence[Race]) -> list[str]:
     versions = {entrant.name.partition(":")[0]: entrant.version for one in races for entrant in one.entrants}
     listed = " · ".join(f"{_plain(name)} {_plain(version)}" for name, version in sorted(versions.items()) if version)
     return [
-        f"Machine: {_plain(told)}, {facts.get('cores', '?')} cores; servers on core "
+        f"Machine: {_plain(told)}, cores {_plain(facts.get('cores_usable') or 'unknown')}; servers on core "
         f"{','.join(map(str, race.server_cores))}, engine on core {','.join(map(str, race.engine_cores))}; "
         f"Dragstrip {race.software}, method {race.method}.",
         "",
