@@ -20,7 +20,7 @@ LAYERS = {
     **dict.fromkeys(["machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
     **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "site", "doctor", "rerun", "api"], 3),
-    **dict.fromkeys(["conditions", "director", "noise"], 3),
+    **dict.fromkeys(["conditions", "director", "noise", "sweep"], 3),
     **{path.stem: 4 for path in PACKAGE.glob("cli*.py")},
 }
 WORKERS = {name for name, layer in LAYERS.items() if layer == 2}

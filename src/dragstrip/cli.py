@@ -23,6 +23,7 @@ from dragstrip.cli_new import new
 from dragstrip.cli_offer import AnyRate
 from dragstrip.cli_rerun import rerun
 from dragstrip.cli_serve import serve
+from dragstrip.cli_sweep import sweep
 from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -263,6 +264,7 @@ for command in (
     new,
     rerun,
     serve,
+    sweep,
     verify,
 ):
     cli.add_command(command)

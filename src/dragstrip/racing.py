@@ -81,8 +81,8 @@ class Request:
 
 
 @dataclass
-class _Field:
-    """The contenders as they came out of scrutineering."""
+class Field:
+    """The contenders as they came out of scrutineering; ``ready`` and the figures only of those that came through."""
 
     entrants: list[Entrant] = field(default_factory=list)
     ready: dict[str, Entry] = field(default_factory=dict)
@@ -101,31 +101,17 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         NotReady: a contender named by hand is missing something.
         KeyboardInterrupt: passed on, after what was measured has been kept and every server stopped.
     """
-    _refuse_doubles(request.entries)
+    _refuse_few(request.entries)
+    refuse_doubles(request.entries)
     serving(request.workload.name, request.entries)
-    lanes = machine.lanes(request.server_cores, request.engine_cores)
-    if request.threads is not None and request.threads > len(lanes.engine):
-        raise BadUsage(
-            f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
-            f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
-        )
+    lanes = lanes_of(request)
     schedule.refuse_metric(request.metric, request.rate_per_s)
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     noted = request.purpose
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = machine.facts()
-    load = Load(
-        connections=request.connections,
-        threads=request.threads or len(lanes.engine),
-        keepalive=request.keepalive,
-        timeout_ns=int(request.timeout_s * 1e9),
-        http=request.http,
-    )
-    progress.phase("checking what is installed")
-    field_, versions = _Field(), _ready_versions(request)
-    with _track(request.workload, load, lanes, seed, request.io) as track:
-        for entry in request.entries:
-            _scrutineer(track, entry, versions[entry.name], field_, progress)
+    load = load_of(request, lanes)
+    with stand(request, load, lanes, seed, progress) as (track, field_):
         rate_per_s = schedule.rate(request.rate_per_s, field_.capacity_per_s)
         track.load = replace(load, rate_per_s=rate_per_s, pace=request.pace)
         race = Race(
@@ -138,7 +124,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             plan=_plan(request, field_, track.load),
             software=dragstrip.__version__,
             method=METHOD_VERSION,
-            machine=facts | _io_facts(track) | doctor.known(store.path, facts, lanes),
+            machine=facts | io_facts(track) | doctor.known(store.path, facts, lanes),
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(field_.entrants),
@@ -149,6 +135,50 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         )
         store.begin(race)
         return _director(track, store, progress, race, field_).drive()
+
+
+def lanes_of(request: Request) -> machine.Lanes:
+    """The cores of engine and servers.
+
+    Raises:
+        BadUsage: there are no such cores, or fewer of the engine's than threads asked for.
+    """
+    lanes = machine.lanes(request.server_cores, request.engine_cores)
+    if request.threads is not None and request.threads > len(lanes.engine):
+        raise BadUsage(
+            f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
+            f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
+        )
+    return lanes
+
+
+def load_of(request: Request, lanes: machine.Lanes) -> Load:
+    """How blocks are loaded; a closed loop, as calibration has it."""
+    return Load(
+        connections=request.connections,
+        threads=request.threads or len(lanes.engine),
+        keepalive=request.keepalive,
+        timeout_ns=int(request.timeout_s * 1e9),
+        http=request.http,
+        pace=request.pace,
+    )
+
+
+@contextmanager
+def stand(
+    request: Request, load: Load, lanes: machine.Lanes, seed: int, progress: Progress
+) -> Iterator[tuple[Track, Field]]:
+    """A track, and on it every contender proved and calibrated once; all is stopped at the end.
+
+    Raises:
+        NotReady: a contender named by hand is missing something.
+    """
+    progress.phase("checking what is installed")
+    field_, versions = Field(), _ready_versions(request)
+    with _track(request.workload, load, lanes, seed, request.io) as track:
+        for entry in request.entries:
+            _scrutineer(track, entry, versions[entry.name], field_, progress)
+        yield track, field_
 
 
 def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store: Store, progress: Progress) -> Race:
@@ -167,7 +197,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
             f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
         )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-    field_ = _Field()
+    field_ = Field()
     by_name = {entry.name: entry for entry in entries}
     with _track(workload, race.load, lanes, race.seed, _io_of(race)) as track:
         for entrant in race.entrants:
@@ -186,7 +216,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
         return director.drive()
 
 
-def _io_facts(track: Track) -> dict[str, str]:
+def io_facts(track: Track) -> dict[str, str]:
     """How bytes get in and out, and by which clock latencies run."""
     return {"engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps"}
 
@@ -200,10 +230,18 @@ def _cores(cores: Sequence[int]) -> str:
     return ",".join(str(core) for core in cores)
 
 
-def _refuse_doubles(entries: Sequence[Entry]) -> None:
+def _refuse_few(entries: Sequence[Entry]) -> None:
+    if len(entries) < 2:
+        raise BadUsage(f"a race wants at least two contenders, {len(entries)} given; `dragstrip contenders` lists them")
+
+
+def refuse_doubles(entries: Sequence[Entry]) -> None:
+    """Names tell contenders apart.
+
+    Raises:
+        BadUsage: two have the same.
+    """
     names = [entry.name for entry in entries]
-    if len(names) < 2:
-        raise BadUsage(f"a race wants at least two contenders, {len(names)} given; `dragstrip contenders` lists them")
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise BadUsage(
@@ -242,7 +280,7 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: 
             raise EngineFailure(f"the load engine: {error}") from error
 
 
-def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Field, progress: Progress) -> None:
+def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: Field, progress: Progress) -> None:
     """Starts a contender once, has it prove its answers, and calibrates on that launch."""
     progress.entrant(entry.name, "scrutineering")
     parity: dict[str, str] = {}
@@ -277,7 +315,7 @@ def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: _Fie
     )
 
 
-def _prove(track: Track, entry: Entry, field_: _Field, running: Running) -> tuple[str, dict[str, str]]:
+def _prove(track: Track, entry: Entry, field_: Field, running: Running) -> tuple[str, dict[str, str]]:
     workload, seed, http = track.workload, track.seed, track.load.http
     both = [
         (
@@ -304,6 +342,8 @@ def _prove(track: Track, entry: Entry, field_: _Field, running: Running) -> tupl
     if tally.requests == 0 or not running.alive():
         words = running.log_tail(5) or "none"
         return f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}", {}
+    if field_.habits[entry.name].restless:
+        track.restless.add(entry.name)
     field_.p50_ns[entry.name] = tally.p50_ns
     field_.capacity_per_s[entry.name] = tally.requests * 1e9 / max(tally.counted_ns, 1)
     warm_up_s = warm.warm_up_ns / 1e9
@@ -336,7 +376,7 @@ def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) 
     return facts
 
 
-def _plan(request: Request, field_: _Field, load: Load) -> Plan:
+def _plan(request: Request, field_: Field, load: Load) -> Plan:
     count = max(len(field_.ready), 1)
     factor = max((field_.habits[name].factor for name in field_.ready), default=1)
     lead_ns, counted_ns = (factor * part for part in schedule.block_lengths(field_.p50_ns))
@@ -357,8 +397,7 @@ def _plan(request: Request, field_: _Field, load: Load) -> Plan:
     )
 
 
-def _director(track: Track, store: Store, progress: Progress, race: Race, field_: _Field) -> Director:
-    track.restless |= {name for name, found in field_.habits.items() if found.restless}
+def _director(track: Track, store: Store, progress: Progress, race: Race, field_: Field) -> Director:
     return Director(track, store, progress, race, ready=field_.ready, p50_ns=field_.p50_ns)
 
 
@@ -391,7 +430,7 @@ def verify(
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
             with _track(load_workload(name), load, lanes, seed=secrets.randbits(32)) as track:
-                _scrutineer(track, entry, state.version, found := _Field(), _Silent())
+                _scrutineer(track, entry, state.version, found := Field(), _Silent())
             (one,) = found.entrants
             status = "failed" if one.out else "passed"
             yield Proof(contender=entry.name, workload=name, status=status, reason=one.out, facts=one.parity)

@@ -6,7 +6,7 @@ Method: ``docs/METHOD.md``, "The round". Needs an engine handed in; knows nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -231,8 +231,18 @@ class Outcome:
     events: Sequence[Event] = ()
 
 
+#: What loads the contenders that are warm, in the round's order.
+Loader = Callable[[Track, Plan, RoundOrder, int, Mapping[str, Warm]], tuple[Block, ...]]
+
+
 def run_round(
-    track: Track, plan: Plan, order: RoundOrder, index: int, entries: Mapping[str, Entry], p50_ns: Mapping[str, int]
+    track: Track,
+    plan: Plan,
+    order: RoundOrder,
+    index: int,
+    entries: Mapping[str, Entry],
+    p50_ns: Mapping[str, int],
+    loaded: Loader | None = None,
 ) -> Outcome:
     """Runs one whole round and stops every server of it, however it ends.
 
@@ -240,6 +250,7 @@ def run_round(
         order: launches and passes, drawn by ``schedule.round_order``.
         entries: the contenders still in the race, by name.
         p50_ns: each one's typical latency from calibration.
+        loaded: loads those that are warm instead of the race's own blocks.
     """
     started_ns, stolen_before = time.monotonic_ns(), steal_ns(track.lanes.all)
     up: dict[str, Running] = {}
@@ -262,7 +273,7 @@ def run_round(
                 out[name] = str(error)
             counts[name] = up[name].counts()
         held, began = {name: up[name].resident_bytes() for name in warm}, time.monotonic()
-        blocks = _load(track, plan, order, index, warm)
+        blocks = (loaded or _load)(track, plan, order, index, warm)
         lasted_s = time.monotonic() - began
         for name, before_bytes in held.items():
             events += conditions.grown(name, before_bytes, up[name].resident_bytes(), lasted_s)

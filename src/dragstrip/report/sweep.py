@@ -1,0 +1,141 @@
+"""A sweep in the terminal: capacity first, then latency at each rate as table and chart in one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.report import marks, words
+from dragstrip.sweep.points import ALPHA, TOLD, Capacity, Objective, Point, capacity
+
+if TYPE_CHECKING:
+    from dragstrip.record import Entrant
+    from dragstrip.sweep.kept import Sweep
+
+#: Cells of the chart; so many words on what the machine did meanwhile.
+WIDTH, MOST_NOTES = 14, 4
+
+#: A terminal this wide shows every quantile; a narrower one the median and the one that is asked for.
+WIDE = 110
+
+_STYLE = {"met": "blue", "missed": "yellow", "undecided": "dim"}
+
+
+def show(console: Console, sweep: Sweep) -> None:
+    """Everything about a sweep that a terminal has room for."""
+    parts = list[RenderableType]()
+    head = (
+        f"{sweep.workload}, {sweep.load.connections} connections, open loop, {sweep.launches} fresh launches at a rate"
+    )
+    parts.append(Text(f"{head}, seed {sweep.seed}{_ended(sweep)}", style="dim"))
+    for entrant in sweep.entrants:
+        parts += ["", *_contender(sweep, entrant, wide=console.width >= WIDE)]
+    parts.append("")
+    # One word on each of whom they speak of; the record has them all.
+    notes = list({note.split(":")[0]: note for note in reversed(sweep.notes)}.values())[::-1]
+    parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes[:MOST_NOTES]]
+    if len(notes) > MOST_NOTES:
+        parts.append(
+            Text.assemble(("▲ ", "yellow"), f"and {len(notes) - MOST_NOTES} more such; they are in the record")
+        )
+    parts.append(Text(meaning(sweep.objective), style="dim"))
+    marks.emit(console, *parts)
+
+
+def _ended(sweep: Sweep) -> str:
+    return "" if sweep.finished == "done" else "; interrupted: what was measured until then"
+
+
+def meaning(objective: Objective) -> str:
+    """What the words mean, for under the tables."""
+    return (
+        f"{objective.told()} is met where the interval of {objective.quantile}, over launches, lies below the limit "
+        "and 99 % of what was offered left in time. Latency runs from when a request was meant to leave. Capacity "
+        "counts upwards to the first rate at which that is not known to hold; its lower end is too high in at most "
+        f"{words.percent(ALPHA)} of sweeps."
+    )
+
+
+def _contender(sweep: Sweep, entrant: Entrant, *, wide: bool) -> list[RenderableType]:
+    found = sweep.points(entrant.name)
+    title = Text.assemble((entrant.name, "bold"), f" {entrant.version}".rstrip())
+    lines: list[RenderableType] = [title]
+    if entrant.out:
+        lines.append(Text.assemble(("■ ", "bold magenta"), f"out: {entrant.out}"))
+    if found:
+        lines.append(Text(headline(capacity(found), sweep.objective)))
+        lines.append(_table(found, sweep.objective, wide=wide))
+    if entrant.kind == "url":
+        lines.append(Text.assemble(("▲ ", "yellow"), "was already running: how its launches differ is not in it"))
+    return lines
+
+
+def headline(found: Capacity, objective: Objective) -> str:
+    """The capacity in a sentence, as a bracket, or why there is none."""
+    under = f"capacity under {objective.told()}"
+    over = "" if found.over_per_s is None else f"at {_rate(found.over_per_s)} {found.why}"
+    if found.met_per_s is None:
+        return f"{under}: not found; already {over}"
+    if found.over_per_s is None:
+        return f"{under}: {_rate(found.met_per_s)} or more; it was met at every rate that was offered"
+    return f"{under}: {_rate(found.met_per_s)}, and below {_rate(found.over_per_s)}; {over}"
+
+
+def _rate(rate_per_s: float) -> str:
+    return f"{rate_per_s:,g}/s" if rate_per_s < 1e6 else f"{rate_per_s:,.0f}/s"
+
+
+def _table(found: Sequence[Point], objective: Objective, *, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    asked = objective.quantile
+    told = TOLD if wide else TOLD[:1]
+    others = [name for name in told if name != asked and any(name in point.latency_us for point in found)]
+    table.add_column("offered/s", justify="right", no_wrap=True)
+    table.add_column("reached", justify="right", no_wrap=True)
+    for name in others:
+        table.add_column(f"{name} µs", justify="right", no_wrap=True)
+    table.add_column(f"{asked} µs", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column(f"{asked}, log", width=WIDTH, no_wrap=True)
+    table.add_column("CPU µs", justify="right", no_wrap=True)
+    table.add_column(objective.told())
+    shown = [point.latency_us[asked].estimate for point in found if asked in point.latency_us]
+    ends = min([*shown, objective.limit_us]) / 1.5, max([*shown, objective.limit_us]) * 1.5
+    for point in found:
+        span = point.latency_us.get(asked)
+        table.add_row(
+            f"{point.rate_per_s:,g}",
+            words.percent(math.floor(1000 * min(point.reached, 1)) / 1000),
+            *(
+                words.microseconds(point.latency_us[n].estimate) if n in point.latency_us else words.NONE
+                for n in others
+            ),
+            words.microseconds(span.estimate) if span else words.NONE,
+            f"{words.microseconds(span.low)}–{words.microseconds(span.high)}" if span and span.high < math.inf else "",
+            bar(span.estimate if span else None, objective.limit_us, ends),
+            words.microseconds(point.server_cpu_us),
+            Text(point.verdict, style=_STYLE[point.verdict]),
+        )
+    return table
+
+
+def bar(value: float | None, limit: float, ends: tuple[float, float]) -> Text:
+    """A bar on a log scale with the limit marked in it.
+
+    Args:
+        ends: the scale's, above 0, the first below the second.
+    """
+
+    def cell(at: float) -> int:
+        share = math.log(at / ends[0]) / math.log(ends[1] / ends[0])
+        return min(max(int(share * WIDTH), 0), WIDTH - 1)
+
+    filled = -1 if value is None else cell(value)
+    drawn = ["█" if at <= filled else " " for at in range(WIDTH)]
+    drawn[cell(limit)] = "┃"
+    return Text("".join(drawn), style=marks.BAR)
