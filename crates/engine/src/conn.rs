@@ -40,7 +40,8 @@ pub struct Conn {
     pub out_at: usize,
     /// When the outstanding request was due: its sending, or the opening of its own connection.
     pub since_ns: u64,
-    /// In an open loop, when the request under way or the next one is meant to leave; 0: there is none.
+    /// In an open loop, when the request under way or the next one is meant to leave; in a closed one, not 0 as long as
+    /// the place has the right to send one and has not sent it; 0: there is none.
     pub due_ns: u64,
     /// When the latest answer arrived, until the next request leaves; 0: there is none in this block.
     pub arrived_ns: u64,

@@ -220,7 +220,7 @@ impl Hand {
             worker: self.index,
             viewer: job.viewer.as_ref(),
         };
-        share.look_round(&mut Lap::new(window, counts, Closed), &mut self.buffer);
+        share.look_round(&mut Lap::new(window, counts, Closed::default()), &mut self.buffer);
         let length_ns = block.lead_ns + worker::counted_end_ns(block);
         let paced = block
             .pace
@@ -233,7 +233,7 @@ impl Hand {
         let counted_from_ns = started_ns + block.lead_ns;
         let window = Window { started_ns, counted_from_ns, end_ns: started_ns + length_ns, ..window };
         match paced {
-            None => share.run(&mut Lap::new(window, counts, Closed), &mut self.buffer),
+            None => share.run(&mut Lap::new(window, counts, Closed::default()), &mut self.buffer),
             Some(paced) => share.run_paced(&mut Lap::new(window, counts, paced), &mut self.buffer),
         }
         let own = self.meter.read();

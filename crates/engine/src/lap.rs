@@ -17,14 +17,21 @@ pub trait Demand {
     /// Finds the next request for a free place; `due_ns` is the place's own note of it. False: there is none now.
     fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool;
 
-    /// Takes the right to send one request.
-    fn take(&mut self, window: &Window) -> bool;
+    /// Takes the right to send one request, for a place that has to open a connection first, and notes it there: else
+    /// more would be opened than there is to send. False: there is none.
+    fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
-    /// Gives it back: the connection turned out to be closed, and nothing was sent.
+    /// Takes the right to send one request, or uses the one that the place has.
+    fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool;
+
+    /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
+    fn keep(&mut self, window: &Window, due_ns: &mut u64);
+
+    /// Gives one of several back that were to leave together.
     fn give_back(&mut self, window: &Window);
 
     /// The place that the request was found for is lost for good.
-    fn set_free(&mut self, due_ns: u64);
+    fn set_free(&mut self, window: &Window, due_ns: u64);
 
     /// The place never got to send it, and the block is over.
     fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
@@ -42,8 +49,15 @@ pub trait Demand {
     fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64;
 }
 
+/// Notes in a place of a closed loop that it has the right to send.
+const RESERVED: u64 = 1;
+
 /// The closed loop: as soon as a place is free its next request leaves.
-pub struct Closed;
+#[derive(Default)]
+pub struct Closed {
+    /// Places that have the right to send and have not sent.
+    reserved: u64,
+}
 
 impl Closed {
     fn spent(window: &Window) -> bool {
@@ -56,20 +70,42 @@ impl Demand for Closed {
 
     #[inline]
     fn open(&self, window: &Window, now_ns: u64) -> bool {
-        now_ns < window.end_ns && !Self::spent(window)
+        now_ns < window.end_ns && (self.reserved > 0 || !Self::spent(window))
     }
 
     #[inline]
-    fn claim(&mut self, window: &Window, _: &mut Counts, _: &mut u64, now_ns: u64) -> bool {
-        self.open(window, now_ns)
+    fn claim(&mut self, window: &Window, _: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool {
+        now_ns < window.end_ns && (*due_ns != 0 || !Self::spent(window))
+    }
+
+    fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool {
+        if window.tickets.is_some() && *due_ns == 0 {
+            if !self.take(window, due_ns) {
+                return false;
+            }
+            self.keep(window, due_ns);
+        }
+        true
     }
 
     #[inline]
-    fn take(&mut self, window: &Window) -> bool {
+    fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool {
         let Some(tickets) = window.tickets else {
             return true;
         };
+        if *due_ns != 0 {
+            *due_ns = 0;
+            self.reserved -= 1;
+            return true;
+        }
         tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn keep(&mut self, window: &Window, due_ns: &mut u64) {
+        if window.tickets.is_some() {
+            *due_ns = RESERVED;
+            self.reserved += 1;
+        }
     }
 
     fn give_back(&mut self, window: &Window) {
@@ -78,7 +114,10 @@ impl Demand for Closed {
         }
     }
 
-    fn set_free(&mut self, _: u64) {}
+    fn set_free(&mut self, window: &Window, _: u64) {
+        self.reserved -= 1;
+        self.give_back(window);
+    }
 
     fn never_left(&mut self, _: &Window, _: &mut Counts, _: u64) {}
 
@@ -204,15 +243,30 @@ impl<'a, D: Demand> Lap<'a, D> {
         self.demand.claim(&self.window, self.counts, due_ns, now_ns)
     }
 
-    /// Takes the right to send one request.
-    #[inline]
-    pub fn take(&mut self) -> bool {
-        self.demand.take(&self.window)
+    /// Takes the right to send one request before its connection is opened; see [`Demand::reserve`].
+    pub fn reserve(&mut self, due_ns: &mut u64) -> bool {
+        self.demand.reserve(&self.window, due_ns)
     }
 
-    /// Gives it back: the connection turned out to be closed, and nothing was sent.
+    /// Takes the right to send one request, or uses the one that the place has.
+    #[inline]
+    pub fn take(&mut self, due_ns: &mut u64) -> bool {
+        self.demand.take(&self.window, due_ns)
+    }
+
+    /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
+    pub fn keep(&mut self, due_ns: &mut u64) {
+        self.demand.keep(&self.window, due_ns);
+    }
+
+    /// Gives one of several back that were to leave together.
     pub fn give_back(&mut self) {
         self.demand.give_back(&self.window);
+    }
+
+    /// The place that a request was found for is lost for good.
+    pub fn set_free(&mut self, due_ns: u64) {
+        self.demand.set_free(&self.window, due_ns);
     }
 
     /// The block ended before a place could send what it had found.

@@ -246,17 +246,18 @@ impl<P: Poller> Share<P> {
             }
             return;
         }
-        match self.conns[index].state {
+        let state = self.conns[index].state;
+        match state {
             State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, lap),
             State::Idle => self.send(index, now_ns, lap),
-            State::Closed => self.connect(index, now_ns, lap),
+            State::Closed if lap.reserve(&mut self.conns[index].due_ns) => self.connect(index, now_ns, lap),
             _ => {}
         }
     }
 
     #[inline]
     fn send(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
-        if !lap.take() {
+        if !lap.take(&mut self.conns[index].due_ns) {
             return;
         }
         let number = self.next_number(index);
@@ -297,7 +298,7 @@ impl<P: Poller> Share<P> {
             self.sample.note(format!("send: {error}").as_bytes());
             self.rest(index, now_ns);
         } else {
-            lap.give_back();
+            lap.keep(&mut self.conns[index].due_ns);
             self.connect(index, now_ns, lap);
         }
     }

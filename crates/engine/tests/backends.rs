@@ -46,6 +46,22 @@ fn both_count_the_same() {
 }
 
 #[test]
+fn no_more_connections_are_opened_than_there_are_requests_to_send() {
+    for (workers, connections, requests) in [(1, 64, 1000), (3, 200, 1500), (2, 300, 20)] {
+        for backend in [Backend::Epoll, BACKEND] {
+            let server = answer(RIGHT, || Then::Close);
+            let mut engine = engine_over(workers, backend);
+            let plan = SessionPlan { keepalive: false, ..plan(server.address, connections) };
+            let session = engine.open(plan).unwrap();
+            let done = engine.run(&[count(session, requests)], &[]).unwrap().pop().unwrap();
+            check(&done);
+            assert_eq!((done.answered, done.connects, errors(&done)), (requests, requests, vec![]));
+            assert_eq!((server.accepted(), server.requests()), (requests, requests), "{backend:?}");
+        }
+    }
+}
+
+#[test]
 fn a_kernel_that_forbids_io_uring_gets_epoll_and_the_reason_is_told() {
     let forbidden = || Err(Error::from_raw_os_error(1));
     let mut engine = Engine::with_probe(&[first_core()], Backend::Auto, forbidden).unwrap();

@@ -169,7 +169,7 @@ impl<P: Poller> Share<P> {
         conn.state = State::GivenUp;
         self.given_up += 1;
         if conn.due_ns != 0 {
-            lap.demand.set_free(std::mem::take(&mut conn.due_ns));
+            lap.set_free(std::mem::take(&mut conn.due_ns));
         }
         if lap.window.tickets.is_some() {
             self.cursor = 0; // others that found no ticket may send in its place

@@ -125,17 +125,23 @@ impl Demand for Paced {
         true
     }
 
+    fn reserve(&mut self, _: &Window, _: &mut u64) -> bool {
+        true // a place that has found a request has it for itself
+    }
+
     #[inline]
-    fn take(&mut self, _: &Window) -> bool {
+    fn take(&mut self, _: &Window, _: &mut u64) -> bool {
         self.claimed -= 1;
         true
     }
 
-    fn give_back(&mut self, _: &Window) {
+    fn keep(&mut self, _: &Window, _: &mut u64) {
         self.claimed += 1;
     }
 
-    fn set_free(&mut self, due_ns: u64) {
+    fn give_back(&mut self, _: &Window) {} // requests of an open loop are not pipelined
+
+    fn set_free(&mut self, _: &Window, due_ns: u64) {
         self.claimed -= 1;
         self.returned.push_back(due_ns);
     }

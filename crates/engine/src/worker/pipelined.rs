@@ -63,7 +63,7 @@ impl<P: Poller> Share<P> {
         together.clear();
         let mut left = 0;
         while self.on_their_way(index) < self.plan.pipelining as usize && lap.open(now_ns) {
-            if self.spent(index) || !lap.take() {
+            if self.spent(index) || !lap.take(&mut self.conns[index].due_ns) {
                 break;
             }
             let number = self.next_number(index);
