@@ -2,7 +2,6 @@
 
 use crate::lap::{Demand, Lap};
 use crate::response::Reader;
-use socket2::Socket;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +22,9 @@ pub enum State {
 
 /// About 120 bytes, so that 10,000 of them stay near the processor.
 #[derive(Debug)]
-pub struct Conn {
+pub struct Conn<S> {
     /// Open in Connecting, Idle and Waiting.
-    pub socket: Option<Socket>,
+    pub socket: Option<S>,
     /// What it is doing.
     pub state: State,
     /// Opened, or to be opened, for the request under way or the next one, and not proven by an answer yet.
@@ -57,7 +56,7 @@ pub struct Conn {
     pub reader: Reader,
 }
 
-impl Conn {
+impl<S> Conn<S> {
     /// A place without a connection.
     pub fn new() -> Self {
         Self {
@@ -95,7 +94,7 @@ impl Conn {
     }
 
     /// Takes a new socket in.
-    pub fn attach(&mut self, socket: Socket, state: State) {
+    pub fn attach(&mut self, socket: S, state: State) {
         self.generation = self.generation.wrapping_add(1);
         self.socket = Some(socket);
         self.state = state;
@@ -105,7 +104,7 @@ impl Conn {
     }
 
     /// Gives the socket out, to be closed now or later.
-    pub fn detach(&mut self) -> Option<Socket> {
+    pub fn detach(&mut self) -> Option<S> {
         (self.state, self.fresh) = (State::Closed, false);
         self.reader.reset();
         (self.skims, self.whole) = (false, false);
@@ -121,9 +120,9 @@ pub fn place(token: u64) -> (usize, u32) {
 /// A connection whose answer is complete and which the server should close first, so that the wait
 /// after closing (TIME_WAIT) is the server's and not ours.
 #[derive(Debug)]
-pub struct Linger {
+pub struct Linger<S> {
     /// What is to be closed.
-    pub socket: Socket,
+    pub socket: S,
     /// Of the connection it was.
     pub token: u64,
     /// Begin of the wait.

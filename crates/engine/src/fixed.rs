@@ -84,7 +84,7 @@ fn listen(port: u16) -> io::Result<Socket> {
 }
 
 fn run(core: usize, listener: Socket, stop: &AtomicBool, ready: &Sender<Result<(), EngineError>>) {
-    let needs = Needs { connections: 0, body_bytes: 0, requests: &[], stamps: false, tls: None };
+    let needs = Needs { connections: 0, body_bytes: 0, requests: &[], stamps: false, target: None, tls: None };
     let made = sys::pin(core).map_err(|source| EngineError::Core { core, source }).and_then(|()| {
         let made = Epoll::open(&needs).and_then(|mut poller| {
             poller.watch(LISTENER, &listener, false)?;

@@ -7,6 +7,7 @@
 //! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
 mod connections;
+mod linked;
 mod paced;
 mod pipelined;
 mod skimming;
@@ -14,7 +15,7 @@ mod skimming;
 use crate::clock::{Clocks, Reading};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Chosen, Epoll, Event, Extra, Hold, Poller, Received, Skimming, Uring};
+use crate::io::{self, Carrier, Chosen, Epoll, Event, Extra, Hold, Linked, Poller, Received, Skimming, Uring};
 use crate::lap::{Closed, Demand, Lap};
 use crate::patience::{FEWEST_LARGE, FEWEST_OUTSTANDING, Patience};
 use crate::plan::SessionPlan;
@@ -62,8 +63,13 @@ pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize)
     match chosen {
         _ if plan.extras() => Ok(Box::new(Share::<Extra>::open(plan, count, stamps)?)),
         _ if plan.skims() => Ok(Box::new(Share::<Skimming>::open(plan, count, stamps)?)),
-        // A ring and its table of files gain nothing where every request has a socket of its own.
         Chosen::Uring(_) if plan.keepalive => Ok(Box::new(Share::<Uring>::open(plan, count, stamps)?)),
+        Chosen::Uring(_) if io::links(&plan) => match Share::<Linked>::open(Arc::clone(&plan), count, stamps) {
+            Ok(share) => Ok(Box::new(share)),
+            // Its table of files may be longer than there may be descriptors.
+            Err(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
+        },
+        // Without links, a ring and its table of files gain nothing where every request has a socket of its own.
         Chosen::Uring(_) | Chosen::Epoll(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
     }
 }
@@ -91,13 +97,13 @@ impl<P: Poller> Load for Share<P> {
 }
 
 /// One worker's share of a session.
-struct Share<P> {
+struct Share<P: Poller> {
     plan: Arc<SessionPlan>,
     poller: P,
     clocks: Clocks,
-    conns: Vec<Conn>,
+    conns: Vec<Conn<P::Socket>>,
     /// By connection; see [`Linger`].
-    lingering: Vec<Option<Linger>>,
+    lingering: Vec<Option<Linger<P::Socket>>>,
     lingerers: usize,
     /// By exchange: the previous answer's head.
     known: Vec<Known>,
@@ -186,7 +192,7 @@ impl<P: Poller> Share<P> {
         while let Some((token, sent_ns)) = self.poller.departure() {
             let (index, generation) = place(token);
             let conn = &mut self.conns[index];
-            if conn.generation == generation && conn.state == State::Waiting && !conn.fresh {
+            if conn.generation == generation && (P::LINKS || conn.state == State::Waiting && !conn.fresh) {
                 conn.depart(sent_ns, lap);
             }
         }
@@ -318,7 +324,8 @@ impl<P: Poller> Share<P> {
             self.poller.go_on(conn.token(index), socket);
         }
         let request = &self.plan.exchanges[conn.exchange as usize].request;
-        let Some(socket) = &conn.socket else { return };
+        let Some(held) = &conn.socket else { return };
+        let Some(socket) = held.socket() else { return };
         while conn.out_at < request.len() {
             match io::send(socket, &request[conn.out_at..]) {
                 Ok(sent) => {
@@ -327,7 +334,7 @@ impl<P: Poller> Share<P> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock && P::BRINGS_BYTES => {
-                    let _ = self.poller.want_writable(conn.token(index), socket); // which tells once
+                    let _ = self.poller.want_writable(conn.token(index), held); // which tells once
                     return;
                 }
                 // A server that answers early may have closed: what it said is still to be read.

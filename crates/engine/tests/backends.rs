@@ -2,9 +2,10 @@
 
 mod faulty;
 
-use dragstrip_engine::{Backend, BodyCheck, Engine, EngineError, SessionPlan, tally};
+use dragstrip_engine::{Backend, BodyCheck, Engine, EngineError, SessionPlan, Tally, tally};
 use faulty::{RIGHT, Server, Then, answer, check, count, engine_over, errors, plan, serve};
 use std::io::{Error, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 const BACKEND: Backend = Backend::Auto;
@@ -43,6 +44,49 @@ fn both_count_the_same() {
         assert_eq!(seen[0], seen[1]);
         assert_eq!((seen[0].0, seen[0].1), (2000, 1400));
     }
+}
+
+#[test]
+fn both_count_the_same_with_a_connection_per_request() {
+    for (workers, connections) in [(1, 1), (1, 9), (2, 40)] {
+        let seen = [Backend::Epoll, BACKEND].map(|backend| {
+            let server = troubled();
+            let mut engine = engine_over(workers, backend);
+            let plan = SessionPlan { keepalive: false, ..plan(server.address, connections) };
+            let session = engine.open(plan).unwrap();
+            // Twice: what the first block leaves behind must not touch the second.
+            let done = engine.run(&[count(session, 1000), count(session, 1000)], &[]).unwrap();
+            done.iter().for_each(check);
+            assert_eq!((server.requests(), server.accepted()), (2000, 2000));
+            let told = |one: &Tally| (one.sent, one.answered, one.connects, one.bytes_in, one.bytes_out, errors(one));
+            done.iter().map(told).collect::<Vec<_>>()
+        });
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!((seen[0][0].0, seen[0][1].1, seen[0][1].2), (1000, 700, 1000));
+    }
+}
+
+#[test]
+fn both_tell_a_connection_that_is_refused_or_never_answered_by_the_same_kinds() {
+    let seen = [Backend::Epoll, BACKEND].map(|backend| {
+        let stalling = serve(|stream, number| {
+            if number % 10 == 3 {
+                return Then::Stall;
+            }
+            let _ = stream.write_all(RIGHT);
+            Then::Close
+        });
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut engine = engine_over(1, backend);
+        let single = |address| SessionPlan { keepalive: false, timeout_ns: 300_000_000, ..plan(address, 20) };
+        let sessions = [stalling.address, nobody].map(|address| engine.open(single(address)).unwrap());
+        let done = engine.run(&sessions.map(|session| count(session, 100)), &[]).unwrap();
+        done.iter().for_each(check);
+        assert_eq!(stalling.accepted(), 100);
+        done.iter().map(|one| (one.sent, one.answered, one.connects, errors(one))).collect::<Vec<_>>()
+    });
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[0], [(100, 90, 100, vec![("timeout", 10)]), (0, 0, 0, vec![("refused", 60)])]);
 }
 
 #[test]

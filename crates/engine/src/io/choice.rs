@@ -1,6 +1,6 @@
 //! Which back end runs: asked for, or the best one that works here.
 
-use super::{Hold, Needs, Poller, Uring};
+use super::{Hold, Needs, Poller, Uring, linked};
 use socket2::{Domain, Socket, Type};
 use std::io::{self, Read, Write};
 use std::str::FromStr;
@@ -43,7 +43,10 @@ impl Chosen {
     /// For the report.
     pub fn name(&self) -> String {
         match self {
-            Self::Uring(flags) => format!("io_uring ({flags}); epoll for a connection per request"),
+            Self::Uring(flags) => {
+                let single = if linked::works() { "linked operations" } else { "epoll" };
+                format!("io_uring ({flags}); {single} for a connection per request")
+            }
             Self::Epoll(None) => "epoll".into(),
             Self::Epoll(Some(why)) => format!("epoll (io_uring: {why})"),
         }
@@ -74,7 +77,7 @@ pub fn choose(backend: Backend, probe: impl FnOnce() -> io::Result<String>) -> i
 pub fn probe() -> io::Result<String> {
     const QUESTION: &[u8] = b"question";
     let (ours, mut theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    let needs = Needs { connections: 1, body_bytes: 0, requests: &[QUESTION], stamps: false, tls: None };
+    let needs = Needs { connections: 1, body_bytes: 0, requests: &[QUESTION], stamps: false, target: None, tls: None };
     let mut ring = Uring::open(&needs)?;
     ring.watch(0, &ours, false)?;
     ring.send(0, &ours, 0, QUESTION)?;

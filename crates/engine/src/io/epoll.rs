@@ -83,6 +83,8 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 impl<const SKIMS: bool> Poller for Edge<SKIMS> {
+    type Socket = Socket;
+
     const SKIMS: bool = SKIMS;
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;

@@ -76,6 +76,8 @@ fn broken(error: rustls::Error) -> io::Error {
 }
 
 impl Poller for Extra {
+    type Socket = Socket;
+
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
     const EXTRAS: bool = true;

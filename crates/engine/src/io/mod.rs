@@ -8,14 +8,16 @@ mod buffers;
 mod choice;
 mod epoll;
 mod extra;
+mod linked;
 mod stamp;
 mod uring;
 
-use crate::plan::Target;
+use crate::plan::{SessionPlan, Target};
 use crate::tls::TlsPlan;
 pub use choice::{Backend, Chosen, choose, probe};
 pub use epoll::{Epoll, Skimming};
 pub use extra::Extra;
+pub use linked::{Direct, Linked};
 use socket2::{Domain, SockAddr, Socket, Type};
 pub use stamp::{Received, Stamping, discard};
 use std::io;
@@ -39,6 +41,19 @@ pub struct Event {
     pub unsent: i32,
 }
 
+/// What a place holds of its connection.
+pub trait Carrier: From<Socket> {
+    /// The socket, where it is ours and not the back end's own.
+    fn socket(&self) -> Option<&Socket>;
+}
+
+impl Carrier for Socket {
+    #[inline]
+    fn socket(&self) -> Option<&Socket> {
+        Some(self)
+    }
+}
+
 /// What a session will ask of its back end.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'a> {
@@ -50,6 +65,8 @@ pub struct Needs<'a> {
     pub requests: &'a [&'a [u8]],
     /// The kernel is to say when answers arrived, and can.
     pub stamps: bool,
+    /// Where connections lead that the back end opens by itself.
+    pub target: Option<&'a Target>,
     /// How connections are encrypted, if they are ([`Extra`] alone can).
     pub tls: Option<&'a TlsPlan>,
 }
@@ -65,6 +82,9 @@ pub struct Hold {
 
 /// A back end, as one session's share of a worker uses it.
 pub trait Poller: Sized {
+    /// What it wants to be given for a connection.
+    type Socket: Carrier;
+
     /// An event brings what arrived along: one event, one read.
     const BRINGS_BYTES: bool;
     /// What is sent leaves later: [`Poller::departure`] tells when.
@@ -76,6 +96,11 @@ pub trait Poller: Sized {
     /// Bodies may be counted where they lie, by [`discard`].
     const SKIMS: bool = false;
 
+    /// Given where connections are opened, sent over and closed by the back end itself; see [`Poller::chain`].
+    const LINK: Option<Self::Socket> = None;
+    /// That is so.
+    const LINKS: bool = false;
+
     /// Makes one.
     ///
     /// # Errors
@@ -86,7 +111,11 @@ pub trait Poller: Sized {
     ///
     /// # Errors
     /// What the kernel said.
-    fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()>;
+    fn watch(&mut self, token: u64, socket: &Self::Socket, connecting: bool) -> io::Result<()>;
+
+    /// Opens a connection and sends request `number` over it, in one go: an event tells when it is open, or with `unsent`
+    /// why it is not, and [`Poller::departure`] when its opening began.
+    fn chain(&mut self, _token: u64, _number: usize) {}
 
     /// The handshake is over.
     fn established(&mut self, token: u64);
@@ -96,13 +125,13 @@ pub trait Poller: Sized {
     /// # Errors
     /// What the kernel said; InvalidData where the other side is to blame.
     #[inline]
-    fn handshake(&mut self, _token: u64, _socket: &Socket) -> io::Result<bool> {
+    fn handshake(&mut self, _token: u64, _socket: &Self::Socket) -> io::Result<bool> {
         Ok(true)
     }
 
     /// There is room to send: what was taken and not sent leaves.
     #[inline]
-    fn go_on(&mut self, _token: u64, _socket: &Socket) {}
+    fn go_on(&mut self, _token: u64, _socket: &Self::Socket) {}
 
     /// What is received next is this connection's, as after its event.
     #[inline]
@@ -112,13 +141,13 @@ pub trait Poller: Sized {
     ///
     /// # Errors
     /// What the kernel said; where it says so later, an event has it in `unsent`.
-    fn send(&mut self, token: u64, socket: &Socket, number: usize, request: &[u8]) -> io::Result<usize>;
+    fn send(&mut self, token: u64, socket: &Self::Socket, number: usize, request: &[u8]) -> io::Result<usize>;
 
     /// Tells once when there is room to send.
     ///
     /// # Errors
     /// What the kernel said.
-    fn want_writable(&mut self, token: u64, socket: &Socket) -> io::Result<()>;
+    fn want_writable(&mut self, token: u64, socket: &Self::Socket) -> io::Result<()>;
 
     /// Hands to the kernel what was queued, if it is more than the next wait can take along unseen.
     fn flush(&mut self);
@@ -138,13 +167,20 @@ pub trait Poller: Sized {
     ///
     /// # Errors
     /// What the kernel said; WouldBlock where nothing is there.
-    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>>;
+    fn receive<'a>(&'a mut self, socket: &Self::Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>>;
 
     /// Closes a watched connection.
-    fn release(&mut self, token: u64, socket: Socket);
+    fn release(&mut self, token: u64, socket: Self::Socket);
 
     /// Sees to it that what was released is closed.
     fn settle(&mut self);
+}
+
+/// Whether [`Linked`] can do what this session asks, and works here.
+pub fn links(plan: &SessionPlan) -> bool {
+    let short = plan.exchanges.iter().all(|exchange| exchange.request.len() <= uring::LONG_REQUEST);
+    let plain = !plan.keepalive && plan.sources <= 1 && matches!(plan.target, Target::Tcp(_));
+    plain && short && linked::works()
 }
 
 fn socket(target: &Target, source: Option<Ipv4Addr>) -> io::Result<(Socket, SockAddr)> {
@@ -184,23 +220,38 @@ pub fn connect(target: &Target, source: Option<Ipv4Addr>, keepalive: bool) -> io
     }
     match socket.connect(&address) {
         Ok(()) => Ok((socket, true)),
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            // That was said before the kernel had looked at what had come back meanwhile: on loopback all of it.
+            let connected = socket.peer_addr().is_ok();
+            Ok((socket, connected))
+        }
         Err(error) => Err(error),
+    }
+}
+
+/// Waits until a connection is open or refused.
+fn opened(socket: &Socket, limit: Duration) -> io::Result<()> {
+    let limit_ms = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX).max(1);
+    let mut told = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry, which outlives the call; the descriptor is open.
+    match unsafe { libc::poll(&raw mut told, 1, limit_ms) } {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        ..=-1 => Err(io::Error::last_os_error()),
+        _ => socket.take_error()?.map_or(Ok(()), Err),
     }
 }
 
 /// Connects and waits for it.
 pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) -> io::Result<Socket> {
-    let (socket, address) = socket(target, source)?;
     if matches!(target, Target::Tcp(_)) {
-        socket.set_tcp_nodelay(true)?;
-        socket.connect_timeout(&address, limit)?;
-    } else {
-        // Connecting a unix socket waits as long as sending does (unix(7)).
-        socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(limit))?;
-        socket.connect(&address)?;
+        let (socket, connected) = connect(target, source, true)?;
+        return if connected { Ok(socket) } else { opened(&socket, limit).map(|()| socket) };
     }
+    let (socket, address) = socket(target, source)?;
+    // Connecting a unix socket waits as long as sending does (unix(7)).
+    socket.set_nonblocking(false)?;
+    socket.set_write_timeout(Some(limit))?;
+    socket.connect(&address)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -21,7 +21,7 @@ const BATCH: usize = 128;
 /// Entries of the submission queue; one that is full is submitted early.
 const MOST_ENTRIES: usize = 512;
 /// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
-const LONG_REQUEST: usize = 4096;
+pub(super) const LONG_REQUEST: usize = 4096;
 /// A head, before the body, and what the kernel says of each read before that.
 const HEAD_BYTES: usize = 1024;
 /// All of a session's buffers on one worker.
@@ -34,26 +34,26 @@ const EMPTY_BYTES: i32 = (LAYOUT_BYTES + CONTROL_BYTES) as i32;
 const GROUP: u16 = 0;
 
 /// What a completion is of, in bits that no place has.
-const KIND: u64 = 0xf << 28;
-const RECEIVE: u64 = 0;
-const SEND: u64 = 1 << 28;
+pub(super) const KIND: u64 = 0xf << 28;
+pub(super) const RECEIVE: u64 = 0;
+pub(super) const SEND: u64 = 1 << 28;
 const ROOM: u64 = 2 << 28;
 const CANCEL: u64 = 3 << 28;
 const ALARM: u64 = 4 << 28;
 
 #[derive(Clone, Copy)]
-struct Completion {
-    user_data: u64,
-    result: i32,
+pub(super) struct Completion {
+    pub(super) user_data: u64,
+    pub(super) result: i32,
     flags: u32,
 }
 
 /// What is known of the socket in a place.
 #[derive(Clone, Copy, Default)]
-struct Place {
-    token: u64,
+pub(super) struct Place {
+    pub(super) token: u64,
     /// It is in the table of files.
-    held: bool,
+    pub(super) held: bool,
 }
 
 /// One ring with its buffers and its table of files. Fields are dropped in this order: the ring before what it uses.
@@ -61,15 +61,15 @@ pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
     /// Short requests, by number; they stay where they are as long as the ring does.
-    requests: Box<[Box<[u8]>]>,
-    places: Box<[Place]>,
-    batch: Vec<Completion>,
+    pub(super) requests: Box<[Box<[u8]>]>,
+    pub(super) places: Box<[Place]>,
+    pub(super) batch: Vec<Completion>,
     /// The result of the latest event's receive, until it is taken.
     arrived: Option<i32>,
     /// The buffer that the latest event's bytes are in.
     lent: Option<u16>,
     /// Requests queued and not submitted.
-    queued: Vec<u64>,
+    pub(super) queued: Vec<u64>,
     /// When those left that left together.
     departed: Vec<(u64, u64)>,
     /// When the next alarm goes off; [`NEVER_NS`]: none is set.
@@ -77,9 +77,9 @@ pub struct Uring {
     /// The same for the kernel; it stays where it is, as the queue points to it.
     alarm: Box<Timespec>,
     /// What each receive is to bring: no name, and room for a stamp. It stays where it is, as the queue points to it.
-    shape: Box<libc::msghdr>,
+    pub(super) shape: Box<libc::msghdr>,
     /// Sockets are asked for stamps.
-    stamps: bool,
+    pub(super) stamps: bool,
     /// The kernel can wait for several for some time and then for one (Linux 6.12).
     minimum_wait: bool,
 }
@@ -107,9 +107,20 @@ impl Uring {
         format!("single issuer, deferred task run, multishot receive, provided buffers, registered files, {hold}")
     }
 
+    /// Queues entries that belong together, submitting what is queued where there is no room.
+    #[inline]
+    pub(super) fn push_all(&mut self, entries: &[squeue::Entry]) {
+        // SAFETY: as in `push`; what a linked entry points to is kept as long as the ring by its maker.
+        if unsafe { self.ring.submission().push_multiple(entries) }.is_err() {
+            self.submit();
+            // SAFETY: as above.
+            let _ = unsafe { self.ring.submission().push_multiple(entries) };
+        }
+    }
+
     /// Queues an entry, submitting what is queued where there is no room.
     #[inline]
-    fn push(&mut self, entry: &squeue::Entry) {
+    pub(super) fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: entries point into `requests`, which lives as long as the ring, or to nothing.
         if unsafe { self.ring.submission().push(entry) }.is_err() {
             self.submit();
@@ -118,10 +129,33 @@ impl Uring {
         }
     }
 
+    /// A receive that goes on for ever.
+    pub(super) fn receive_entry(&self, token: u64) -> squeue::Entry {
+        opcode::RecvMsgMulti::new(slot(token), &raw const *self.shape, GROUP).build().user_data(token | RECEIVE)
+    }
+
+    /// A request that is to leave.
+    #[inline]
+    pub(super) fn send_entry(&self, token: u64, number: usize) -> squeue::Entry {
+        let request = &self.requests[number];
+        opcode::Send::new(slot(token), request.as_ptr(), request.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
+            .flags(Flags::SKIP_SUCCESS)
+            .user_data(token | SEND)
+    }
+
     fn arm(&mut self, token: u64) {
-        let entry =
-            opcode::RecvMsgMulti::new(slot(token), &raw const *self.shape, GROUP).build().user_data(token | RECEIVE);
+        let entry = self.receive_entry(token);
         self.push(&entry);
+    }
+
+    /// Ends what is under way for a token. By its number, and not by its file: that would have the kernel look at all.
+    pub(super) fn cancel(&mut self, token: u64, kinds: &[u64]) {
+        for kind in kinds {
+            let one = CancelBuilder::user_data(token | kind);
+            self.push(&opcode::AsyncCancel2::new(one).build().user_data(CANCEL));
+        }
     }
 
     /// Submits what is queued without waiting, and works out when each request left: the kernel sends them one
@@ -172,7 +206,7 @@ impl Uring {
         };
         let waiting = self.ring.submission().len() as u32;
         if !self.queued.is_empty() {
-            let sent_ns = sys::now_ns(); // one at most: it leaves before anything else
+            let sent_ns = sys::now_ns(); // one at most, or connections to be opened: that begins now
             self.departed.extend(self.queued.drain(..).map(|token| (token, sent_ns)));
         }
         // GETEVENTS even where nothing is waited for: it is what runs the deferred work.
@@ -192,14 +226,14 @@ impl Uring {
 
     /// Gives the latest event's buffer back.
     #[inline]
-    fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         self.arrived = None;
         if let Some(id) = self.lent.take() {
             self.buffers.give(id);
         }
     }
 
-    fn current(&self, token: u64) -> bool {
+    pub(super) fn current(&self, token: u64) -> bool {
         let place = self.places[token as u32 as usize];
         place.held && place.token == token
     }
@@ -223,8 +257,19 @@ impl Uring {
         Received { bytes: &filled[EMPTY_BYTES as usize..], stamp_ns: stamp::read(control) }
     }
 
+    /// What the latest event brought along.
     #[inline]
-    fn received(&mut self, index: usize, token: u64, done: Completion) -> Option<Event> {
+    pub(super) fn taken(&mut self) -> io::Result<Received<'_>> {
+        match (self.arrived.take(), self.lent) {
+            (None, _) => Err(io::ErrorKind::WouldBlock.into()),
+            (Some(result @ 1..), Some(id)) => Ok(self.unpack(id, result as usize)),
+            (Some(error @ ..=-1), _) => Err(io::Error::from_raw_os_error(-error)),
+            (Some(_), _) => Ok(Received { bytes: &[], stamp_ns: 0 }), // the end
+        }
+    }
+
+    #[inline]
+    pub(super) fn received(&mut self, index: usize, token: u64, done: Completion) -> Option<Event> {
         self.lent = cqueue::buffer_select(done.flags);
         let out_of_buffers = done.result == -libc::ENOBUFS;
         let ended = done.result <= EMPTY_BYTES && !out_of_buffers;
@@ -254,11 +299,13 @@ fn timespec(ns: u64) -> Timespec {
 }
 
 /// A place's entry in the table of files.
-fn slot(token: u64) -> Fixed {
+pub(super) fn slot(token: u64) -> Fixed {
     Fixed(token as u32)
 }
 
 impl Poller for Uring {
+    type Socket = Socket;
+
     const BRINGS_BYTES: bool = true;
     const SENDS_LATER: bool = true;
 
@@ -321,16 +368,10 @@ impl Poller for Uring {
             self.departed.push((token, sys::now_ns()));
             return super::send(socket, request);
         }
-        let request = &self.requests[number];
-        let entry = opcode::Send::new(slot(token), request.as_ptr(), request.len() as u32)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-            .build()
-            .flags(Flags::SKIP_SUCCESS)
-            .user_data(token | SEND);
-        let length = request.len();
+        let entry = self.send_entry(token, number);
         self.push(&entry);
         self.queued.push(token);
-        Ok(length)
+        Ok(request.len())
     }
 
     fn want_writable(&mut self, token: u64, _: &Socket) -> io::Result<()> {
@@ -383,25 +424,18 @@ impl Poller for Uring {
 
     #[inline]
     fn receive<'a>(&'a mut self, _: &Socket, _: &'a mut [u8]) -> io::Result<Received<'a>> {
-        match (self.arrived.take(), self.lent) {
-            (None, _) => Err(io::ErrorKind::WouldBlock.into()),
-            (Some(result @ 1..), Some(id)) => Ok(self.unpack(id, result as usize)),
-            (Some(error @ ..=-1), _) => Err(io::Error::from_raw_os_error(-error)),
-            (Some(_), _) => Ok(Received { bytes: &[], stamp_ns: 0 }), // the end
-        }
+        self.taken()
     }
 
     /// A file in the table, or one that a request holds, is not closed by closing its descriptor.
     fn release(&mut self, token: u64, socket: Socket) {
         if self.current(token) {
-            let all = CancelBuilder::fd(slot(token)).all();
-            self.push(&opcode::AsyncCancel2::new(all).build().user_data(CANCEL));
+            self.cancel(token, &[RECEIVE, SEND, ROOM]);
             self.submit(); // before the place is another's
             let _ = self.ring.submitter().register_files_update(token as u32, &[-1]);
             self.places[token as u32 as usize].held = false;
         } else {
-            let one = CancelBuilder::user_data(token | RECEIVE);
-            self.push(&opcode::AsyncCancel2::new(one).build().user_data(CANCEL));
+            self.cancel(token, &[RECEIVE]);
         }
         drop(socket);
     }
@@ -414,7 +448,17 @@ impl Poller for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         // Closing a ring cancels what is under way only later, in the background: connections would stay open and
-        // buffers in use until then.
+        // buffers in use until then. To cancel all at once takes the square of their number.
+        for index in 0..self.places.len() {
+            if self.places[index].held {
+                self.cancel(self.places[index].token, &[RECEIVE]);
+            }
+            if index % BATCH == BATCH - 1 {
+                self.enter(0, 0, None);
+                let _ = self.ring.completion().count();
+            }
+        }
+        self.enter(0, 0, None);
         let submitter = self.ring.submitter();
         let _ = submitter.register_sync_cancel(None, CancelBuilder::any());
         let _ = submitter.unregister_files();
@@ -430,7 +474,7 @@ mod tests {
 
     /// A ring of so many connections with their other ends; None where the kernel will not have it.
     fn ring(connections: usize) -> Option<(Uring, Vec<(Socket, Socket)>)> {
-        let needs = Needs { connections, body_bytes: 0, requests: &[b"x"], stamps: true, tls: None };
+        let needs = Needs { connections, body_bytes: 0, requests: &[b"x"], stamps: true, target: None, tls: None };
         let mut ring = Uring::open(&needs).ok()?;
         let pair = |index| {
             let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();

@@ -4,7 +4,7 @@ use super::{LINGER_NS, Share};
 use crate::clock::{Clocks, Reading};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Event, Needs, Poller, Received};
+use crate::io::{self, Carrier, Event, Needs, Poller, Received};
 use crate::lap::{Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
@@ -31,7 +31,8 @@ impl<P: Poller> Share<P> {
     pub fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool) -> Result<Self, EngineError> {
         let requests: Vec<&[u8]> = plan.exchanges.iter().map(|exchange| exchange.request.as_slice()).collect();
         let body_bytes = plan.exchanges.iter().map(|exchange| exchange.body.len()).max().unwrap_or(0);
-        let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, tls: plan.tls.as_ref() };
+        let (target, tls) = (Some(&plan.target), plan.tls.as_ref());
+        let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, target, tls };
         let poller = P::open(&needs);
         let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
         let mut share = Self {
@@ -77,18 +78,20 @@ impl<P: Poller> Share<P> {
     fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
         let socket = io::connect_wait(&self.plan.target, self.plan.source(index), limit)?;
         let conn = &mut self.conns[index];
-        conn.attach(socket, State::Idle);
+        conn.attach(socket.into(), State::Idle);
         (conn.fresh, conn.left) = (false, self.plan.requests_per_connection);
         let token = conn.token(index);
         let Some(socket) = &conn.socket else { return Ok(()) };
         self.poller.watch(token, socket, false)?;
-        if P::EXTRAS {
-            socket.set_nonblocking(false)?;
-            socket.set_read_timeout(Some(limit))?;
+        if P::EXTRAS
+            && let Some(plain) = socket.socket()
+        {
+            plain.set_nonblocking(false)?;
+            plain.set_read_timeout(Some(limit))?;
             if !self.poller.handshake(token, socket)? {
                 return Err(Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"));
             }
-            socket.set_nonblocking(true)?;
+            plain.set_nonblocking(true)?;
         }
         Ok(())
     }
@@ -112,6 +115,9 @@ impl<P: Poller> Share<P> {
     }
 
     pub(super) fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        if let Some(link) = P::LINK {
+            return self.chain(index, link, now_ns, lap);
+        }
         if !self.conns[index].fresh {
             self.conns[index].depart(now_ns, lap); // else it waits for its turn since then
         }
@@ -121,7 +127,7 @@ impl<P: Poller> Share<P> {
             Err(error) => return self.unconnected(index, error, now_ns, lap),
         };
         let conn = &mut self.conns[index];
-        conn.attach(socket, State::Connecting);
+        conn.attach(socket.into(), State::Connecting);
         let token = conn.token(index);
         let added = conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, !connected));
         match added {
@@ -144,12 +150,18 @@ impl<P: Poller> Share<P> {
         }
         let now_ns = sys::now_ns();
         lap.connected(now_ns - conn.since_ns);
+        if P::LINKS {
+            return self.left(index, lap);
+        }
         (conn.failures, conn.state, conn.left) = (0, State::Idle, self.plan.requests_per_connection);
         self.kick(index, now_ns, lap);
     }
 
     #[cold]
     pub(super) fn unconnected(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
+        if P::LINKS {
+            self.unchain(index, lap);
+        }
         let refused = error.kind() == ErrorKind::ConnectionRefused;
         let encrypted = error.kind() == ErrorKind::InvalidData;
         lap.mishap(if refused {
@@ -199,9 +211,13 @@ impl<P: Poller> Share<P> {
         buffer: &mut [u8],
     ) {
         let now_ns = sys::now_ns();
-        let error = self.conns[index].socket.as_ref().and_then(|socket| socket.take_error().transpose());
+        let socket = self.conns[index].socket.as_ref().and_then(Carrier::socket);
+        let error = match socket.and_then(|socket| socket.take_error().transpose()) {
+            None if event.unsent != 0 => Some(Error::from_raw_os_error(event.unsent)),
+            told => told.map(|told| told.unwrap_or_else(|error| error)),
+        };
         match error {
-            Some(Ok(error) | Err(error)) => self.unconnected(index, error, now_ns, lap),
+            Some(error) => self.unconnected(index, error, now_ns, lap),
             None => {
                 self.poller.established(self.conns[index].token(index));
                 self.connected(index, lap);

@@ -4,7 +4,7 @@
 //! still found: some answers are read whole all along.
 
 use super::{MOST_READS, Share, broken_by};
-use crate::io::{self, Poller};
+use crate::io::{self, Carrier, Poller};
 use crate::lap::{Demand, Lap};
 use crate::response::Expect;
 use crate::sys;
@@ -32,7 +32,7 @@ impl<P: Poller> Share<P> {
     pub(super) fn skim(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>) {
         for _ in 0..MOST_READS {
             let conn = &mut self.conns[index];
-            let Some(socket) = &conn.socket else { return };
+            let Some(socket) = conn.socket.as_ref().and_then(Carrier::socket) else { return };
             let owed = conn.reader.owed();
             let discarded = io::discard(socket, owed);
             let now_ns = sys::now_ns();
