@@ -70,9 +70,8 @@ def cli() -> None:
 @click.option(
     "--metric",
     type=click.Choice([name for name in METRICS if name != "memory"]),
-    default="throughput",
-    show_default=True,
-    help="What decides; cpu is the servers' CPU time per request, latency-… wants --rate.",
+    default=None,
+    help="What decides: throughput (default), cpu (the servers' CPU time per request), latency-… (wants --rate).",
 )
 @click.option("--rate", "-R", type=AnyRate(), default=None, help="Open loop: so many a second for all; auto.")
 @click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help="Of an open loop, see load --help.")
@@ -133,19 +132,20 @@ def _request(words: dict[str, Any]) -> racing.Request:
     if not names and not words["serve"]:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
     workload = load_workload(words["workload"] or (line_up.workload if line_up else "hello"))
+    settled = _settled(words, line_up)
     named = contender.entrants(names, extra_dirs=words["folders"], settings=words["settings"])
     entries = (*named, *(contender.serve_entry(text) for text in words["serve"]))
     return racing.Request(
         entries=entries,
         workload=workload,
-        **_load(words, line_up),
+        **{key: value for key, value in settled.items() if key != "metric"},
         threads=words["threads"],
         rate_per_s=words["rate"],
         pace=words["pace"],
         timeout_s=words["timeout"],
         budget_s=words["budget"],
         margin=words["margin"],
-        metric=f"{TYPICAL if words['typical'] else ''}{words['metric']}",
+        metric=f"{TYPICAL if words['typical'] else ''}{settled['metric']}",
         seed=words["seed"],
         rounds=words["rounds"],
         server_cores=words["server_cores"],
@@ -155,9 +155,9 @@ def _request(words: dict[str, Any]) -> racing.Request:
     )
 
 
-def _load(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[str, Any]:
+def _settled(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[str, Any]:
     """The command line's words count, then the line-up's, then what is usual."""
-    usual = {"connections": 32, "keepalive": True, "http": "1.1"}
+    usual = {"connections": 32, "keepalive": True, "http": "1.1", "metric": "throughput"}
     given = {key: getattr(line_up, key) if line_up else value for key, value in usual.items()}
     return {key: value if words[key] is None else words[key] for key, value in given.items()}
 
