@@ -336,6 +336,56 @@ def test_what_is_missing_is_said_with_a_remedy(folder: Path, needs: str, words: 
         contender.prepare(contender.variant(mine), scratch=folder / "s", port=1, cores=(0,), workload="hello")
 
 
+def nginx_at(folder: Path, said: str, *modules: str) -> Path:
+    """A stand-in for an nginx that was built elsewhere, as far as it is asked; with modules beside it."""
+    (folder / "sbin").mkdir(parents=True)
+    (folder / "modules").mkdir()
+    for name in modules:
+        (folder / "modules" / name).touch()
+    program = folder / "sbin" / "nginx"
+    told = f"configure arguments: --prefix={folder} {said}"
+    program.write_text(f"#!/bin/sh\necho nginx version: nginx/1.99.9 >&2\necho '{told}' >&2\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("name", ["nginx-lws", "ngx-mruby"])
+def test_a_module_that_no_registry_holds_is_found_beside_any_nginx_on_path_or_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Without --modules-path it lies under the prefix; built in it needs no file; an nginx without it is passed by."""
+    file, part = {"nginx-lws": ("lws_module.so", "lws"), "ngx-mruby": ("ngx_http_mruby_module.so", "mruby")}[name]
+    bare = nginx_at(tmp_path / "bare", "")
+    beside = nginx_at(tmp_path / "beside", "", file)
+    inside = nginx_at(tmp_path / "inside", f"--add-module=/src/{part}-2.0 --add-module=/src/ngx_devel_kit")
+    entry = contender.entry(name)
+    for program in (beside, inside):
+        monkeypatch.setenv("PATH", f"{bare.parent}:{program.parent}:{os.environ['PATH']}")
+        state = contender.check(entry)
+        assert isinstance(state, Ready), state
+        assert state.programs["nginx"] == program
+        scratch = tmp_path / f"scratch of {program.parents[1].name}"
+        scratch.mkdir()
+        start = contender.prepare(entry, scratch=scratch, port=1, cores=(0,), workload="hello")
+        assert start.command[0] == str(program)
+        text = (scratch / "nginx.conf").read_text()
+        assert (f"load_module {tmp_path}/beside/modules/{file};" in text) == (program == beside)
+        assert ("load_module" in text) == (program == beside)
+
+
+def test_an_nginx_without_what_is_needed_does_not_hide_the_one_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A private nginx that comes first on PATH takes the races that it can serve, and no others."""
+    before = contender.check(contender.entry("nginx-lua"))
+    program = nginx_at(tmp_path / "mine", "", "lws_module.so")
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    assert contender.check(contender.entry("nginx-lua")) == before
+    state = contender.check(contender.entry("nginx-return"))
+    assert isinstance(state, Ready)
+    assert state.programs["nginx"] == program
+
+
 def test_preparing_renders_and_copies_readable_files_and_settles_the_command(folder: Path, tmp_path: Path) -> None:
     """Templates know port, cores and parameters; {cores} becomes the lane's size; an umask doesn't shut nobody out."""
     (folder / "sub").mkdir()

@@ -22,13 +22,12 @@ from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, store_op
 from dragstrip.contender import entry, parse_entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.report import claims as report
-from dragstrip.report import claims_chart
+from dragstrip.report import claims_chart, claims_page
 from dragstrip.report.live import Progress
 from dragstrip.store import Store, default_path
 from dragstrip.trial.cast import cast
 from dragstrip.trial.groups import Group, groups
 from dragstrip.trial.run import Row, check, rows
-from dragstrip.trial.settle import UNDECIDED
 
 
 def _outputs(command: Any) -> Any:
@@ -93,7 +92,7 @@ def _listed(one: Claim) -> dict[str, Any]:
 @click.argument("names", nargs=-1)
 @click.option("--all", "everything", is_flag=True)
 @click.option("--budget", type=Duration(), default="25m", show_default=True, help="For all races together.")
-@click.option("--resume", is_flag=True, help="Keep what the store has, go on with what was cut off.")
+@click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")
 @click.option("--setting", type=click.Choice([PUBLISHED, FAIR]), default=None, help="Only this one of the two.")
 @click.option("--remarks", is_flag=True, help="What each verdict rests on.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the table.")
@@ -126,7 +125,7 @@ def check_command(
         check(planned, store=store, budget_s=words["budget"], resume=words["resume"], show=show, say=say)
         told = _tell(wanted, store, words, remarks=remarks)
     raced = [one for row in told for one in (row.published, row.fair) if one is not None and one.race]
-    if raced and all(one.outcome == UNDECIDED and one.detail.startswith("void") for one in raced):
+    if raced and all(one.void for one in raced):
         sys.exit(EXIT_VOID)
 
 
@@ -229,7 +228,7 @@ def _tell(wanted: Sequence[Claim], store: Store, words: dict[str, Any], *, remar
     if words["markdown_path"]:
         ids = dict.fromkeys(one.race for row in found for one in (row.published, row.fair) if one and one.race)
         chart = os.path.relpath(words["svg_path"], words["markdown_path"].parent) if words["svg_path"] else ""
-        text = report.markdown(found, [store.load(race) for race in ids], chart=chart)
+        text = claims_page.markdown(found, [store.load(race) for race in ids], chart=chart)
         write_text(words["markdown_path"], text, "--markdown")
     if words["svg_path"]:
         write_text(words["svg_path"], claims_chart.svg(found), "--svg")

@@ -3,7 +3,8 @@
 usage: misbehaving.py PORT FAULT [FILE]; PORT may be the path of a unix socket, too
 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
-exits (ends at once), slow (spends 300 µs of CPU time on each answer),
+forgets (every 500th request, whose connection it keeps open), exits (ends at once),
+slow (spends 300 µs of CPU time on each answer),
 restless (works while idle, and keeps 8 KiB of every request for ever),
 hostile (right answers, with headers that attack a terminal and a page),
 dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
@@ -52,6 +53,7 @@ def serve(port: str, fault: str) -> None:
     ready.register(listener, selectors.EVENT_READ)
     served = 0
     kept: list[bytes] = []
+    forgotten: list[socket.socket] = []
     if fault == "restless":
         threading.Thread(target=fidget, daemon=True).start()
     mortal = fault == "dies" and Path(sys.argv[3]).exists()
@@ -75,6 +77,12 @@ def serve(port: str, fault: str) -> None:
                 connection.close()
                 continue
             # HTTP/1.0 it never keeps alive, asked or not.
+            if fault == "forgets" and served % 500 == 499:
+                served += 1
+                kept.append(request)
+                ready.unregister(connection)
+                forgotten.append(connection)
+                continue
             close = b"connection: close" in request.lower() or b" HTTP/1.0\r\n" in request
             if fault == "slow":
                 until = time.thread_time_ns() + 300_000

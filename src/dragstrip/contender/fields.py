@@ -31,7 +31,7 @@ Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 PROGRAM = "program"
 
 #: Names in braces by where they may stand; parameters come on top in start and parity.
-SETTING = frozenset({"modules", "python", "npm", "arch"})
+SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
 STARTING = BUILDING | {"port", "socket", "scratch", "cores", "mark", "workload"}
 
@@ -47,6 +47,8 @@ MEANING = {
     "python": "the interpreter of its private environment",
     "npm": "the folder of its npm packages (`node_modules`), for `NODE_PATH`",
     "modules": "nginx's folder of modules",
+    "loadable": "the files in it; for templates whose definition names `{modules}`",
+    "built_in": "the modules that nginx was built with (`--add-module`); likewise",
     "cache": "Dragstrip's own folder, kept between races",
     "arch": "the machine's architecture, like `x86_64`",
 }
@@ -63,6 +65,9 @@ class Needs(Strict):
 
     commands: Words = Field(default=(), description="programs on PATH, in the sbin folders or a private environment")
     files: Words = Field(default=(), description="must exist; `{modules}` is nginx's folder of modules")
+    built_in: str = Field(
+        default="", description="part of a module's name: where nginx was built with it, the `files` are not needed"
+    )
     python: Words = Field(default=(), description="modules in its private Python environment")
     run: Annotated[tuple[Command, ...], Field(strict=False)] = Field(
         default=(), description='commands that must succeed, like `[["lua5.4", "-e", "require(\'socket\')"]]`'

@@ -23,8 +23,9 @@ from dragstrip.contender.fields import Alternative, Contender
 #: Where Debian keeps servers.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
-#: Places that a definition may name in braces, and the program that knows them.
-_PLACES = {"modules": (("nginx", "-V"), r"--modules-path=(\S+)")}
+#: What a definition may name in braces of the program that loads modules, and how to ask it.
+_MODULES = frozenset({"modules", "loadable", "built_in"})
+_LOADER, _ASKED = "nginx", "-V"
 
 #: Seconds that a program may take to say its version.
 _SAY_S = 10.0
@@ -94,6 +95,8 @@ def python_of(contender: Contender) -> Path:
 def find_programs(contender: Contender) -> dict[str, Path]:
     """Every needed command with its place; the alternatives' programs stand in where PATH has none.
 
+    Of several on PATH the first that has the needed modules beside it; else the first.
+
     Raises:
         _AbsentError: the first one that is nowhere.
     """
@@ -102,12 +105,20 @@ def find_programs(contender: Contender) -> dict[str, Path]:
         if name in contender.places:
             found[name] = _told_program(contender.places[name])
             continue
-        path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
-        place = shutil.which(name, path=path) or _in_environments(contender, name)
+        everywhere = _on_path(name)
+        first = everywhere[0] if everywhere else _in_environments(contender, name)
+        place = next((one for one in everywhere if len(everywhere) > 1 and _has_files(contender, name, one)), first)
         if place is None:
             raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
-        found[name] = Path(place)
+        found[name] = place
     return found
+
+
+def _on_path(name: str) -> list[Path]:
+    """Every program of that name on PATH and in the sbin folders, in that order."""
+    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SBIN]
+    places = (shutil.which(name, path=folder) for folder in folders if folder)
+    return list(dict.fromkeys(Path(place) for place in places if place))
 
 
 def _told_program(told: str) -> Path:
@@ -138,13 +149,40 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
     packages = environment(contender.fields.install.npm or (contender.name,)) / "node_modules"
     values = {"python": str(python_of(contender)), "npm": str(packages), "arch": platform.machine()}
     used = {name for text in _all_texts(contender) for name in placeholders(text)}
-    for name, ((program, *words), pattern) in _PLACES.items():
-        if name in contender.places:
-            values[name] = contender.places[name]
-        elif name in used and program in programs:
-            said = re.search(pattern, say((str(programs[program]), *words)))
-            values[name] = said[1] if said else ""
+    if used & _MODULES and _LOADER in programs:
+        values |= _modules(say((str(programs[_LOADER]), _ASKED)), contender.places.get("modules", ""))
+    elif "modules" in contender.places:
+        values["modules"] = contender.places["modules"]
     return values
+
+
+def _modules(said: str, told: str) -> dict[str, str]:
+    """Where nginx's modules are, which of them lie there and which are part of it; by what `nginx -V` says.
+
+    Without --modules-path they are in the folder `modules` of its prefix (nginx's own auto/options).
+
+    Args:
+        told: where the user says they are; "" if nowhere.
+    """
+    if "configure arguments" not in said and not told:
+        return {"modules": "", "loadable": "", "built_in": ""}
+    prefix = re.search(r"--prefix=(\S+)", said)
+    path = re.search(r"--modules-path=(\S+)", said)
+    folder = told or str(Path(prefix[1] if prefix else "/usr/local/nginx") / (path[1] if path else "modules"))
+    return {
+        "modules": folder,
+        "loadable": " ".join(sorted(one.name for one in Path(folder).glob("*.so"))),
+        "built_in": " ".join(Path(one).name for one in re.findall(r"--add-module=(\S+)", said)),
+    }
+
+
+def _has_files(contender: Contender, name: str, place: Path) -> bool:
+    """Whether a program is one that has the needed files beside it, or built in."""
+    try:
+        _need_files(contender, settings(contender, {name: place}))
+    except _AbsentError:
+        return False
+    return True
 
 
 def _all_texts(contender: Contender) -> list[str]:
@@ -204,6 +242,9 @@ def look(contender: Contender) -> Ready | Missing:
 
 
 def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
+    module = contender.fields.needs.built_in
+    if module and module in values.get("built_in", ""):
+        return
     for text in contender.fields.needs.files:
         absent = [name for name in placeholders(text) if not values.get(name)]
         if absent:

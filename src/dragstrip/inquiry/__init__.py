@@ -8,6 +8,7 @@ from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, 
 from dragstrip.inquiry.checks import held_by_generator, inspect, is_void
 from dragstrip.inquiry.findings import Check
 from dragstrip.inquiry.launches import KINDS_ROUNDS, of_two_kinds
+from dragstrip.inquiry.passing import may_pass
 from dragstrip.inquiry.surroundings import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "held_by_generator",
     "inspect",
     "is_void",
+    "may_pass",
     "of_two_kinds",
     "round_reasons",
     "undisturbed",

@@ -23,6 +23,7 @@ from dragstrip.inquiry.blocks import (
 from dragstrip.inquiry.findings import PASS, QUIET, RANK, VOID, WARN, Check, made
 from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.inquiry.parity import tilts
+from dragstrip.inquiry.passing import causes
 from dragstrip.inquiry.surroundings import surroundings
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
@@ -422,14 +423,12 @@ def _rises(blocks: Sequence[Block]) -> NDArray[np.float64]:
 def _void_passes(race: Race) -> Check:
     racing = {entrant.name for entrant in race.entrants if not entrant.out}
     void: dict[tuple[int, int], bool] = {}
-    why: Counter[str] = Counter()
+    why = causes(race)
     for this in race.rounds:
-        why.update(reason.split(":")[0] for reason in this.void)
         for block in this.blocks:
             if block.contender in racing:
                 key = (this.index, block.pass_index)
                 void[key] = void.get(key, False) or bool(block.void) or bool(this.void)
-                why.update(reason.split(":")[0] for reason in block.void)
     lost, of = sum(void.values()), max(len(void), 1)
     seen = f"{lost} of {len(void)} passes void"
     cause = why.most_common(1)[0][0] if why else ""

@@ -1,4 +1,4 @@
-"""Claims and what became of them: a table for the terminal, rows for JSON, the page of docs."""
+"""Claims and what became of them: a table for the terminal, rows for JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.claim import FAIR_LOAD, Claim
-from dragstrip.record import Race
+from dragstrip.claim import Claim
 from dragstrip.report import marks, words
 from dragstrip.trial.run import Row
 from dragstrip.trial.settle import CANNOT, DIRECTION, HOLDS, OVERTURNED, SAME, UNDECIDED, Finding
@@ -83,7 +82,8 @@ def _cells(row: Row) -> list[Text]:
         if found is None:
             cells += [Text(words.NONE), Text("")]
             continue
-        cells += [Text(measured(row.claim, found)), Text(found.outcome, style=_STYLE.get(found.outcome, "dim"))]
+        outcome = f"{found.outcome}{' (void)' if found.void else ''}"
+        cells += [Text(measured(row.claim, found)), Text(outcome, style=_STYLE.get(found.outcome, "dim"))]
     return cells
 
 
@@ -138,6 +138,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def _finding(found: Finding) -> dict[str, Any]:
     return {
         "verdict": found.outcome,
+        "void": found.void or None,
         "detail": found.detail,
         "measured": words.finite(found.ratio),
         "low": words.finite(found.low),
@@ -147,92 +148,3 @@ def _finding(found: Finding) -> dict[str, Any]:
         "stand_ins": list(found.stand_ins),
         "remarks": list(found.remarks),
     }
-
-
-def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> str:
-    """The page of docs: one table per write-up, what each row rests on, and where and with what it was measured.
-
-    Args:
-        races: those that the rows rest on, for machine and versions.
-        chart: a path for the picture, relative to the page.
-    """
-    lines = [
-        "# Claims, put to the test",
-        "",
-        f"Written by `make claims`{_when(races)}; nothing below is typed by hand.",
-        "",
-        *_machine(races),
-        "",
-        f"Each claim is raced under its published load, and beside it under fair settings ({FAIR_LOAD.text()}, one "
-        "worker per core of the servers' lane). Counts and times of the published runs are replaced by rounds of short "
-        "blocks on fresh launches (METHOD.md); HTTP version, keep-alive and connections are as published. A ratio is "
-        "the first contender's speed over the second's, with an interval that holds for its whole race at once. By "
-        "CPU: where a new connection for each request makes the client the limit, the servers' CPU time per request "
-        "decides, which a slow client does not change.",
-        "",
-        *([f"![Published and measured ratios]({chart})", ""] if chart else []),
-        f"*{MEANING}.*",
-        "",
-    ]
-    for source in dict.fromkeys(source_of(row.claim) for row in rows):
-        own = [row for row in rows if source_of(row.claim) == source]
-        lines += [f"## {_plain(source)}", "", *_table(own), "", "What each verdict rests on:", ""]
-        for row in own:
-            lines += _notes(row)
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _when(races: Sequence[Race]) -> str:
-    days = sorted(race.started[:10] for race in races)
-    if not days:
-        return ""
-    return f" from races of {days[0]}" + (f" to {days[-1]}" if days[0] != days[-1] else "")
-
-
-def _machine(races: Sequence[Race]) -> list[str]:
-    if not races:
-        return ["No race has been run yet."]
-    race = races[-1]
-    facts = race.machine
-    told = ", ".join(str(facts[key]) for key in ("cpu", "kernel") if facts.get(key))
-    versions = {entrant.name.partition(":")[0]: entrant.version for one in races for entrant in one.entrants}
-    listed = " · ".join(f"{_plain(name)} {_plain(version)}" for name, version in sorted(versions.items()) if version)
-    return [
-        f"Machine: {_plain(told)}, cores {_plain(facts.get('cores_usable') or 'unknown')}; servers on core "
-        f"{','.join(map(str, race.server_cores))}, engine on core {','.join(map(str, race.engine_cores))}; "
-        f"Dragstrip {race.software}, method {race.method}.",
-        "",
-        f"Versions: {listed}.",
-    ]
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
-    head = "| claim | published | under its load | verdict | fair settings | verdict |"
-    lines = [head, "|-|-|-|-|-|-|"]
-    for row in rows:
-        cells = [_plain(row.claim.fields.statement + stand_ins(row)), published(row.claim)]
-        for found in (row.published, row.fair):
-            cells += ["–", "–"] if found is None else [measured(row.claim, found), f"**{found.outcome}**"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _notes(row: Row) -> list[str]:
-    lines = [f"- `{row.claim.id}` ({_plain(row.claim.fields.load.text())})."]
-    if row.claim.fields.note:
-        lines[0] += f" {_plain(row.claim.fields.note)}."
-    for name, found in (("as published", row.published), ("fair", row.fair)):
-        if found is not None:
-            race = f" Race `{found.race}`." if found.race else ""
-            told = "; ".join(_plain(part) for part in (found.detail, *found.remarks))
-            lines.append(f"    - {name}: {found.outcome}: {told}.{race}")
-    return lines
-
-
-def _plain(text: str) -> str:
-    """A text that Markdown takes as it is, on one line."""
-    flat = " ".join(text.split())
-    for sign in "\\`*_|<>[]":
-        flat = flat.replace(sign, f"\\{sign}")
-    return flat

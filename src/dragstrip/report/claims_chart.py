@@ -33,7 +33,8 @@ def _marks(row: Row) -> list[dict[str, Any]]:
     if published is not None:
         made.append({"claim": name, "series": SERIES[0], "at": published})
     for series, found in zip(SERIES[1:], (row.published, row.fair), strict=True):
-        if found is not None and words.finite(found.ratio) is not None:
+        # A void measurement shows nothing.
+        if found is not None and not found.void and words.finite(found.ratio) is not None:
             made.append({"claim": name, "series": series, **_span(found)})
     return made or [{"claim": name, "series": SERIES[0], "at": None}]
 

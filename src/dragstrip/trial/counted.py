@@ -11,6 +11,7 @@ from dragstrip.claim import LoadFields
 from dragstrip.contender import Entry, build, prepare
 from dragstrip.scrutiny import is_right
 from dragstrip.stage import Keeper, free_port, scratch_root
+from dragstrip.trial.fate import in_words
 from dragstrip.workload import Workload
 
 #: Seconds that one answer, or one attempt to connect, is waited for: the longest wait of all is the run's own end.
@@ -28,11 +29,11 @@ class CountedRun:
         requests, connections: asked for; without keep-alive each request is a connection of its own.
         sent, answered: requests that left, those answered right.
         errors: the rest by kind.
+        timeout_s: seconds that one answer, or one attempt to connect, was waited for.
         late: how many failed in the run's last twentieth.
         longest_s: the slowest right answer.
         finished: what ended it: "count", or "gave up" when no connection was left.
         stuck: whether some waited in vain, so that a run without a limit to its waiting would have hung.
-        told: all that in words.
     """
 
     contender: str
@@ -48,7 +49,12 @@ class CountedRun:
     duration_s: float
     finished: str
     stuck: bool
-    told: str
+    timeout_s: float
+
+    @property
+    def told(self) -> str:
+        """All that in words."""
+        return in_words(asdict(self))
 
     def as_json(self) -> str:
         """For the event's detail."""
@@ -88,10 +94,6 @@ def _told(name: str, result: loading.LoadResult) -> CountedRun:
     errors = {kind: count for kind, count in result.errors.items() if count}
     longest_s = max((part.max_ns for part in result.slices), default=0) / 1e9
     wall_s = sum(part.duration_ns for part in result.slices) / 1e9
-    late = _late(result.slices)
-    said = ", ".join(f"{count:,} {_WORDS.get(kind, kind.replace('_', ' '))}" for kind, count in errors.items())
-    when = f" ({late:,} of these in its last twentieth)" if late else ""
-    ended = "" if result.finished == "count" else f"; ended early: {result.finished}"
     return CountedRun(
         contender=name,
         requests=asked.requests or 0,
@@ -101,24 +103,13 @@ def _told(name: str, result: loading.LoadResult) -> CountedRun:
         sent=result.sent,
         answered=result.requests,
         errors=errors,
-        late=late,
+        late=_late(result.slices),
         longest_s=longest_s,
         duration_s=wall_s,
         finished=result.finished,
+        timeout_s=asked.timeout_s,
         stuck=result.finished != "count" or any(errors.get(kind) for kind in SILENT),
-        told=(
-            f"{name} at {asked.connections} connections: {result.sent:,} sent in {wall_s:.1f} s, {result.requests:,} "
-            f"answered (the slowest after {longest_s:.2g} s), {said or 'none refused, reset, timed out or given up'}"
-            f"{when}{ended}"
-        ),
     )
-
-
-_WORDS = {
-    "timeout": f"timed out after {TIMEOUT_S:g} s",
-    "connect": "never connected",
-    "closed_early": "closed without an answer",
-}
 
 
 def _late(slices: Sequence[loading.Slice]) -> int:

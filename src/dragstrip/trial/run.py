@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from dragstrip import racing
 from dragstrip.claim import FAIR, PUBLISHED, Claim
-from dragstrip.contender import Entry
+from dragstrip.contender import Entry, Ready
+from dragstrip.contender import check as look
 from dragstrip.director import Progress
 from dragstrip.errors import DragstripError
-from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Event, Race
 from dragstrip.schedule import ROUNDS_WANTED
 from dragstrip.store import Store
 from dragstrip.trial.cast import cast
 from dragstrip.trial.counted import run_to_count
 from dragstrip.trial.groups import EVENT, Group
-from dragstrip.trial.settle import CANNOT, COUNTED_EVENT, UNTRIED, Finding, answers, settle
+from dragstrip.trial.settle import CANNOT, COUNTED_EVENT, UNTRIED, Finding, answers, is_done, settle
 from dragstrip.verdict import FLOOR
 from dragstrip.workload import load as load_workload
 
@@ -33,8 +33,8 @@ LEAST_S, MOST_TIMES = 15.0, 3.0
 #: t interval holds, far narrower after so few rounds than one that may be looked at all the time.
 ROUNDS, ROUNDS_MOST = FLOOR, 16
 
-#: How a race ends that has said what it can.
-_DONE = ("decided", "budget", "rounds")
+#: How a race reads that was cut off: it can go on.
+_CUT_OFF = ("", "interrupted")
 
 Show = Callable[[Group], AbstractContextManager[Progress]]
 
@@ -54,31 +54,40 @@ def check(
     """Runs every race that is wanted, each with its share of what is left of the budget.
 
     Args:
-        resume: leaves out races that the store has already, with the same definitions, and goes on with one cut off.
+        resume: leaves out races that the store has already (``_stored`` says which), and goes on with one cut off.
         show: a display for one race. say: takes a line about what is done without a race, or can't be.
     """
     ends_s = time.monotonic() + budget_s
-    open_ = list(wanted)
-    while open_:
-        group = open_.pop(0)
-        left_s = ends_s - time.monotonic()
-        share = group.need_s / sum(one.need_s for one in (group, *open_))
-        waste_s = group.before_s + sum(one.before_s for one in open_)
-        own_s = min(max((left_s - waste_s) * share, LEAST_S), MOST_TIMES * group.need_s + LEAST_S)
-        try:
-            race = _race(group, store, own_s, resume, show)
+    known = [(group, _stored(group, store) if resume else None) for group in wanted]
+    open_ = [(group, race) for group, race in known if race is None or race.finished in _CUT_OFF]
+    with_race = [(group, race) for group, race in known if race is not None and race.finished not in _CUT_OFF]
+    for group, race in with_race:
+        with _telling(group, say):
             _counted(group, race, store, say)
-        except DragstripError as error:
-            say(f"{group.purpose}: {error}")
+    while open_:
+        group, before = open_.pop(0)
+        left_s = ends_s - time.monotonic()
+        share = group.need_s / sum(one.need_s for one in (group, *(other for other, _ in open_)))
+        waste_s = group.before_s + sum(one.before_s for one, _ in open_)
+        own_s = min(max((left_s - waste_s) * share, LEAST_S), MOST_TIMES * group.need_s + LEAST_S)
+        with _telling(group, say):
+            _counted(group, _race(group, before, store, own_s, show), store, say)
 
 
-def _race(group: Group, store: Store, budget_s: float, resume: bool, show: Show) -> Race:
+@contextmanager
+def _telling(group: Group, say: Callable[[str], object]) -> Iterator[None]:
+    """What one race can't do is told, and the next one run."""
+    try:
+        yield
+    except DragstripError as error:
+        say(f"{group.purpose}: {error}")
+
+
+def _race(group: Group, before: Race | None, store: Store, budget_s: float, show: Show) -> Race:
+    """Goes on with the race ``before``, which was cut off, or runs a new one."""
     workload = load_workload(group.workload)
-    before = _stored(group, store) if resume else None
-    if before is not None and before.finished in _DONE:
-        return before
     with show(group) as progress:
-        if before is not None and before.finished in ("", "interrupted"):
+        if before is not None:
             racing.resume(before.id, group.entries, workload, store=store, progress=progress)
             return store.load(before.id)
         request = racing.Request(
@@ -107,20 +116,28 @@ def _rounds(group: Group, budget_s: float) -> int | None:
 
 
 def _stored(group: Group, store: Store) -> Race | None:
-    """The newest race that was run for all claims of a group, with today's definitions, and isn't void."""
+    """The newest race of all a group's claims, with today's definitions and versions, that can go on or is done.
+
+    One that was void by what may pass (others on its cores, steal) or has too few rounds is none: it is run again. One
+    that would be void again (a generator that is the limit, wrong answers) is kept, so that a second run is cheap.
+    """
     wanted = {claim.id for claim in group.claims}
+    today = {one.name: (one.definition_hash, _version(one)) for one in group.entries}
     for race_id, detail in store.noted(EVENT):
         setting, *ids = detail.split()
         if setting == group.setting and wanted <= set(ids):
             race = store.load(race_id)
-            known = {entrant.name: entrant.definition_hash for entrant in race.entrants}
-            if all(known.get(one.name) == one.definition_hash for one in group.entries) and _sound(race):
+            known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
+            if any(known.get(name) != one for name, one in today.items()):
+                continue
+            if race.finished in _CUT_OFF or all(is_done(claim, group.setting, race) for claim in group.claims):
                 return race
     return None
 
 
-def _sound(race: Race) -> bool:
-    return race.finished in ("", "interrupted") or (race.finished in _DONE and not is_void(inspect(race)))
+def _version(entry: Entry) -> str:
+    state = look(entry)
+    return state.version if isinstance(state, Ready) else ""
 
 
 def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object]) -> None:
@@ -148,7 +165,7 @@ def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
 def _finding(
     claim: Claim, setting: str, noted: Sequence[tuple[str, str]], races: dict[str, Race], store: Store
 ) -> Finding:
-    """From the newest race that was run for the claim and isn't void; else from the newest."""
+    """From the newest race that was run for the claim and isn't void for it; else from the newest."""
     newest: Finding | None = None
     try:
         for race_id, detail in noted:
@@ -157,9 +174,10 @@ def _finding(
                 continue
             race = races.setdefault(race_id, races.get(race_id) or store.load(race_id))
             if answers(claim, setting, race):
-                newest = newest or settle(claim, setting, race)
-                if _sound(race):
-                    return settle(claim, setting, race)
+                found = settle(claim, setting, race)
+                newest = newest or found
+                if not found.void and found.outcome != UNTRIED:
+                    return found
         play = cast(claim, setting)
     except DragstripError as error:
         return Finding(outcome=CANNOT, detail=str(error))

@@ -10,12 +10,17 @@ from itertools import combinations
 
 from dragstrip import verdict
 from dragstrip.claim import Claim
-from dragstrip.inquiry import held_by_generator, inspect
+from dragstrip.inquiry import Check, held_by_generator, inspect, may_pass
+from dragstrip.inquiry.blocks import percent
 from dragstrip.record import Entrant, Race
 from dragstrip.trial.cast import entry_of
+from dragstrip.trial.fate import in_words
 
 HOLDS, DIRECTION, OVERTURNED = "holds", "holds in direction", "overturned"
 SAME, UNDECIDED, CANNOT, UNTRIED = "same", "undecided", "can't run here", "not checked yet"
+
+#: How a measurement can be void: by what may pass, or by what comes again.
+PASSING, LASTING = "passing", "lasting"
 
 #: The event that holds a run to an exact count, as JSON (``counted.CountedRun``).
 COUNTED_EVENT = "counted run"
@@ -43,6 +48,7 @@ class Finding:
         ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": answers a
             second); NaN where there is none.
         metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
+        void: "" where the measurement stands; "passing" where it may stand another time, else "lasting".
         race: id of the race it rests on, "" if there is none.
         remarks: what was not equal, what the checks saw.
         stand_ins: like "mine raced for theirs, which is missing here".
@@ -54,6 +60,7 @@ class Finding:
     low: float = math.nan
     high: float = math.nan
     metric: str = "throughput"
+    void: str = ""
     race: str = ""
     remarks: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
@@ -85,15 +92,39 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     metric = "cpu" if held else "throughput"
     found = replace(_JUDGES[claim.fields.kind](claim, verdict.judge(race, metric=metric), names), metric=metric)
     checks = inspect(alone)
-    void = next((check.detail for check in checks if check.status == "void"), "")
+    void, why = _void(alone, checks)
     if void:
-        found = replace(found, outcome=UNDECIDED, detail=f"void: {void}")
+        again = f"; `dragstrip claims check {claim.id} --resume` races it again" if void == PASSING else ""
+        found = replace(found, outcome=UNDECIDED, void=void, detail=f"void: {why}{again}")
     remarks = _unequal(raced)
     if held:
         told = f"decided by the servers' CPU time per request: the client, not {' or '.join(held)}, was the limit"
         remarks.append(f"{told}, so that rates under this load, the published ones too, may be the client's own")
     remarks += [check.detail for check in checks if check.status == "warn" and check.check in TELLING]
     return found, remarks
+
+
+def _void(race: Race, checks: Sequence[Check]) -> tuple[str, str]:
+    """How a measurement is void and why; two empty texts if it stands."""
+    why = next((check.detail for check in checks if check.status == "void"), "")
+    if not why and race.finished == "void":
+        last = next((reason for this in reversed(race.rounds) for reason in this.void), "they were void")
+        why = f"given up after too many void rounds, the last because: {last}"
+    return ((PASSING if may_pass(race, checks) else LASTING) if why else "", why)
+
+
+def is_done(claim: Claim, setting: str, race: Race) -> bool:
+    """Whether an ended race has said of a claim what it can say here, so that another one would bring nothing new.
+
+    Not if what voided it may pass, nor if it has too few rounds for any interval. A contender that fell out would
+    again.
+    """
+    raced, _ = _raced(claim, setting, race)
+    if claim.fields.kind == "ends" or any(entrant.out for entrant in raced):
+        return True
+    alone = replace(race, entrants=tuple(raced))
+    void, _ = _void(alone, inspect(alone))
+    return void == LASTING or (not void and sum(not this.void for this in race.rounds) >= verdict.FLOOR)
 
 
 def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
@@ -145,7 +176,7 @@ def _against(claim: Claim, word: str, low: float, high: float) -> tuple[str, str
     if published is None:
         return HOLDS, "as claimed; no size was"
     if low <= published * (1 + tolerance) and high >= published / (1 + tolerance):
-        return HOLDS, f"within {tolerance:.0%} of the published ratio"
+        return HOLDS, f"within {percent(tolerance)} of the published ratio"
     larger = (low > published) == (published > 1)
     return DIRECTION, f"the difference is {'larger' if larger else 'smaller'} than published"
 
@@ -159,11 +190,11 @@ def _same(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Findin
     (ratio, low, high), a, b = max(known, key=lambda one: abs(math.log(one[0][0])))
     limit = 1 + claim.fields.tolerance
     if all(1 / limit < pair[1] and pair[2] < limit for pair, _, _ in known):
-        outcome, detail = HOLDS, f"all are the same within {claim.fields.tolerance:.0%}"
+        outcome, detail = HOLDS, f"all are the same within {percent(claim.fields.tolerance)}"
     elif any(pair[1] > limit or pair[2] < 1 / limit for pair, _, _ in known):
-        outcome, detail = OVERTURNED, f"they differ by more than {claim.fields.tolerance:.0%}"
+        outcome, detail = OVERTURNED, f"they differ by more than {percent(claim.fields.tolerance)}"
     else:
-        outcome, detail = UNDECIDED, f"an interval reaches beyond {claim.fields.tolerance:.0%}"
+        outcome, detail = UNDECIDED, f"an interval reaches beyond {percent(claim.fields.tolerance)}"
     return Finding(outcome=outcome, detail=f"{detail}; most apart: {a} over {b}", ratio=ratio, low=low, high=high)
 
 
@@ -176,7 +207,7 @@ def _peak(claim: Claim, judged: verdict.Verdict, names: Sequence[str]) -> Findin
     limit = 1 + claim.fields.tolerance
     near = rate.low <= published * limit and rate.high >= published / limit
     outcome = HOLDS if near else OVERTURNED
-    size = f"within {claim.fields.tolerance:.0%} of" if near else f"{rate.estimate / published:.2g} times"
+    size = f"within {percent(claim.fields.tolerance)} of" if near else f"{rate.estimate / published:.2g} times"
     detail = f"{names[0]} served {size} the published {published:,.0f} answers a second"
     return Finding(outcome=outcome, detail=detail, ratio=rate.estimate, low=rate.low, high=rate.high)
 
@@ -187,7 +218,7 @@ def _ends(race: Race, names: Sequence[str]) -> Finding:
     latest = {run["contender"]: run for run in runs if run["contender"] in names}
     if set(latest) < set(names):
         return Finding(outcome=UNTRIED, detail="its run to an exact count has not been made")
-    told = "; ".join(latest[name]["told"] for name in names)
+    told = "; ".join(in_words(latest[name]) for name in names)
     stuck = [name for name in names if latest[name]["stuck"]]
     if not stuck:
         return Finding(outcome=OVERTURNED, detail=f"every run came to its end: {told}")
