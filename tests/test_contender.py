@@ -106,6 +106,17 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
         ("[start]", '[version]\npattern = "x"\n[start]', 16, "version", ["only one of"]),
         ("[start]", '[version]\ncommand = ["a"]\npattern = "("\n[start]', 18, "version.pattern", ["given '('"]),
         ("[start]", '[version]\ncommand = ["a"]\npattern = "x"\n[start]', 18, "version.pattern", ["one group"]),
+        ("[start]", '[served]\npath = "/x"\n[start]', 16, "served.pattern", ["is missing"]),
+        ("[start]", '[served]\npath = "x"\npattern = "(1)"\n[start]', 17, "served.path", ["given 'x'", "pattern"]),
+        ("[start]", '[served]\npath = "/x"\npattern = "1"\n[start]', 18, "served.pattern", ["one group", "the number"]),
+        (
+            "[start]",
+            '[served]\npath = "/x"\npattern = "(1)"\nsocket = "{x}"\n[start]',
+            19,
+            "served.socket",
+            ["there is no {x}"],
+        ),
+        ("[start]", '[served]\npath = "/x"\npattern = "(1)"\nif_says = "a"\n[start]', 16, "served", ["only one of"]),
         ("[start]", "[warm_up]\nleast_s = 9.0\n[start]", 17, "warm_up.least_s", ["above most_s"]),
         ("[start]", '[build]\ncommand = ["make"]\n[start]', 16, "build.files", ["is missing", "files ="]),
         ("[start]", '[[install.alternatives]]\npipp = ["x"]\n[start]', 17, "install.alternatives.0.pipp", ["pip?"]),
@@ -221,6 +232,21 @@ def test_a_definition_is_found_by_file_by_folder_and_by_name_in_a_given_folder(f
     ways.append(contender.find("mine", [folder / "more"]))
     assert len({way.definition_hash for way in ways}) == 1
     assert str(mine) in contender.names([folder / "more"])
+
+
+@pytest.mark.parametrize(("says", "can"), [("python", True), ("no such module", False)])
+def test_a_server_is_asked_for_its_own_count_only_where_it_can_say(folder: Path, says: str, can: bool) -> None:
+    """A module that may not be compiled in: templates and the launch know whether it is."""
+    served = '[needs]\ncommands = ["python3"]\n[served]\npath = "/s"\npattern = "(1)"\nsocket = "{scratch}/s"\n'
+    served += f'if_command = ["python3", "-V"]\nif_says = "(?i){says}"\n'
+    (folder / "run.sh").write_text("{% if served %}it counts{% endif %}")
+    define(folder, GOOD.replace("[start]", f"{served}[start]", 1))
+    scratch = folder / "launch"
+    scratch.mkdir()
+    entry = contender.entry(str(folder))
+    start = contender.prepare(entry, scratch=scratch, port=1, cores=(0,), workload="hello")
+    assert start.own_count == (contender.OwnCount(f"unix:{scratch}/s", "/s", "(1)") if can else None)
+    assert (scratch / "run.sh").read_text() == ("it counts" if can else "")
 
 
 def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_clean_race_passes_every_check() -> None:
     checks = inquiry.inspect(samples.race())
     assert [one for one in checks if one.status != "pass"] == []
     assert all(one.detail for one in checks)
-    assert len({one.check for one in checks}) == len(checks) == 21
+    assert len({one.check for one in checks}) == len(checks) == 22
     assert not inquiry.is_void(checks)
 
 
@@ -245,6 +245,7 @@ def test_a_clean_race_passes_every_check() -> None:
         ("steal", "warn", {"steal_ns": 1_500_000}),
         ("steal", "void", {"steal_ns": 5 * MS}),
         ("accounting", "void", {"in_flight": 1}),
+        ("accounting", "void", {"p99_ns": 1}),
         ("errors", "warn", {"failed": 1, "errors": {"timeout": 1}}),
         ("errors", "void", {"failed": 20, "errors": {"reset": 20}}),
         ("errors", "void", {"failed": 1, "errors": {"wrong_length": 1}}),
@@ -453,6 +454,52 @@ def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     assert inquiry.is_void(checks)
     assert "steal" in check(gone, "void passes").detail
     assert check(gone, "rounds").status == "warn"
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "words"),
+    [
+        (None, "pass", "no server here says"),
+        (0, "pass", "steady had as many requests as were sent, within 0 %"),
+        (-2, "pass", "steady had as many"),
+        (-0.005, "warn", "fewer than the engine had answers to"),
+        (0.005, "warn", "more than the engine sent"),
+        (-0.1, "void", "what [served] in its definition reads"),
+        (0.1, "void", "nobody else serves or asks at its port"),
+    ],
+)
+def test_a_servers_own_count_is_held_against_the_engines(told: float | None, status: str, words: str) -> None:
+    """Nothing said, exact, two of a launch counted late, half a per cent off, a tenth off; the other says nothing."""
+    race = samples.race()
+    sent = {this.index: sum(b.sent for b in this.blocks if b.contender == "steady") for this in race.rounds}
+
+    def telling(launch: Launch) -> Launch:
+        if told is None or launch.contender != "steady":
+            return launch
+        off = told if abs(told) >= 1 else told * sent[launch.round]
+        return replace(launch, served=sent[launch.round] + round(off))
+
+    found = check(with_launches(race, telling), "server's count")
+    assert found.status == status
+    assert words in found.detail
+    assert "quick" not in found.detail
+
+
+def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:
+    """Between what was answered and what was sent nobody can know: every number there passes."""
+
+    def failing(block: Block) -> Block:
+        return replace(block, failed=50, errors={"timeout": 50}, sent=block.answered + 50)
+
+    race = with_blocks(samples.race(), failing)
+    for of in ("answered", "sent"):
+        total = {
+            (name, this.index): sum(getattr(b, of) for b in this.blocks if b.contender == name)
+            for this in race.rounds
+            for name in ("quick", "steady")
+        }
+        told = with_launches(race, lambda one, total=total: replace(one, served=total[one.contender, one.round]))
+        assert check(told, "server's count").status == "pass"
 
 
 def test_a_contender_that_is_out_is_not_looked_at() -> None:

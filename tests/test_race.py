@@ -41,28 +41,39 @@ def env(tmp_path: Path) -> dict[str, str]:
     }
 
 
+#: Directors that the running test has started, by process: what they leave is told by their number in its name.
+begun: set[int] = set()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     """After each test: no scratch directory of a race begun in it, and no process with a foot in one."""
-    before = set(scratches())
+    begun.clear()
     yield
-    until(lambda: set(scratches()) <= before, 20, f"left: {set(scratches()) - before}")
-    assert not [line for line in servers() if not any(str(place) in line for place in before)]
+    until(lambda: not scratches(), 20, f"left: {scratches()}")
+    assert not servers()
+
+
+def begin(env: dict[str, str], *words: str, **more: Any) -> subprocess.Popen[str]:
+    """A command that runs on; its process is noted."""
+    process = subprocess.Popen([*DRAGSTRIP, *words], env=env, text=True, **more)
+    begun.add(process.pid)
+    return process
 
 
 def scratches() -> list[Path]:
-    return [place for place in Path("/tmp").glob("dragstrip-*") if place.is_dir()]
+    return [place for pid in begun for place in Path("/tmp").glob(f"dragstrip-{pid}-*") if place.is_dir()]
 
 
 def servers() -> list[str]:
-    """Processes whose command line or working directory lies in a race's scratch directory."""
-    found = []
+    """Processes whose command line or working directory lies in the scratch directory of a race begun here."""
+    found, ours = [], tuple(f"/tmp/dragstrip-{pid}-" for pid in begun)
     for process in psutil.process_iter():
         try:
             words, cwd = " ".join(process.cmdline()), process.cwd()
         except psutil.Error:
             continue
-        if "/tmp/dragstrip-" in words or cwd.startswith("/tmp/dragstrip-"):
+        if any(place in words or cwd.startswith(place) for place in ours):
             found.append(f"{process.pid} {cwd} {words}")
     return found
 
@@ -76,7 +87,13 @@ def until(condition: Any, seconds: float, otherwise: str) -> None:
 
 
 def dragstrip_run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DRAGSTRIP, *words], env=env, capture_output=True, text=True, timeout=280)
+    with begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            out, err = process.communicate(timeout=280)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def test_a_race_of_two_follows_the_schema_and_ends_in_a_verdict(env: dict[str, str], tmp_path: Path) -> None:
@@ -178,6 +195,52 @@ def test_a_contender_that_is_wrong_is_named_and_the_others_race_on(
     assert "bad" in done.stdout
 
 
+def counting(tmp_path: Path, name: str, fault: str) -> str:
+    """A definition of a server that says at /served how many requests it had; its folder."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "contender.toml").write_text(
+        f"""
+        name = "{name}"
+        title = "{name}"
+        host = "Python"
+        language = "Python"
+        workloads = ["hello"]
+        [start]
+        command = ["{PYTHON}", "{HERE}/servers/misbehaving.py", "{{port}}", "{fault}"]
+        unprivileged = false
+        [served]
+        path = "/served"
+        pattern = 'served (\\d+)'
+        """
+    )
+    return str(folder)
+
+
+def test_a_server_that_lies_about_its_count_voids_the_race_and_honest_ones_count_exactly(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """Its own count, read around each launch's blocks, is held against what the engine sent; nginx's is exact."""
+    out = tmp_path / "out.json"
+    mine = [counting(tmp_path, "honest", "counts"), counting(tmp_path, "liar", "lies")]
+    done = dragstrip_run(env, "race", "nginx-return", *mine, "--rounds", "2", "--json", str(out))
+    told = json.loads(out.read_text())
+    assert done.returncode == 3, done.stdout + done.stderr
+    (check,) = [one for one in told["validity"] if one["check"] == "server's count"]
+    assert check["status"] == "void"
+    assert "by its own count liar had" in check["detail"]
+    assert "fewer than the engine had answers to" in check["detail"]
+    assert "honest" not in check["detail"]
+    with sqlite3.connect(env["DRAGSTRIP_STORE"]) as store:
+        launches = store.execute(
+            "SELECT l.contender, l.served, sum(b.answered), sum(b.sent) FROM launch l JOIN block b"
+            " USING (race, round, contender) GROUP BY l.contender, l.round"
+        ).fetchall()
+    assert len(launches) >= 6
+    for name, served, answered, sent in launches:
+        assert (served < 0.95 * answered) if name == "liar" else (answered <= served <= sent), launches
+
+
 def test_one_that_never_serves_is_out_with_how_long_it_was_waited_for(env: dict[str, str], tmp_path: Path) -> None:
     """It started and never listened: named, with the wait; the others race on."""
     out = tmp_path / "out.json"
@@ -206,8 +269,8 @@ def test_one_that_dies_under_load_is_named_with_its_last_words(env: dict[str, st
 
 def _racing(env: dict[str, str], *more: str) -> subprocess.Popen[str]:
     """A race of two nginx variants that has at least one round in its store."""
-    words = [*DRAGSTRIP, "race", "nginx-return", "nginx-static", "--rounds", "500", *more]
-    race = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    words = ["race", "nginx-return", "nginx-static", "--rounds", "500", *more]
+    race = begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     until(lambda: _rounds(env) >= 2 or race.poll() is not None, 60, "no round was recorded")
     assert race.poll() is None, race.stdout.read() if race.stdout else ""
     return race
@@ -250,7 +313,7 @@ def test_an_interrupted_race_goes_on_where_it_stopped(env: dict[str, str], tmp_p
     race.send_signal(signal.SIGINT)
     race.communicate(timeout=60)
     before = _rounds(env)
-    again = subprocess.Popen([*DRAGSTRIP, "race", "--resume", "last"], env=env, stdout=subprocess.DEVNULL)
+    again = begin(env, "race", "--resume", "last", stdout=subprocess.DEVNULL)
     until(lambda: _rounds(env) > before or again.poll() is not None, 60, "no round was added")
     again.send_signal(signal.SIGINT)
     assert again.wait(60) == 130
@@ -273,7 +336,7 @@ def test_one_that_is_no_longer_right_at_a_resume_is_out_and_the_others_go_on(env
         server.kill()
         server.wait()
     before = _rounds(env)
-    again = subprocess.Popen([*DRAGSTRIP, "race", "--resume", "last"], env=env, stdout=subprocess.DEVNULL)
+    again = begin(env, "race", "--resume", "last", stdout=subprocess.DEVNULL)
     until(lambda: _rounds(env) > before or again.poll() is not None, 60, "no round was added")
     again.send_signal(signal.SIGINT)
     assert again.wait(60) == 130

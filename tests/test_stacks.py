@@ -18,7 +18,8 @@ import pytest
 from dragstrip import contender
 from dragstrip.contender import Missing
 from dragstrip.errors import StageError
-from dragstrip.scrutiny import fairness, fault, fetch, habits, is_right, scrutineer
+from dragstrip.scrutiny import count_from_now, fairness, fault, fetch, habits, is_right, scrutineer
+from dragstrip.scrutiny.answers import connect
 from dragstrip.stage import Keeper, Running, free_port, scratch_root
 from dragstrip.workload import Exchange, load
 
@@ -80,6 +81,25 @@ def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path)
             keepalive=asked.probes(mark=entry.mark), closing=asked.probes(mark=entry.mark, keepalive=False),
         )  # fmt: skip
         assert found.problems == ()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", [n for n in READY if SHIPPED[n].fields.served])
+def test_a_servers_own_count_is_exact(name: str) -> None:
+    """Thirty requests over one connection and ten with one each are forty by its own count, readings apart."""
+    served = SHIPPED[name].fields.served
+    assert served is not None
+    with serving(name, "hello") as (entry, running):
+        at = served.socket.format(scratch=running.scratch)
+        asked = contender.OwnCount(f"unix:{at}" if at else "", served.path, served.pattern)
+        since = count_from_now(asked, running.host, running.port)
+        kept, closing = (load("hello").exchanges(mark=entry.mark, keepalive=keep)[0] for keep in (True, False))
+        with connect(running.host, running.port) as sock:
+            assert [fetch(sock, kept).status for _ in range(30)] == [200] * 30
+        for _ in range(10):
+            with connect(running.host, running.port) as sock:
+                fetch(sock, closing)
+        assert since() == 40
 
 
 @pytest.mark.live

@@ -123,6 +123,7 @@ class Launch:
         cpu_source: "cgroup" or "proc".
         processes, threads: in the tree after warm-up.
         log_tail: last lines of its output.
+        served: requests that it had over the round's blocks by its own count; None where it can't say.
     """
 
     contender: str
@@ -140,6 +141,7 @@ class Launch:
     processes: int
     threads: int
     log_tail: str
+    served: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

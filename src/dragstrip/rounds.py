@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dragstrip import conditions, inquiry
-from dragstrip.contender import Entry, prepare
+from dragstrip.contender import Entry, OwnCount, prepare
 from dragstrip.errors import StageError
 from dragstrip.machine import Lanes, steal_ns
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder
-from dragstrip.scrutiny import is_right
+from dragstrip.scrutiny import count_from_now, is_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, enough_s, settled
 from dragstrip.workload import Exchange, Workload
@@ -109,6 +109,7 @@ class Track:
 
     Args:
         restless: contenders that work while idle: they are frozen but for their own blocks.
+        own_counts: where each contender's last launch says how many requests it had; None: it can't say.
     """
 
     engine: Engine
@@ -119,6 +120,7 @@ class Track:
     keepers: ExitStack
     seed: int
     restless: set[str] = field(default_factory=set)
+    own_counts: dict[str, OwnCount | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Keeper] = {}
@@ -147,6 +149,7 @@ class Track:
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
         start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
+        self.own_counts[entry.name] = start.own_count
         return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
 
     def open(self, entry: Entry, running: Running) -> int:
@@ -259,6 +262,7 @@ def run_round(
     blocks: tuple[Block, ...] = ()
     events: list[Event] = []
     counts: dict[str, tuple[int, int]] = {}
+    served: dict[str, int | None] = {}
     grace_s = INTERRUPTED_GRACE_S
     try:
         for name in order.launches:
@@ -272,21 +276,25 @@ def run_round(
             except StageError as error:
                 out[name] = str(error)
             counts[name] = up[name].counts()
+        asking = {name: count_from_now(track.own_counts.get(name), up[name].host, up[name].port) for name in warm}
         held, began = {name: up[name].resident_bytes() for name in warm}, time.monotonic()
         blocks = (loaded or _load)(track, plan, order, index, warm)
         lasted_s = time.monotonic() - began
         for name, before_bytes in held.items():
             events += conditions.grown(name, before_bytes, up[name].resident_bytes(), lasted_s)
+        served = {name: since() for name, since in asking.items()}
         out = _fallen(blocks, up) | out
         grace_s = GRACE_S
     finally:
         for made in warm.values():
             track.engine.close(made.session)
+        stopped = {name: running.stop(grace_s=grace_s) for name, running in up.items()}
         launches = tuple(
-            _launch_record(
-                index, track, name, running, running.stop(grace_s=grace_s), warm.get(name), counts.get(name, (0, 0))
+            replace(
+                _launch_record(index, track, name, up[name], ended, warm.get(name), counts.get(name, (0, 0))),
+                served=served.get(name),
             )
-            for name, running in up.items()
+            for name, ended in stopped.items()
         )
     ended_ns = time.monotonic_ns()
     record = Round(index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks)

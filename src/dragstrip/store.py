@@ -41,7 +41,7 @@ RESUMED = "resumed"
 _TABLES = ("race", "contender", "round", "launch", "block", "event")
 
 #: Step n takes a store from version n - 1 to n; steps are only ever added.
-MIGRATIONS = ("store_1.sql", "store_2.sql", "store_3.sql", "store_4.sql")
+MIGRATIONS = ("store_1.sql", "store_2.sql", "store_3.sql", "store_4.sql", "store_5.sql")
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 _TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})

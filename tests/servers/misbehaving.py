@@ -6,6 +6,7 @@ FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts,
 forgets (every 500th request, whose connection it keeps open), exits (ends at once),
 slow (spends 300 µs of CPU time on each answer),
 restless (works while idle, and keeps 8 KiB of every request for ever),
+counts (says at /served how many it has answered), lies (says a tenth fewer),
 hostile (right answers, with headers that attack a terminal and a page),
 dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
 """
@@ -90,6 +91,8 @@ def serve(port: str, fault: str) -> None:
                     pass
             status = "500 Internal Server Error" if fault == "fast-500" else "200 OK"
             body = b"hello worle\n" if fault == "wrong-byte" else BODY
+            if request.startswith(b"GET /served "):
+                body = f"served {served * 9 // 10 if fault == 'lies' else served}\n".encode()
             try:
                 connection.sendall(answer(status, body, close))
             except ConnectionError:

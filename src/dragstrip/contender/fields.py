@@ -33,7 +33,7 @@ PROGRAM = "program"
 #: Names in braces by where they may stand; parameters come on top in start and parity.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
-STARTING = BUILDING | {"port", "socket", "scratch", "cores", "mark", "workload"}
+STARTING = BUILDING | {"port", "socket", "scratch", "cores", "mark", "workload", "served"}
 
 #: What each of these names stands for.
 MEANING = {
@@ -43,6 +43,7 @@ MEANING = {
     "cores": "how many cores the servers' lane has",
     "mark": "the four characters above",
     "workload": "the workload that is raced",
+    "served": "whether its own count can be read here (`[served]`): for templates, `{% if served %}`",
     "build": "the folder that the build filled",
     "python": "the interpreter of its private environment",
     "npm": "the folder of its npm packages (`node_modules`), for `NODE_PATH`",
@@ -137,6 +138,18 @@ class StartFields(Strict):
     unprivileged: bool = Field(default=True, description="as root, run it as `nobody`")
 
 
+class Served(Strict):
+    """Its own count of the requests that it had: asked outside the race's blocks, held against the engine's count."""
+
+    path: str = Field(pattern=r"^/[!-~]*$", description="asked for by GET; none that is raced")
+    pattern: str = Field(description="a regular expression with one group, the number; several matches are added up")
+    socket: str = Field(
+        default="", description="the unix socket at which to ask, like `{scratch}/served.socket`; else where it serves"
+    )
+    if_command: Words = Field(default=(), description="a needed command that says whether it can count")
+    if_says: str = Field(default="", description="a regular expression that the command's words then match")
+
+
 class ContenderFile(Strict):
     """One contender.toml."""
 
@@ -168,6 +181,7 @@ class ContenderFile(Strict):
     )
     warm_up: WarmUp = Field(default=WarmUp(), description="how long it is loaded before anything counts")
     start: StartFields = Field(description="how it is started and stopped")
+    served: Served | None = Field(default=None, description="how it says itself how many requests it had")
 
 
 @dataclass(frozen=True)
@@ -295,6 +309,10 @@ def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozen
         yield ("start", "command"), text, STARTING | parameters
     for name, text in fields.start.env.items():
         yield ("start", "env", name), text, STARTING | parameters
+    if fields.served:
+        yield ("served", "socket"), fields.served.socket, STARTING | parameters
+        for text in fields.served.if_command:
+            yield ("served", "if_command"), text, SETTING
     for name, text in fields.parity.items():
         yield ("parity", name), text, parameters | {"mark"}
 
@@ -313,16 +331,8 @@ def _check_rest(contender: Contender) -> None:
     version = fields.version
     if not version.package and bool(version.command) != bool(version.pattern):
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
-    try:
-        groups = re.compile(version.pattern).groups if version.pattern else 1
-    except re.error as error:
-        raise bad(("version", "pattern"), f"given {version.pattern!r}: {error}", "a regular expression") from error
-    if groups != 1:
-        raise bad(
-            ("version", "pattern"),
-            f"given {version.pattern!r} with {groups} groups",
-            "exactly one group in parentheses must hold the version",
-        )
+    _check_pattern(contender, ("version", "pattern"), version.pattern or "()", "the version")
+    _check_served(contender)
     for key, allowed in fields.choices.items():
         if fields.parameters.get(key) not in allowed:
             raise bad(
@@ -333,3 +343,28 @@ def _check_rest(contender: Contender) -> None:
     for key, value in fields.parameters.items():
         if isinstance(value, str) and "{" in value and value != PER_CORE:
             raise bad(("parameters", key), f"given {value!r}", f'a plain value, or "{PER_CORE}", would do')
+
+
+def _check_served(contender: Contender) -> None:
+    served, bad = contender.fields.served, contender.source.bad
+    if served is None:
+        return
+    _check_pattern(contender, ("served", "pattern"), served.pattern, "the number")
+    if bool(served.if_command) != bool(served.if_says):
+        raise bad(("served",), "has only one of if_command and if_says", "give both, or neither")
+    try:
+        re.compile(served.if_says)
+    except re.error as error:
+        raise bad(("served", "if_says"), f"given {served.if_says!r}: {error}", "a regular expression") from error
+
+
+def _check_pattern(contender: Contender, at: tuple[Key, ...], pattern: str, what: str) -> None:
+    """A regular expression with exactly one group."""
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise contender.source.bad(at, f"given {pattern!r}: {error}", "a regular expression") from error
+    if groups != 1:
+        raise contender.source.bad(
+            at, f"given {pattern!r} with {groups} groups", f"exactly one group in parentheses must hold {what}"
+        )

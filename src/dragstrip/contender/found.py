@@ -188,6 +188,7 @@ def _has_files(contender: Contender, name: str, place: Path) -> bool:
 def _all_texts(contender: Contender) -> list[str]:
     fields = contender.fields
     commands = [fields.start.command, fields.version.command, *fields.needs.run]
+    commands += [fields.served.if_command] if fields.served else []
     return [*fields.needs.files, *fields.start.env.values(), *(word for command in commands for word in command)]
 
 
@@ -225,6 +226,18 @@ def _done(command: tuple[str, ...], _state: tuple[int, int]) -> subprocess.Compl
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error
+
+
+def counts(contender: Contender, programs: Mapping[str, Path], values: Mapping[str, object]) -> bool:
+    """Whether the contender, as it is installed here, can say how many requests it had (``[served]``)."""
+    served = contender.fields.served
+    if served is None or not served.if_command:
+        return served is not None
+    try:
+        said = say(resolve(served.if_command, programs, values), any_status=True)
+    except _AbsentError:
+        return False
+    return re.search(served.if_says, said) is not None
 
 
 def look(contender: Contender) -> Ready | Missing:

@@ -31,6 +31,20 @@ _TAIL_LINES = 15
 SOCKET = "http.socket"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnCount:
+    """Where a launch says itself how many requests it had.
+
+    Args:
+        host: "unix:PATH"; "" where the launch serves.
+        path: asked for by GET. pattern: its one group is the number; several matches are added up.
+    """
+
+    host: str
+    path: str
+    pattern: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """How one launch is started; everything settled, no names in braces left.
@@ -44,6 +58,7 @@ class Start:
         unprivileged: root starts it as ``nobody``, who must own the scratch folder.
         kind: "definition" or "serve".
         socket: where it listens, if it asked for that; None: at the port.
+        own_count: where it says how many requests it had; None: it can't say.
     """
 
     name: str
@@ -56,6 +71,7 @@ class Start:
     unprivileged: bool = True
     kind: str = "definition"
     socket: Path | None = None
+    own_count: OwnCount | None = None
 
 
 def check(one: Entry | Contender) -> Ready | Missing:
@@ -204,6 +220,7 @@ def _prepare_definition(
     values |= found.settings(contender, ready.programs)
     values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
     values |= {"socket": str(scratch / SOCKET), "cache": str(cache_dir()), "build": str(build(contender) or "")}
+    values |= {"served": found.counts(contender, ready.programs, values)}
     for name in fields.copy_:
         target = scratch / _inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +244,16 @@ def _prepare_definition(
         stop_signal=fields.stop_signal,
         unprivileged=fields.unprivileged,
         kind=entry.kind,
+        own_count=_own_count(contender, values),
     )
+
+
+def _own_count(contender: Contender, values: Mapping[str, Any]) -> OwnCount | None:
+    told = contender.fields.served
+    if told is None or not values["served"]:
+        return None
+    at = fill(told.socket, values)
+    return OwnCount(f"unix:{at}" if at else "", told.path, told.pattern)
 
 
 def _asked_for(scratch: Path, told: Iterable[str]) -> Path | None:

@@ -28,6 +28,10 @@ OPENED = 0.5
 #: Without keep-alive, connections per answer below which answers shared them.
 REOPENED = 0.9
 
+#: A server's own count of requests may be off the engine's by so much: (warn, void); so many of each launch are
+#: excused, which it may count a moment after it has answered them.
+MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
+
 #: Fewest rounds in each third of a race whose pace is compared.
 THIRD = 4
 
@@ -40,6 +44,7 @@ def surroundings(race: Race, by_name: dict[str, Sequence[Block]]) -> tuple[Check
         _memory(race),
         _unequal_blocks(race),
         _kept_alive(race, by_name),
+        _own_counts(race, by_name),
         _shorter(by_name),
     )
 
@@ -131,6 +136,41 @@ def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
             told = f"only {connects} connections were opened for {answered} answers of {name}, each was to have its own"
             findings.append((VOID, f"{told}: this is a fault of the engine, please report it with `dragstrip export`"))
     return made("connections", findings, "kept open, or not, as asked")
+
+
+def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+    """The server's own count of requests against the engine's: at least those answered, at most those sent."""
+    findings, told, most = [], [], 0.0
+    for name, blocks in by_name.items():
+        fewer, more, sent = _miscounted(race, name, blocks)
+        if not sent:
+            continue
+        told.append(name)
+        off = max(fewer, more) / sent
+        most = max(most, off)
+        if off > MISCOUNT[0]:
+            seen = f"by its own count {name} had {max(fewer, more)} requests {'fewer' if fewer > more else 'more'}"
+            of = f"than the engine {'had answers to' if fewer > more else 'sent'} ({percent(off)} of {sent})"
+            do = "see that nobody else serves or asks at its port, and what [served] in its definition reads"
+            findings.append((VOID if off > MISCOUNT[1] else WARN, f"{seen} {of}: {do}"))
+    silent = "no server here says how many requests it had"
+    alike = f"{', '.join(told)} had as many requests as were sent, within {percent(most)}"
+    return made("server's count", findings, alike if told else silent)
+
+
+def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, int, int]:
+    """Requests answered but not counted, counted but not sent, and all sent, in launches that told their count."""
+    answered, sent = Counter[int](), Counter[int]()
+    for block in blocks:
+        answered[block.round] += block.answered
+        sent[block.round] += block.sent
+    fewer = more = known = 0
+    for launch in (launch for this in race.rounds for launch in this.launches if launch.contender == name):
+        if launch.served is not None and launch.round in sent:
+            fewer += max(answered[launch.round] - launch.served - LATE_COUNTS, 0)
+            more += max(launch.served - sent[launch.round] - LATE_COUNTS, 0)
+            known += sent[launch.round]
+    return fewer, more, known
 
 
 def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
