@@ -314,6 +314,29 @@ def test_the_page_fetches_nothing(race: Race) -> None:
     assert "default-src 'none'" in text
 
 
+def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() -> None:
+    """By each metric beside the one that decides; a contradiction between two is told. Names stay text."""
+    race = samples.race({HOSTILE: 40_000.0, "steady": 30_000.0})
+
+    def dear(block: Any) -> Any:
+        return replace(block, server_cpu_ns=3 * block.server_cpu_ns) if block.contender == HOSTILE else block
+
+    race = replace(race, rounds=tuple(replace(r, blocks=tuple(map(dear, r.blocks))) for r in race.rounds))
+    verdict = judge(race)
+    (note,) = verdict.contradictions
+    text = rendered(race)
+    assert HOSTILE not in text
+    seen = "".join(Reader(text).text)
+    assert note in seen
+    assert "By the other metrics" in seen
+    (cpu,) = verdict.beside["cpu"]
+    assert (cpu.verdict, cpu.metric) == ("slower", "cpu")
+    assert "CPU thrift" in seen
+    assert "memory thrift" in seen
+    by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
+    assert note in "".join(Reader(rendered(by_cpu)).text)
+
+
 def test_the_page_can_be_read_without_seeing_it(race: Race) -> None:
     """Every drawing has a label, every table its heads, headings go down step by step, the language is named."""
     seen = Reader(rendered(race)).seen

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import is_typical, known
+from dragstrip.metrics import KNOWN, is_typical, known
 from dragstrip.record import Entrant, Race
 from dragstrip.report import beside, charts, export, rows, tables, terminal, words
 from dragstrip.report import definitions as definitions_of
@@ -77,6 +77,9 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         foreign_note=beside.NOTE,
         matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
         pairs=rows.shown_pairs(verdict, names, every=False),
+        others=rows.shown_beside(verdict, names, every=False),
+        by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
+        notes=(*verdict.pauses, *verdict.contradictions),
         out=[entrant for entrant in race.entrants if entrant.out],
         checks=sorted(checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
         parity=terminal.parity_rows(race),
