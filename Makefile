@@ -77,10 +77,11 @@ check-live: build  ## does a race call what is true here today: a server against
 	$(BIN)/python benchmarks/live_check.py
 
 CALIBRATE_MINUTES ?= 60
-calibrate: build  ## many live races of known truth into docs/CALIBRATION.md; adds to runs/calibration; CALIBRATE_MINUTES=60
+CALIBRATE_KINDS ?=
+calibrate: build  ## many live races of known truth into docs/CALIBRATION.md; adds to docs/calibration/races.jsonl; CALIBRATE_MINUTES=60, CALIBRATE_KINDS='^same'
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/dragstrip install nginx-return nginx-lua luajit node --yes
-	$(BIN)/python benchmarks/calibration.py --minutes $(CALIBRATE_MINUTES)
+	$(BIN)/python benchmarks/calibration.py --minutes $(CALIBRATE_MINUTES) --kinds '$(CALIBRATE_KINDS)'
 
 simulate: build  ## the same by simulation and on recorded noise, into docs/METHOD.md
 	$(BIN)/python benchmarks/simulate.py --write docs/METHOD.md

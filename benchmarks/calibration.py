@@ -1,14 +1,17 @@
 """Is the error rate what it says, here? Many short races of known truth, live, each kind in turn, for as long as told.
 
     python benchmarks/calibration.py --minutes 60
+    python benchmarks/calibration.py --minutes 20 --kinds '^same'
 
-Unattended and resumable: every race is one line in ``runs/calibration/races.jsonl``, and every further run adds to it;
-a race that was called wrongly is kept whole (``runs/calibration/wrong/``, for ``dragstrip import``). Afterwards, and by
+Unattended, and to be ended at any moment (Ctrl-C): every race is one line in ``docs/calibration/races.jsonl``, on the
+disk before the next begins, with its machine and the method's version, and every further run adds to it. A race that
+was called wrongly is kept whole (``runs/calibration/wrong/``, for ``dragstrip import``). Afterwards, and by
 ``--write-only`` at any time, docs/CALIBRATION.md gets the shares with their 95 % binomial intervals (Clopper & Pearson
 1934), and a chart. Only races run by the same version of the method count.
 
 Truths: *same* kinds race a server against itself; *planted* ones against itself with a set share more CPU per request,
-or with pauses of its own; in *machine pauses* another process takes the servers' core for 30 ms in every second.
+or with pauses of its own; in *machine pauses* another process takes the servers' core for 30 ms in every second. Four
+races of five are of the former.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +31,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
@@ -88,20 +94,23 @@ def _node(share: float) -> tuple[str, ...]:
     return ("--serve", f"base=node {NODE} {{port}} 0", "--serve", f"slow=node {NODE} {{port}} {share}")
 
 
+#: A server against itself gets so long: called the same by then, or left open, which is right as well.
+SAME_S = 25
+
 KINDS = (
-    Kind("same: nginx-return", _twice("nginx-return"), 1.0, SAME, 45, share=3, needs=("nginx",)),
+    Kind("same: nginx-return", _twice("nginx-return"), 1.0, SAME, SAME_S, share=10, needs=("nginx",)),
     Kind("planted 10 %", _planted("--burn", "0.10"), 1.10, FASTER, 60),
-    Kind("same: nginx-lua", _twice("nginx-lua"), 1.0, SAME, 45, needs=("nginx",)),
+    Kind("same: nginx-lua", _twice("nginx-lua"), 1.0, SAME, SAME_S, share=4, needs=("nginx",)),
     Kind("planted 3 %", _planted("--burn", "0.03"), 1.03, FASTER, 60),
-    Kind("same: luajit", _twice("luajit"), 1.0, SAME, 45, needs=("luajit",)),
+    Kind("same: luajit", _twice("luajit"), 1.0, SAME, SAME_S, share=4, needs=("luajit",)),
     Kind("planted 1 %", _planted("--burn", "0.01"), 1.01, FASTER, 90),
-    Kind("same, by CPU: nginx-return", (*_twice("nginx-return"), "--metric", "cpu"), 1.0, SAME, 45, needs=("nginx",)),
+    Kind("same, by CPU: nginx-return", (*_twice("nginx-return"), "--metric", "cpu"), 1.0, SAME, SAME_S, 4, ("nginx",)),
     Kind("planted 1 %, by CPU", (*_planted("--burn", "0.01"), "--metric", "cpu"), 1.01, FASTER, 60),
-    Kind("same: node", _twice("node"), 1.0, SAME, 60, needs=("node",)),
+    Kind("same: node", _twice("node"), 1.0, SAME, SAME_S, share=4, needs=("node",)),
     Kind("planted 3 %: node", _node(0.03), 1.03, FASTER, 90, needs=("node",)),
     # 30 ms in each second: in 970 ms it serves what the other serves in 1000.
     Kind("planted pauses, 3 %", _planted("--pause-ms", "30", "--every-ms", "1000"), 1 / 0.97, FASTER, 60),
-    Kind("same, machine pauses: planted", _planted(), 1.0, SAME, 45, bursts=True),
+    Kind("same, machine pauses: planted", _planted(), 1.0, SAME, SAME_S, bursts=True),
 )
 
 
@@ -128,35 +137,44 @@ def bursts(core: int | None) -> Iterator[None]:
         process.wait()
 
 
+def dragstrip(*words: str, timeout_s: float) -> str:
+    """One command and what it said; where this is ended, it is ended first, with its servers."""
+    command, env = [sys.executable, "-m", "dragstrip", *words], os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, start_new_session=True
+    ) as process:
+        try:
+            return process.communicate(timeout=timeout_s)[0]
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            raise
+
+
 def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
-    """Runs one race of this kind; what came of it, as one JSON-able line."""
+    """Runs one race of this kind; what came of it, as one JSON-able line. ``folder``: for races called wrongly."""
     with tempfile.TemporaryDirectory(prefix="dragstrip-calibration-") as scratch:
         out, store = Path(scratch) / "race.json", Path(scratch) / "races.sqlite"
-        command = [sys.executable, "-m", "dragstrip", "race", *kind.words, "--budget", f"{kind.budget_s}s"]
+        words = ("race", *kind.words, "--budget", f"{kind.budget_s}s", "--json", str(out), "-q", "--store", str(store))
         began = time.monotonic()
         with bursts(core if kind.bursts else None):
-            done = subprocess.run(
-                [*command, "--json", str(out), "-q", "--store", str(store)],
-                capture_output=True,
-                text=True,
-                env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-                timeout=600,
-            )
+            said = dragstrip(*words, timeout_s=600)
         took_s = time.monotonic() - began
         if not out.exists():
-            return {"kind": kind.name, "failed": (done.stderr or done.stdout)[-500:], "took_s": took_s}
+            return {"kind": kind.name, "failed": said[-500:], "took_s": round(took_s, 2)}
         line = _line(kind, json.loads(out.read_text()), took_s)
         if line["wrong"]:
             (folder / "wrong").mkdir(parents=True, exist_ok=True)
             target = folder / "wrong" / f"{line['race']}.sqlite"
-            keep = [sys.executable, "-m", "dragstrip", "export", line["race"], str(target), "--store", str(store)]
-            subprocess.run(keep, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, timeout=60)
+            dragstrip("export", line["race"], str(target), "--store", str(store), timeout_s=60)
         return line
 
 
 def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
     fields = ("ratio", "low", "high", "verdict", "rounds", "spent_s", "median_ratio")
-    pairs = {pair["metric"]: {name: pair[name] for name in fields} for pair in told["pairs"]}
+    pairs = {pair["metric"]: {name: _short(pair[name]) for name in fields} for pair in told["pairs"]}
     decisive = pairs.get(told["method"]["metric"], {})
     # Called against the truth: a difference where none is planted, or the wrong side.
     wrong_words = {"faster", "slower"} if kind.truth == 1 else {"slower"}
@@ -178,12 +196,17 @@ def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
         "pairs": pairs,
         "pauses": told["pauses"],
         "checks": {check["check"]: check["status"] for check in told["validity"] if check["status"] != "pass"},
-        "details": [check["detail"] for check in told["validity"] if check["status"] != "pass"],
+        "details": [check["detail"] for check in told["validity"] if check["status"] == "void"],
         "looked_at": [check["check"] for check in told["validity"]],
         "took_s": round(took_s, 2),
         "rounds": told["rounds"],
         "passes": told["plan"]["passes"],
     }
+
+
+def _short(value: Any) -> Any:
+    """A number in six digits: the file is kept."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -193,6 +216,20 @@ def read(path: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
     return [line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION]
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Adds a line, on the disk when this returns; what was left half before stays a line of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        file.seek(0, os.SEEK_END)
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            torn = file.read(1) != b"\n"
+            file.write(b"\n" if torn else b"")
+        file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def ready(kinds: Sequence[Kind]) -> list[Kind]:
@@ -207,45 +244,77 @@ def ready(kinds: Sequence[Kind]) -> list[Kind]:
     return found
 
 
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression of the command line."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+
+
 def main() -> None:
     """The command line."""
     wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     wanted.add_argument(
-        "--minutes", type=float, default=60.0, help="then the race that runs is ended with (default 60)"
+        "--minutes", type=float, default=60.0, help="no race is begun that is not over by then (default 60)"
     )
     wanted.add_argument("--races", type=int, default=0, help="at most so many; 0 for as many as the time allows")
-    wanted.add_argument("--only", default="", metavar="WORD", help="only kinds whose name has this word")
-    wanted.add_argument("--folder", type=Path, default=ROOT / "runs" / "calibration", help="where races are kept")
+    wanted.add_argument(
+        "--kinds", type=pattern, default="", metavar="PATTERN", help="only kinds whose name matches: '^same', 'node'"
+    )
+    wanted.add_argument("--list", action="store_true", help="the kinds, how many races each has, seconds of one")
+    wanted.add_argument("--file", type=Path, default=ROOT / "docs" / "calibration" / "races.jsonl")
+    wanted.add_argument("--folder", type=Path, default=ROOT / "runs" / "calibration", help="for races called wrongly")
     wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
     wanted.add_argument("--write-only", action="store_true", help="race nothing, write the page from what there is")
     told = wanted.parse_args()
-    path = told.folder / "races.jsonl"
-    told.folder.mkdir(parents=True, exist_ok=True)
+    if told.list:
+        show(read(told.file))
+        return
     if not told.write_only:
         if not PLANTED.exists():
             sys.exit(f"{PLANTED} is missing: cargo build --release -p dragstrip-engine --example planted")
-        run(told, path)
-    write_page(read(path), [kind.name for kind in KINDS], told.page)
+        signal.signal(signal.SIGTERM, _interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            run(told)
+    write_page(read(told.file), [kind.name for kind in KINDS], told.page)
     print(f"written: {told.page}")
 
 
-def run(told: argparse.Namespace, path: Path) -> None:
+def _interrupted(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def show(lines: Sequence[dict[str, Any]]) -> None:
+    """Each kind: how many races there are, and what one costs."""
+    for kind in KINDS:
+        mine = [line for line in lines if line["kind"] == kind.name and not line.get("failed")]
+        print(f"{kind.name:32} {len(mine):4} races, {usual_s(kind, lines):4.0f} s each, share {kind.share}")
+
+
+def usual_s(kind: Kind, lines: Sequence[dict[str, Any]]) -> float:
+    """What a race of this kind takes, from start to end; its budget and a little where there is none yet."""
+    took = [line["took_s"] for line in lines if line["kind"] == kind.name and not line.get("failed")]
+    return median(took) if took else kind.budget_s + 5.0
+
+
+def run(told: argparse.Namespace) -> None:
     """Races until the time is over, each appended as soon as it is done."""
     from dragstrip.machine import lanes
 
     core = lanes(None, None).server[0]
-    kinds = [kind for kind in ready(KINDS) if told.only in kind.name]
+    kinds = [kind for kind in ready(KINDS) if re.search(told.kinds, kind.name)]
     if not kinds:
-        sys.exit(f"no kind of race that can run here has {told.only!r} in its name")
-    done = Counter(line["kind"] for line in read(path) if not line.get("failed"))
+        sys.exit("no kind of race that can run here has a name that matches --kinds")
+    lines = read(told.file)
+    done = Counter(line["kind"] for line in lines if not line.get("failed"))
     until = time.monotonic() + 60 * told.minutes
     for number, kind in enumerate(cycle(kinds, done)):
-        if time.monotonic() > until or (told.races and number >= told.races):
+        if time.monotonic() + usual_s(kind, lines) > until or (told.races and number >= told.races):
             return
-        line = race(kind, told.folder, core)
-        with path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print(f"{number + 1:4} {kind.name}: {_said(line)}", flush=True)
+        lines.append(race(kind, told.folder, core))
+        append(told.file, lines[-1])
+        print(f"{number + 1:4} {kind.name}: {_said(lines[-1])}", flush=True)
 
 
 def _said(line: dict[str, Any]) -> str:

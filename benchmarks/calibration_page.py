@@ -15,11 +15,51 @@ from scipy.stats import binom, binomtest
 
 Line = dict[str, Any]
 
+#: Each check, and the tests that plant its fault (``tests/test_calibration.py`` sees that none is missing).
+PLANTS: dict[str, tuple[str, ...]] = {
+    "rounds": ("test_inquiry.py::test_a_race_whose_rounds_are_all_void_says_why",),
+    "lanes": ("test_inquiry.py::test_shared_cores_and_a_running_server_are_said",),
+    "generator": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "engine wait": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "server wait": ("test_inquiry.py::test_a_server_that_loses_its_core_to_others_is_named",),
+    "steal": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "accounting": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "errors": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "Little's law": ("test_inquiry.py::test_littles_law_holds_rate_against_latency",),
+    "turn-round": (
+        "test_inquiry.py::test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy",
+    ),
+    "saturation": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "offered rate": ("test_race_open.py::test_a_rate_that_is_not_sustained_voids_and_a_late_engine_warns",),
+    "launches": (
+        "test_inquiry.py::test_launches_that_went_wrong_are_named",
+        "test_inquiry.py::test_launches_of_two_kinds_are_named",
+    ),
+    "trend": ("test_inquiry.py::test_a_trend_within_rounds_is_found",),
+    "void passes": ("test_inquiry.py::test_more_than_a_third_of_the_passes_void_voids_the_race",),
+    "other programs": (
+        "test_conditions.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
+        "test_conditions.py::test_another_program_on_the_races_cores_is_named",
+    ),
+    "clock": (
+        "test_conditions.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
+        "test_conditions.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
+    ),
+    "memory": ("test_conditions.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",),
+    "block length": ("test_conditions.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",),
+    "connections": ("test_conditions.py::test_connections_that_are_not_kept_open_as_asked_are_named",),
+    "server's count": (
+        "test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_and_honest_ones_count_exactly",
+    ),
+    "answers' length": ("test_conditions.py::test_answers_that_grow_shorter_in_one_block_are_found",),
+    "parity": ("test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
+}
+
 HEAD = """# Calibration
 
 Is the error rate what it says, and how soon is a difference found? Short races of known truth on real servers, each
 kind in turn, every look counted (a race stops as soon as it has decided). `make calibrate` runs them, for as long as
-it is told, and adds to what was there; [the method](METHOD.md) has the same from simulation.
+it is told, and adds to [what there is](calibration/races.jsonl); [the method](METHOD.md) has the same from simulation.
 
 <!-- calibration:begin -->
 <!-- calibration:end -->
@@ -74,6 +114,12 @@ def _hit(line: Line, *, found: bool) -> bool:
     return bool(line["right"]) and (found or line["pairs"][line["metric"]]["verdict"] == "same")
 
 
+def _beside(good: Sequence[Line]) -> list[float]:
+    """Seconds of each race that were no rounds."""
+    decisive = (line["pairs"].get(line["metric"], {}) for line in good)
+    return [line["took_s"] - pair["spent_s"] for line, pair in zip(good, decisive, strict=True) if pair.get("spent_s")]
+
+
 def _covers(line: Line, metric: str) -> bool | None:
     pair = line["pairs"].get(metric)
     if not pair or pair["low"] is None:
@@ -95,6 +141,7 @@ def report(lines: Sequence[Line], kinds: Sequence[str]) -> str:
         *_same(good, kinds),
         *_planted(good, kinds),
         *_checks(good),
+        f"Beside its measuring a race took {quantile(_beside(good), 0.5)} (median): start, scrutineering, calibration.",
     ]
     failed = len(lines) - len(good)
     return "\n\n".join([*parts, *([f"{failed} races failed to run at all."] if failed else [])])
@@ -159,21 +206,25 @@ def _planted(good: Sequence[Line], kinds: Sequence[str]) -> list[str]:
 
 
 def _checks(good: Sequence[Line]) -> list[str]:
-    """How often each check spoke in races in which nothing was planted."""
+    """What each check said in races in which nothing was planted, and the test that plants its fault."""
     clean = [line for line in good if line["truth"] == 1 and "machine pauses" not in line["kind"]]
-    if not clean:
-        return []
-    warned: Counter[str] = Counter()
-    voided: Counter[str] = Counter()
-    for line in clean:
-        for check, status in line["checks"].items():
-            (voided if status == "void" else warned)[check] += 1
-    looked = dict.fromkeys(check for line in clean for check in line["looked_at"])
-    rows = ["| check, where nothing is planted | warned | voided |", "|-|-|-|"]
-    rows += [
-        f"| {check} | {share(warned[check], len(clean))} | {share(voided[check], len(clean))} |" for check in looked
+    rows = [
+        f"| check, in {len(clean)} races with no fault planted | passed | warned | voided | its fault is planted by |",
+        "|-|-|-|-|-|",
     ]
+    for check in PLANTS:
+        mine = [line for line in clean if check in {name.partition(",")[0] for name in line["looked_at"]}]
+        said = Counter(_worst(line, check) for line in mine)
+        shares = " | ".join(share(said[status], len(mine)) for status in ("pass", "warn", "void"))
+        tests = ", ".join(f"`{test.partition('::')[2]}`" for test in PLANTS[check])
+        rows.append(f"| {check} | {shares} | {tests} |")
     return ["\n".join(rows)]
+
+
+def _worst(line: Line, check: str) -> str:
+    """What a check said in a race; "parity, framing" and the like are all parity's."""
+    said = {status for name, status in line["checks"].items() if name.partition(",")[0] == check}
+    return next((status for status in ("void", "warn") if status in said), "pass")
 
 
 # --- the chart ----------------------------------------------------------------------------------------------------
