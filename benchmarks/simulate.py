@@ -13,7 +13,7 @@ import csv
 import gzip
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import simulate_many
 
-from dragstrip.verdict import FLOOR, factor, holm, p_value
+from dragstrip.verdict import FLOOR, factor, factor_within, holm, p_within
 
 ROOT = Path(__file__).resolve().parents[1]
 NOISE = ROOT / "tests" / "noise" / "pilot-nginx-10ms.csv.gz"
@@ -100,30 +100,36 @@ def t_over(values: Array) -> Array:
 class Looks:
     """Races of two looked at after every round and stopped at the first decision, else at the last round.
 
-    ``ever``: told apart at any look, by somebody who goes on to the last round whatever was seen before.
+    ``ever``: told apart at any look, by somebody who goes on to the last round whatever was seen before; ``missed``:
+    the truth outside the interval at any look, likewise.
     """
 
     ever: NDArray[np.bool_]
+    missed: NDArray[np.bool_]
     stop: NDArray[np.int64]
     differ: NDArray[np.bool_]
     same: NDArray[np.bool_]
     covered: NDArray[np.bool_]
 
 
-def look(numbers: Array, *, truth: float = 0.0, pairs: int = 1, naive: bool = False) -> Looks:
+def look(numbers: Array, *, truth: float = 0.0, pairs: int = 1, by: str = "now") -> Looks:
     """Walks through races' round numbers (races, rounds) as ``dragstrip race`` would; the last is the planned one.
 
     Args:
-        naive: an ordinary t-test looked at every round from the tenth on, instead.
+        by: the interval of "now"; that of "version 2" of the method; or "naive", an ordinary t-test looked at every
+            round from the tenth on.
     """
     races, rounds = numbers.shape
     n = np.arange(1, rounds + 1)
     mean = np.cumsum(numbers, axis=1) / n
     squares = np.cumsum(numbers**2, axis=1) - n * mean**2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
-    width = [factor(int(k), ALPHA / pairs, last=bool(k == rounds), fixed=False) for k in n]
-    if naive:
-        width = [stats.t.isf(ALPHA / 2, k - 1) if k >= FLOOR else np.inf for k in n]
+    widths: dict[str, Callable[[int], float]] = {
+        "now": lambda k: factor_within(k, ALPHA / pairs, rounds),
+        "version 2": lambda k: factor(k, ALPHA / pairs, last=k == rounds, fixed=False),
+        "naive": lambda k: float(stats.t.isf(ALPHA / 2, k - 1)) if k >= FLOOR else np.inf,
+    }
+    width = [widths[by](int(k)) for k in n]
     usable = np.isfinite(width)
     half = np.where(usable, np.where(usable, width, 0) * error, np.inf)
     differ = np.abs(mean) > half
@@ -131,7 +137,8 @@ def look(numbers: Array, *, truth: float = 0.0, pairs: int = 1, naive: bool = Fa
     decided = differ | same
     stop = np.where(decided.any(axis=1), decided.argmax(axis=1), rounds - 1)
     at = np.arange(races), stop
-    return Looks(differ.any(axis=1), stop + 1, differ[at], same[at], np.abs(mean[at] - truth) <= half[at])
+    outside = np.abs(mean - truth) > half
+    return Looks(differ.any(axis=1), outside.any(axis=1), stop + 1, differ[at], same[at], ~outside[at])
 
 
 # --- recorded noise ---------------------------------------------------------------------------------------------
@@ -225,7 +232,7 @@ def usual_ways(races: int) -> Iterator[str]:
             "a new launch every round; t on one number per round": t_over(number),
         }
         calls = {name: np.asarray(p) < ALPHA for name, p in wrong.items()}
-        calls["the same, looked at after every round"] = look(number, naive=True).ever
+        calls["the same, looked at after every round"] = look(number, by="naive").ever
         calls["**Dragstrip: the same looks, its own interval**"] = look(number).ever
         for name, called in calls.items():
             rows.setdefault(name, []).append(f"{called.mean():.1%}")
@@ -252,6 +259,30 @@ def on_recorded_noise(races: int) -> Iterator[str]:
     lag = {kind: numbers(arms["aa"], kind) for kind in ("totals", "CPU per request")}
     told = ", ".join(f"{kind} {np.corrcoef(values[1:], values[:-1])[0, 1]:+.3f}" for kind, values in lag.items())
     yield f"\nCorrelation of successive recorded rounds, the same twice: {told}; chance alone gives ±{800**-0.5:.3f}."
+
+
+def versions(races: int) -> Iterator[str]:
+    """What version 3 of the method changed: the same rounds, judged by either, for races of at most 60 rounds."""
+    yield "| at most 60 rounds, every look counted | wrong calls | an interval misses | rounds, median | 9 of 10 |"
+    yield "|-|-|-|-|-|"
+    arms, rounds = recorded(), 60
+    for kind in ("totals", "CPU per request"):
+        for arm, title in (("aa", "the same twice"), ("ab1", "about 1 % planted"), ("ab3", "about 2.6 % planted")):
+            values, null = numbers(arms[arm], kind), arm == "aa"
+            truth = 0.0 if null else float(values.mean())
+            for by, name in (("version 2", "version 2"), ("now", "**version 3**")):
+                drawn = resampled(values, races, rounds, np.random.default_rng(20266), null=null)
+                seen = look(drawn, truth=truth, by=by)
+                wrong = f"{seen.ever.mean():.1%}" if null else "–"
+                yield (
+                    f"| {kind}: {title}, {name} | {wrong} | {seen.missed.mean():.1%} "
+                    f"| {np.median(seen.stop):.0f} | {np.quantile(seen.stop, 0.9):.0f} |"
+                )
+    told = []
+    for n in (10, 12, 15, 20, 30, 40, 60):
+        before, now = factor(n, ALPHA, last=n == rounds, fixed=False), factor_within(n, ALPHA, rounds)
+        told.append(f"{n}: {before:.2f}, {now:.2f}")
+    yield f"\nThe interval's factor c(n) in races of 60 rounds, version 2 and version 3: {'; '.join(told)}."
 
 
 def several(races: int) -> Iterator[str]:
@@ -284,9 +315,9 @@ def _family(own: Array, speeds: Array, pairs: list[tuple[int, int]]) -> tuple[bo
     false = missed = False
     called: NDArray[np.bool_] = np.zeros(len(pairs), dtype=bool)
     for n in range(FLOOR, len(own) + 1):
-        mean, error, last = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n), n == len(own)
-        called = np.array(holm([p_value(n, float(t), last=last, fixed=False) for t in np.abs(mean) / error], ALPHA))
-        half = factor(n, ALPHA / len(pairs), last=last, fixed=False) * error
+        mean, error = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n)
+        called = np.array(holm([p_within(n, float(t), len(own)) for t in np.abs(mean) / error], ALPHA))
+        half = factor_within(n, ALPHA / len(pairs), len(own)) * error
         false |= bool((called & (np.sign(mean) != np.sign(truth))).any())
         missed |= bool((np.abs(mean - truth) > half).any())
     return false, missed, bool(called[np.abs(truth) > 0.0196].all())
@@ -301,6 +332,7 @@ def report(races: int) -> str:
         several(max(races // 20, 10)),
         simulate_many.coverage(max(races // 4, 10)),
         simulate_many.twelve(max(races // 40, 10), totals),
+        versions(races),
     ]
     head = f"Written by `benchmarks/simulate.py --races {races}`; fixed seeds."
     return "\n\n".join([head, *("\n".join(part) for part in parts)])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dragstrip.verdict import FLOOR, factor, holm, p_value
+from dragstrip.verdict import FLOOR, factor_within, holm, p_within
 
 Array = NDArray[np.float64]
 ALPHA = 0.05
@@ -103,13 +103,14 @@ def rounds_of(trouble: Trouble, races: int, rng: np.random.Generator) -> Array:
     return np.asarray(np.log(np.exp(mine).mean(axis=2)) + SPEEDS)
 
 
-def held(numbers: Array, true: Array) -> tuple[float, float]:
-    """Share of races in which all pairs' intervals hold at every look at once, and at the last round alone."""
-    d = numbers[..., FIRST] - numbers[..., SECOND] - (true[FIRST] - true[SECOND])
+def held(numbers: Array, true: Array, pairs: list[tuple[int, int]] = PAIRS) -> tuple[float, float]:
+    """Share of races in which these pairs' intervals hold at every look at once, and at the last round alone."""
+    first, second = np.array(pairs).T
+    d = numbers[..., first] - numbers[..., second] - (true[first] - true[second])
     n = np.arange(1, d.shape[1] + 1)[None, :, None]
     mean = np.cumsum(d, axis=1) / n
     error = np.sqrt(np.maximum(np.cumsum(d**2, axis=1) - n * mean**2, 0) / np.maximum(n - 1, 1) / n)
-    width = [factor(k, ALPHA / len(PAIRS), last=k == d.shape[1], fixed=False) for k in range(1, d.shape[1] + 1)]
+    width = [factor_within(k, ALPHA / len(pairs), d.shape[1]) for k in range(1, d.shape[1] + 1)]
     usable = np.isfinite(width)
     inside = np.abs(mean[:, usable]) <= np.array(width)[usable][None, :, None] * error[:, usable]
     return float(inside.all(axis=(1, 2)).mean()), float(inside[:, -1].all(axis=1).mean())
@@ -141,15 +142,17 @@ def coverage(races: int) -> Iterator[str]:
     """All six intervals of four contenders at once: Dragstrip's and the naive ways', for each trouble."""
     yield (
         "| four contenders: all six intervals hold, nominal 95 % | Dragstrip, every look "
-        "| its last round | three runs each in a row | one long run each |"
+        "| its last round | three runs each in a row | one long run each | the first and the last alone, every look |"
     )
-    yield "|-|-|-|-|-|"
+    yield "|-|-|-|-|-|-|"
     for trouble in TROUBLES:
         rng, true = np.random.default_rng(20264), truth(trouble)
-        every, last = held(rounds_of(trouble, races, rng), true)
+        numbers = rounds_of(trouble, races, rng)
+        every, last = held(numbers, true)
+        alone, _ = held(numbers, true, [(0, len(SPEEDS) - 1)])
         three = naively_held(runs_in_a_row(trouble, races, rng, 3).mean(axis=-1), true)
         one = naively_held(runs_in_a_row(trouble, races, rng, 1)[:, :, 0, :], true)
-        yield f"| {trouble.name} | {every:.1%} | {last:.1%} | {three:.1%} | {one:.1%} |"
+        yield f"| {trouble.name} | {every:.1%} | {last:.1%} | {three:.1%} | {one:.1%} | {alone:.1%} |"
 
 
 def twelve(races: int, noise: Array) -> Iterator[str]:
@@ -177,8 +180,8 @@ def _twelve(own: Array, speeds: Array) -> tuple[bool, bool, bool, bool]:
     d, true = own[:, first] - own[:, second], speeds[first] - speeds[second]
     tied, always, upright, called = True, True, True, np.zeros(len(true), dtype=bool)
     for n in range(FLOOR, len(own) + 1):
-        mean, error, last = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n), n == len(own)
-        called = np.array(holm([p_value(n, float(t), last=last, fixed=False) for t in np.abs(mean) / error], ALPHA))
+        mean, error = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n)
+        called = np.array(holm([p_within(n, float(t), len(own)) for t in np.abs(mean) / error], ALPHA))
         tied = not called[true == 0].any()
         always &= tied
         upright &= not (called & (true != 0) & (np.sign(mean) != np.sign(true))).any()

@@ -50,7 +50,7 @@ def test_the_forecast_is_the_methods_own_formula() -> None:
     """The interval's half-width at the planned last round, and 1.28 standard errors more for nine in ten."""
     met = Noise(sd=0.015, round_s=0.8, rounds=10)
     n = schedule.planned_rounds(60, 0.8)
-    half = verdict.factor(n, 0.05, last=True, fixed=False)
+    half = verdict.factor_within(n, 0.05, n)
     assert met.smallest(60) == pytest.approx(math.expm1((half + stats.norm.ppf(0.9)) * 0.015 / math.sqrt(n)), rel=1e-4)
     rng = np.random.default_rng(5)
     races = rng.normal(math.log1p(met.smallest(60)), 0.015, (4000, n))

@@ -22,7 +22,17 @@ from statsmodels.stats.multitest import multipletests
 from dragstrip import verdict
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Plan, Race, Round
-from dragstrip.verdict import ANYTIME_SHARE, FINAL_SHARE, FLOOR, critical, e_value, factor, holm, p_value
+from dragstrip.verdict import (
+    ANYTIME_SHARE,
+    FINAL_SHARE,
+    FLOOR,
+    critical,
+    e_value,
+    factor,
+    factor_within,
+    holm,
+    p_value,
+)
 
 MS, S = samples.MS, samples.S
 ALPHAS = st.floats(1e-5, 0.2)
@@ -134,12 +144,12 @@ def test_a_pairs_p_value_is_the_level_at_which_its_interval_excludes_1(n, t, alp
         assert (p < alpha) == (t > factor(n, alpha, last=last, fixed=fixed))
 
 
-def test_the_last_planned_round_uses_the_ordinary_t_with_its_share_of_alpha() -> None:
+def test_the_last_planned_round_used_the_ordinary_t_with_its_share_of_alpha_up_to_version_2() -> None:
     """Its interval is scipy's confidence interval at 1 − 0.4 α; the round before it the anytime one."""
     a = normal(1, 40)
     race = race_of({"a": a, "b": [0.0] * 40}, planned=40)
     low, high = stats.ttest_1samp(a, 0).confidence_interval(1 - FINAL_SHARE * 0.05)
-    last, before = only(race), only(replace(race, rounds=race.rounds[:39]))
+    last, before = only(race, method=2), only(replace(race, rounds=race.rounds[:39]), method=2)
     assert (math.log(last.low), math.log(last.high)) == pytest.approx((low, high), abs=1e-6)
     half = critical(39, ANYTIME_SHARE * 0.05) * np.std(a[:39], ddof=1) / math.sqrt(39)
     assert math.log(before.high / before.low) / 2 == pytest.approx(half, rel=1e-4)
@@ -157,12 +167,12 @@ def test_a_fixed_number_of_rounds_gets_the_plain_t_with_all_of_alpha_at_its_end_
     assert last.verdict == "faster"
 
 
-def test_a_pair_that_rested_never_gets_the_ordinary_t() -> None:
+def test_a_pair_that_rested_never_got_the_ordinary_t_of_version_2() -> None:
     """It stopped when its own data said so: only the interval that holds at any time is right for it."""
     a, b, c = normal(3, 40), normal(4, 40), normal(5, 40)
     race = race_of({"a": a, "b": b, "c": c}, planned=40)
     rested = race_of({"a": a, "b": b, "c": c[:20] + [math.nan] * 20}, planned=40)
-    widths = [[math.log(p.high / p.low) for p in verdict.judge(r).pairs] for r in (race, rested)]
+    widths = [[math.log(p.high / p.low) for p in verdict.judge(r, method=2).pairs] for r in (race, rested)]
     half = critical(20, ANYTIME_SHARE * 0.05 / 3) * np.std(np.subtract(a, c)[:20], ddof=1) / math.sqrt(20)
     assert widths[1][0] == pytest.approx(widths[0][0])
     assert widths[1][1] == pytest.approx(2 * half, rel=1e-4)
@@ -220,7 +230,7 @@ def test_equals_are_told_apart_in_at_most_5_percent_of_races_looked_at_after_eve
 
 def test_an_ordinary_t_looked_at_after_every_round_would_be_wrong_far_more_often() -> None:
     """That is why: over 15 % for a nominal 5 %."""
-    assert simulate.look(iid(np.random.default_rng(11), 4000, 100), naive=True).ever.mean() > 0.15
+    assert simulate.look(iid(np.random.default_rng(11), 4000, 100), by="naive").ever.mean() > 0.15
 
 
 def test_on_recorded_noise_equals_are_told_apart_in_at_most_5_percent() -> None:
@@ -271,7 +281,7 @@ def test_judge_reaches_the_same_numbers_as_the_simulation(metric: str, kind: str
     for n in (5, 10, 17, 30):
         judged = only(replace(race, rounds=race.rounds[:n]), metric=metric)
         assert math.log(judged.ratio) == pytest.approx(values[:n].mean(), abs=1e-9)
-        half = factor(n, 0.05, last=n == 30, fixed=False) * values[:n].std(ddof=1) / math.sqrt(n)
+        half = factor_within(n, 0.05, 30) * values[:n].std(ddof=1) / math.sqrt(n)
         if n >= FLOOR:
             assert math.log(judged.high / judged.low) / 2 == pytest.approx(half)
         assert (judged.verdict in ("faster", "slower")) == (abs(values[:n].mean()) > half)
@@ -281,7 +291,7 @@ def test_a_recorded_race_can_be_judged_by_the_versions_of_the_method_that_were_b
     """Version 1 gave no time back; a race is judged by its own version unless told otherwise, and the verdict says."""
     picks = list(np.random.default_rng(13).integers(0, 100, 30))
     race = recorded_race("ab1", picks)
-    for version, kind in ((1, "totals, whole time"), (2, "totals")):
+    for version, kind in ((1, "totals, whole time"), (2, "totals"), (3, "totals")):
         values = simulate.numbers(simulate.recorded()["ab1"], kind)[picks]
         for judged in (verdict.judge(race, method=version), verdict.judge(replace(race, method=version))):
             assert judged.method == version
@@ -315,10 +325,10 @@ def test_six_contenders_at_once_are_wrong_in_at_most_5_percent_of_races() -> Non
 
 def test_all_intervals_hold_at_once_however_machine_and_launches_misbehave() -> None:
     """Drift, bursts, heavy tails, two kinds: 95 % or more, within the error of 300 races; one long run each fails."""
-    rows = [row.split("|")[2:6] for row in list(simulate.simulate_many.coverage(300))[2:]]
+    rows = [row.split("|")[2:7] for row in list(simulate.simulate_many.coverage(300))[2:]]
     assert len(rows) == len(simulate.simulate_many.TROUBLES)
-    for every, last, _, one in ([float(cell.strip(" %")) for cell in row] for row in rows):
-        assert min(every, last) >= 95 - 2.6 * math.sqrt(95 * 5 / 300)
+    for every, last, _, one, alone in ([float(cell.strip(" %")) for cell in row] for row in rows):
+        assert min(every, last, alone) >= 95 - 2.6 * math.sqrt(95 * 5 / 300)
         assert one < 60
 
 
@@ -664,7 +674,7 @@ def test_the_forecast_is_where_the_same_mean_and_scatter_would_decide() -> None:
     aim = max(aim, math.log(1.01) - aim)
     enough = 20 + pair.more_rounds
     for n, does in ((enough, True), (enough - 1, False)):
-        assert (critical(n, ANYTIME_SHARE * 0.05) * scatter / math.sqrt(n) < aim) == does
+        assert (factor_within(n, 0.05, 10_000) * scatter / math.sqrt(n) < aim) == does
 
 
 def test_own_intervals_are_the_ordinary_ones_on_the_log_scale() -> None:

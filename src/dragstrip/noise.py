@@ -44,7 +44,7 @@ class Noise:
     def smallest(self, budget_s: float) -> float:
         """The smallest difference (a share) that a race of two finds in nine of ten, within a budget."""
         n = schedule.planned_rounds(budget_s, self.round_s)
-        half = verdict.factor(n, ALPHA, last=True, fixed=False)
+        half = verdict.factor_within(n, ALPHA, n)
         return math.expm1((half + POWER_ERRORS) * self.sd / math.sqrt(n))
 
     def told(self) -> str:

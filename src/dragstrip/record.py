@@ -14,7 +14,7 @@ from typing import Any
 SCHEMA_VERSION = 2
 
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
-METHOD_VERSION = 2
+METHOD_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +195,8 @@ class Plan:
 
     Args:
         lead_ns, counted_ns: of each block; passes: per round.
-        budget_s: wall-clock budget for measuring; planned_rounds: the one last round N at which the
-            ordinary t quantile is allowed (method, "The interval").
+        budget_s: wall-clock budget for measuring; planned_rounds: the last round N, up to which
+            looks are paid for (method, "The interval"): no race goes on beyond it.
         metric: one of ``metrics.METRICS``; margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
         rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
     """

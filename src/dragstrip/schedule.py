@@ -36,7 +36,7 @@ ROUNDS_WANTED = 12
 ROUNDS_LEAST = 10
 
 #: Share of the budget that the plan leaves unspent. Stopping servers and waiting for a quiet machine are
-#: not in the calibration's estimate; a last round that is never reached would waste its share of alpha.
+#: not in the calibration's estimate; what is kept for looks that are never reached would be wasted.
 RESERVE = 0.1
 
 _WORD = 64

@@ -20,6 +20,7 @@ from dragstrip.verdict.evidence import (
 )
 from dragstrip.verdict.judgement import Estimate, Interval, Verdict, judge, still_needed
 from dragstrip.verdict.likeness import Unlike
+from dragstrip.verdict.looks import factor_within, p_within
 from dragstrip.verdict.numbers import RoundNumbers, round_numbers
 from dragstrip.verdict.pairs import Pair
 from dragstrip.verdict.words import sentence
@@ -42,9 +43,11 @@ __all__ = [
     "critical",
     "e_value",
     "factor",
+    "factor_within",
     "holm",
     "judge",
     "p_value",
+    "p_within",
     "round_numbers",
     "sentence",
     "still_needed",

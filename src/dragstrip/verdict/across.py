@@ -17,8 +17,9 @@ from scipy.special import stdtrit
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import known
 from dragstrip.record import METHOD_VERSION, Race
-from dragstrip.verdict.evidence import FLOOR, factor
+from dragstrip.verdict.evidence import FLOOR, quantile
 from dragstrip.verdict.likeness import Unlike, unchanged, unlike
+from dragstrip.verdict.looks import factor_within
 from dragstrip.verdict.numbers import FloatArray, RoundNumbers, round_numbers
 
 
@@ -149,10 +150,16 @@ class _Side:
             mine = mine - speeds[:, self.numbers.names.index(against)]
         return np.asarray(mine[~np.isnan(mine)])
 
-    def last(self, used: int) -> bool:
-        """The ordinary t may be used: the race stands at its planned round, and none was missed."""
-        done, planned = len(self.numbers.rounds), self.race.plan.planned_rounds
-        return done >= planned if self.fixed else done == planned == used
+    @property
+    def ended(self) -> bool:
+        """A race with a fixed number of rounds has run them all."""
+        return len(self.numbers.rounds) >= self.race.plan.planned_rounds
+
+    def factor(self, n: int, alpha: float) -> float:
+        """Half-width in standard errors of the interval of ``n`` rounds' mean; infinite where there is none."""
+        if self.fixed:
+            return quantile(n, alpha) if self.ended else math.inf
+        return factor_within(n, alpha, self.race.plan.planned_rounds)
 
 
 def _reference(
@@ -194,13 +201,13 @@ def _change(sides: tuple[_Side, _Side], name: str, against: str | None, alpha: f
 def _half(sides: tuple[_Side, _Side], old: FloatArray, new: FloatArray, alpha: float) -> tuple[float, str]:
     """Half the interval's width on the log scale, infinite with the reason where there is none.
 
-    Fixed numbers of rounds: Welch (1947). Else each race's own anytime-valid half-width, the error shared out between
-    the two and the halves added: wider, and right however each of the races was stopped.
+    Fixed numbers of rounds: Welch (1947). Else each race's own half-width that holds at every look, the error shared
+    out between the two and the halves added: wider, and right however each of the races was stopped.
     """
     if min(len(old), len(new)) < FLOOR:
         return math.inf, f"it takes {FLOOR} rounds of each ({len(old)} then, {len(new)} now)"
     errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
-    if all(side.fixed and side.last(len(logs)) for side, logs in zip(sides, (old, new), strict=True)):
+    if all(side.fixed and side.ended for side in sides):
         squares = [error**2 for error in errors]
         total = sum(squares)
         if total == 0:
@@ -208,8 +215,7 @@ def _half(sides: tuple[_Side, _Side], old: FloatArray, new: FloatArray, alpha: f
         freedom = total**2 / sum(s**2 / (len(logs) - 1) for s, logs in zip(squares, (old, new), strict=True))
         return -float(stdtrit(freedom, alpha / 2)) * math.sqrt(total), ""
     halves = [
-        error * factor(len(logs), alpha / 2, last=side.last(len(logs)), fixed=side.fixed)
-        for error, side, logs in zip(errors, sides, (old, new), strict=True)
+        error * side.factor(len(logs), alpha / 2) for error, side, logs in zip(errors, sides, (old, new), strict=True)
     ]
     if not all(map(math.isfinite, halves)):
         return math.inf, "a race with a fixed number of rounds was cut off before it"

@@ -121,6 +121,8 @@ def judge(
         typical=is_typical(wanted),
         margin=margin,
         alpha=alpha,
+        method=version,
+        planned=plan.planned_rounds,
         last=done >= plan.planned_rounds if plan.rounds_fixed else done == plan.planned_rounds,
         fixed=plan.rounds_fixed,
     )

@@ -10,7 +10,8 @@ from itertools import combinations
 import numpy as np
 
 from dragstrip.metrics import KNOWN
-from dragstrip.verdict.evidence import ANYTIME_SHARE, FLOOR, critical, factor, holm, p_value
+from dragstrip.verdict.evidence import FLOOR, factor, holm, p_value
+from dragstrip.verdict.looks import factor_within, p_within
 from dragstrip.verdict.numbers import BoolArray, FloatArray, RoundNumbers, Tables, median_over_passes
 
 #: A forecast of the rounds still missing looks no further than this.
@@ -61,7 +62,10 @@ class Rules:
     """What pairs are judged by.
 
     Args:
-        last: the race stands at its planned last round.
+        method: its version. Up to 2, looks cost what they would in a race without end; from 3 on what they cost up to
+            the planned last round.
+        planned: that round, fixed before the race.
+        last: the race stands at it.
         fixed: the number of rounds was fixed before the race.
         typical: by the median over passes instead of by totals.
     """
@@ -69,6 +73,8 @@ class Rules:
     metric: str
     margin: float
     alpha: float
+    method: int
+    planned: int
     last: bool
     fixed: bool
     typical: bool = False
@@ -144,10 +150,15 @@ class _Draft:
 
     def p(self, rules: Rules) -> float:
         t = abs(self.mean) / self.error if self.error else math.inf if self.mean else 0.0
-        return p_value(self.n, t, last=self.last, fixed=rules.fixed)
+        if rules.fixed or rules.method < 3:
+            return p_value(self.n, t, last=self.last, fixed=rules.fixed)
+        return p_within(self.n, t, rules.planned)
 
     def half(self, alpha: float, rules: Rules) -> float:
-        k = factor(self.n, alpha, last=self.last, fixed=rules.fixed)
+        if rules.fixed or rules.method < 3:
+            k = factor(self.n, alpha, last=self.last, fixed=rules.fixed)
+        else:
+            k = factor_within(self.n, alpha, rules.planned)
         return k * self.error if math.isfinite(k) else math.inf
 
     def more_rounds(self, rules: Rules, pairs: int) -> int | None:
@@ -155,10 +166,10 @@ class _Draft:
         aim = max(abs(self.mean), math.log1p(rules.margin) - abs(self.mean))
         if rules.fixed or self.n < 3 or not aim > 0:
             return None
-        scatter, alpha = self.error * math.sqrt(self.n), ANYTIME_SHARE * rules.alpha / pairs
+        scatter, alpha = self.error * math.sqrt(self.n), rules.alpha / pairs
 
         def enough(n: int) -> bool:
-            return critical(n, alpha) * scatter / math.sqrt(n) < aim
+            return _foreseen(n, alpha, rules) * scatter / math.sqrt(n) < aim
 
         low, high = max(self.n, FLOOR - 1), FORECAST_MOST
         if not enough(high):
@@ -167,3 +178,11 @@ class _Draft:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high - self.n
+
+
+def _foreseen(n: int, alpha: float, rules: Rules) -> float:
+    """The interval's factor at a round to come; beyond the planned last one that of a race planned for longer."""
+    if rules.method < 3:
+        return factor(n, alpha, last=False, fixed=False)
+    # Rounded up to a power of two: what so many looks cost is worked out once for each length.
+    return factor_within(n, alpha, max(rules.planned, 1 << (n - 1).bit_length()))
