@@ -124,7 +124,7 @@ impl Demand for Closed {
     #[inline]
     fn right(&mut self, window: &Window, counts: &mut Counts, _: u64, sent_ns: u64, now_ns: u64) {
         if now_ns >= window.counted_from_ns && now_ns < window.end_ns {
-            counts.record(now_ns - sent_ns);
+            counts.record(now_ns.saturating_sub(sent_ns));
         }
     }
 

@@ -4,6 +4,9 @@
 
 use std::io;
 
+/// What memory is fetched by.
+pub const LINE_BYTES: usize = 64;
+
 /// CLOCK_MONOTONIC in ns; through the vDSO, about 20 ns a call.
 #[inline]
 pub fn now_ns() -> u64 {
@@ -27,6 +30,19 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `time` outlives the call; both clocks exist on every Linux, so it can't fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Has the processor fetch what lies there, all of it, because it is needed soon: a hint, which changes nothing.
+#[inline]
+pub fn prefetch<T: ?Sized>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..size_of_val(what)).step_by(LINE_BYTES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: within what the reference is to; and nothing is read, or written.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast::<i8>().add(at)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
 }
 
 /// Pins the calling thread to one core.

@@ -101,6 +101,8 @@ struct Share<P: Poller> {
     plan: Arc<SessionPlan>,
     poller: P,
     clocks: Clocks,
+    /// The latest look at the clock: after a wait, or later.
+    now_ns: u64,
     conns: Vec<Conn<P::Socket>>,
     /// By connection; see [`Linger`].
     lingering: Vec<Option<Linger<P::Socket>>>,
@@ -136,8 +138,8 @@ struct Share<P: Poller> {
 
 impl<P: Poller> Share<P> {
     fn block(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
-        let mut now_ns = lap.window.started_ns;
-        let mut next_scan_ns = now_ns + SCAN_NS;
+        self.now_ns = lap.window.started_ns;
+        let mut next_scan_ns = self.now_ns + SCAN_NS;
         self.clocks = Clocks::new(&Reading::now());
         for took_ns in self.opened_ns.drain(..) {
             lap.counts.connecting.saturating_record(took_ns);
@@ -148,19 +150,29 @@ impl<P: Poller> Share<P> {
             } else {
                 self.start_some(lap);
             }
-            self.wake_rested(now_ns, lap);
+            let before_ns = self.now_ns;
+            self.wake_rested(before_ns, lap);
             self.poller.flush();
-            let hold = self.hold(now_ns, lap);
-            let limit_ns = self.wait_ns(now_ns, next_scan_ns, lap);
-            let count = self.poller.wait(now_ns, limit_ns, hold);
+            let hold = self.hold(before_ns, lap);
+            let limit_ns = self.wait_ns(before_ns, next_scan_ns, lap);
+            let count = self.poller.wait(before_ns, limit_ns, hold);
+            if P::BRINGS_BYTES {
+                self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
+            }
             self.depart(lap);
             for index in 0..count {
+                if let Some(token) = self.poller.ahead(index) {
+                    self.fetch(token);
+                }
                 if let Some(event) = self.poller.event(index) {
                     self.handle(event, lap, buffer);
                 }
             }
             self.read_on(lap, buffer);
-            now_ns = sys::now_ns();
+            if lap.paced() || self.now_ns == before_ns {
+                self.now_ns = sys::now_ns();
+            }
+            let now_ns = self.now_ns;
             lap.cross(now_ns);
             if lap.stopped() {
                 lap.counts.stopped = true;
@@ -176,7 +188,7 @@ impl<P: Poller> Share<P> {
             }
         }
         let gave_up = self.given_up == self.conns.len();
-        lap.end(now_ns, gave_up);
+        lap.end(sys::now_ns(), gave_up);
         lap.stepped(self.clocks.follow(&Reading::now()));
         self.tidy(lap, buffer);
     }
@@ -195,6 +207,14 @@ impl<P: Poller> Share<P> {
             if conn.generation == generation && (P::LINKS || conn.state == State::Waiting && !conn.fresh) {
                 conn.depart(sent_ns, lap);
             }
+        }
+    }
+
+    /// Has a connection fetched from memory that has its turn soon: with many of them each is far away.
+    #[inline]
+    fn fetch(&self, token: u64) {
+        if let Some(conn) = self.conns.get(place(token).0) {
+            sys::prefetch(conn);
         }
     }
 
@@ -380,8 +400,12 @@ impl<P: Poller> Share<P> {
             // A body that may be counted is not copied on the way to its head.
             let room = if P::SKIMS && !conn.whole { FIRST_READ.min(buffer.len()) } else { buffer.len() };
             let received = self.poller.receive(socket, &mut buffer[..room]);
-            let now_ns = sys::now_ns();
-            lap.cross(now_ns);
+            // What a wait brought with the kernel's stamp had arrived when the wait was over: no other time is asked for.
+            if !P::BRINGS_BYTES || received.as_ref().map_or(0, |it| it.stamp_ns) == 0 {
+                self.now_ns = sys::now_ns();
+                lap.cross(self.now_ns);
+            }
+            let now_ns = self.now_ns;
             let (bytes, stamp_ns) = match received {
                 Ok(Received { bytes: [], .. }) => return self.peer_closed(index, now_ns, lap),
                 Ok(Received { bytes, stamp_ns }) => (bytes, stamp_ns),
@@ -469,7 +493,7 @@ impl<P: Poller> Share<P> {
                 if P::EXTRAS {
                     lap.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
                 }
-                self.patience.note(now_ns - conn.since_ns);
+                self.patience.note(now_ns.saturating_sub(conn.since_ns));
             }
             Some(wrong) => lap.wrong(failure_of(wrong), conn.due_ns, conn.since_ns),
         }

@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Events taken at once. More would make the first of the next batch wait longer for its turn.
 const BATCH: usize = 256;
+/// So many events ahead of the one that has its turn, its connection is fetched from memory.
+const AHEAD: usize = 4;
 
 /// The alarm's token; no connection has it.
 const ALARM: u64 = u64::MAX;
@@ -141,6 +143,11 @@ impl<const SKIMS: bool> Poller for Edge<SKIMS> {
             unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, limit_ms) };
         self.told = count.max(0) as usize;
         self.told
+    }
+
+    #[inline]
+    fn ahead(&self, index: usize) -> Option<u64> {
+        self.events[..self.told].get(index + AHEAD).map(|event| event.u64)
     }
 
     #[inline]

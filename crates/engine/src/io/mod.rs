@@ -160,6 +160,12 @@ pub trait Poller: Sized {
     /// [`Poller::event`] has; none on a signal, or for no reason. With `hold` it may wait for several.
     fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize;
 
+    /// The token of an event that comes soon after the one at `index`, whose bytes are fetched from memory meanwhile.
+    #[inline]
+    fn ahead(&self, _index: usize) -> Option<u64> {
+        None
+    }
+
     /// The event at `index` of the latest wait, to be asked for in order; None where it is no one else's business.
     fn event(&mut self, index: usize) -> Option<Event>;
 

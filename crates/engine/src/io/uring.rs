@@ -17,9 +17,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Completions taken at once; what they lead to leaves before the next ones are looked at.
-const BATCH: usize = 128;
+const BATCH: usize = 256;
+/// So many completions ahead of the one that has its turn, memory is fetched: its turn takes about as long as a fetch.
+const AHEAD: usize = 4;
+/// And so much of what arrived: the rest follows by itself.
+const MOST_FETCHED: i32 = 256;
 /// Entries of the submission queue; one that is full is submitted early.
 const MOST_ENTRIES: usize = 512;
+/// Receives cancelled at once at the end.
+const CANCELS: usize = 128;
 /// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
 pub(super) const LONG_REQUEST: usize = 4096;
 /// A head, before the body, and what the kernel says of each read before that.
@@ -316,6 +322,8 @@ impl Poller for Uring {
         let completions = (2 * connections).next_power_of_two().clamp(2 * entries, 1 << 15);
         let size = (needs.body_bytes + HEAD_BYTES).next_power_of_two().clamp(2048, 1 << 16);
         let count = connections.next_power_of_two().clamp(16, MOST_BUFFER_BYTES / size);
+        // Buffers that begin a power of two apart would share few places of the processor's caches.
+        let size = size + sys::LINE_BYTES;
         let ring = build(entries as u32, completions as u32)?;
         let buffers = Buffers::new(count as u16, size)?;
         let short = |request: &&[u8]| if request.len() > LONG_REQUEST { Box::default() } else { Box::from(*request) };
@@ -406,6 +414,15 @@ impl Poller for Uring {
     }
 
     #[inline]
+    fn ahead(&self, index: usize) -> Option<u64> {
+        let later = self.batch.get(index + AHEAD)?;
+        if let Some(id) = cqueue::buffer_select(later.flags) {
+            sys::prefetch(self.buffers.filled(id, later.result.clamp(0, MOST_FETCHED) as usize));
+        }
+        Some(later.user_data & !KIND)
+    }
+
+    #[inline]
     fn event(&mut self, index: usize) -> Option<Event> {
         self.give_back();
         let done = self.batch[index];
@@ -454,7 +471,7 @@ impl Drop for Uring {
             if self.places[index].held {
                 self.cancel(self.places[index].token, &[RECEIVE]);
             }
-            if index % BATCH == BATCH - 1 || index == self.places.len() - 1 {
+            if index % CANCELS == CANCELS - 1 || index == self.places.len() - 1 {
                 // The kernel does some of its deferred work in each call; what it has not done yet is in its way.
                 self.enter(0, 0, None);
                 while self.ring.completion().count() > 0 {

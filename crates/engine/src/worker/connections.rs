@@ -38,6 +38,7 @@ impl<P: Poller> Share<P> {
         let mut share = Self {
             poller,
             clocks: Clocks::new(&Reading::now()),
+            now_ns: 0,
             conns: (0..count).map(|_| Conn::new()).collect(),
             lingering: (0..count).map(|_| None).collect(),
             lingerers: 0,
