@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 # --- a simulated machine ----------------------------------------------------------------------------------------
 
 #: The simulation's clock ticks once a block (10 + 25 ms). A round: 8 ticks of launching, 8 passes of two blocks.
-TICK_S, LAUNCH_TICKS, PASSES = 0.035, 8, 8
+TICK_S, LAUNCH_TICKS, PASSES = simulate_many.TICK_S, 8, 8
 ROUND_TICKS = LAUNCH_TICKS + 2 * PASSES
 ROUNDS = int(60 / TICK_S) // ROUND_TICKS
 
@@ -58,16 +58,8 @@ TYPICAL = Machine(launch=0.01, drift=0.02, phase=0.03, block=0.01)
 
 
 def weather(machine: Machine, races: int, ticks: int, rng: np.random.Generator) -> Array:
-    """The machine's own speed over time (races, ticks): two AR(1) processes, what every block meets."""
-    total = np.zeros((races, ticks))
-    for sd, time_constant_s in ((machine.drift, 20.0), (machine.phase, 0.1)):
-        keep = np.exp(-TICK_S / time_constant_s)
-        kicks = rng.normal(0, sd * np.sqrt(1 - keep**2), (races, ticks))
-        state = rng.normal(0, sd, races)
-        for tick in range(ticks):
-            state = keep * state + kicks[:, tick]
-            total[:, tick] += state
-    return total
+    """The machine's own speed over time (races, ticks), what every block meets."""
+    return simulate_many.weather(machine.drift, machine.phase, races, ticks, rng)
 
 
 def blocks(machine: Machine, races: int, rng: np.random.Generator, launch_every: int) -> Array:

@@ -57,16 +57,22 @@ TROUBLES = (
 )
 
 
-def _weather(trouble: Trouble, races: int, ticks: int, rng: np.random.Generator) -> Array:
-    """The machine's own log speed at each tick (races, ticks)."""
-    total = rng.normal(0, trouble.block, (races, ticks))
-    for sd, time_constant_s in ((trouble.drift, 20.0), (trouble.phase, 0.1)):
+def weather(drift: float, phase: float, races: int, ticks: int, rng: np.random.Generator) -> Array:
+    """The machine's own speed over time (races, ticks): two AR(1) processes, of 20 s and of 0.1 s, by their sd."""
+    total = np.zeros((races, ticks))
+    for sd, time_constant_s in ((drift, 20.0), (phase, 0.1)):
         keep = np.exp(-TICK_S / time_constant_s)
         kicks = rng.normal(0, sd * np.sqrt(1 - keep**2), (races, ticks))
         state = rng.normal(0, sd, races)
         for tick in range(ticks):
             state = keep * state + kicks[:, tick]
             total[:, tick] += state
+    return total
+
+
+def _weather(trouble: Trouble, races: int, ticks: int, rng: np.random.Generator) -> Array:
+    """The machine's own log speed at each tick (races, ticks), lone blocks and bursts in it."""
+    total = rng.normal(0, trouble.block, (races, ticks)) + weather(trouble.drift, trouble.phase, races, ticks, rng)
     begins = rng.random((races, ticks)) < trouble.bursts
     depth = np.log(rng.uniform(0.5, 0.67, (races, ticks)))
     for length in range(4):

@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,27 @@ class Nginx:
             self.process.send_signal(signal.SIGQUIT)
             self.process.wait()
         return self.log.read_text().splitlines()
+
+
+@contextmanager
+def starting(script: Path) -> Iterator[Callable[..., str]]:
+    """Starts servers of our own that say their port first; gives their URLs, and ends them all."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> str:
+        process = subprocess.Popen([sys.executable, str(script), *words], stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        return f"http://127.0.0.1:{process.stdout.readline().removeprefix('port ').strip()}/"
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 def load(*words: str) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, told
+from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
 
 from dragstrip import cli, loading
 from dragstrip.loading import LoadRequest, LoadResult, Slice
@@ -37,30 +37,10 @@ SECOND_NS = 1_000_000_000
 
 
 @pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[Nginx]:
-    """Started for one test, and ended with it."""
-    server = Nginx(tmp_path)
-    yield server
-    server.ended()
-
-
-@pytest.fixture
 def faulty() -> Iterator[Callable[..., str]]:
     """Starts servers that go wrong as told (``servers/faulty.py``); gives their URLs."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*words: str) -> str:
-        process = subprocess.Popen([sys.executable, str(FAULTY), *words], stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        return f"http://127.0.0.1:{process.stdout.readline().removeprefix('port ').strip()}/"
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    with starting(FAULTY) as start:
+        yield start
 
 
 @live

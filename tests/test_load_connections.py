@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,14 +13,6 @@ pytest.importorskip("dragstrip._engine", reason="the engine is not built: make b
 from loads import Nginx, free_port, live, load, needs_nginx, told
 
 pytestmark = [live, needs_nginx]
-
-
-@pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[Nginx]:
-    """Started for one test, and ended with it."""
-    server = Nginx(tmp_path)
-    yield server
-    server.ended()
 
 
 class Old(BaseHTTPRequestHandler):

@@ -15,7 +15,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, told
+from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
 
 from dragstrip import cli
 
@@ -24,30 +24,10 @@ HALF_SECOND_NS, MINUTE_NS = 500_000_000, 60_000_000_000
 
 
 @pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[Nginx]:
-    """Started for one test, and ended with it."""
-    server = Nginx(tmp_path)
-    yield server
-    server.ended()
-
-
-@pytest.fixture
 def truth() -> Iterator[Callable[..., str]]:
     """Starts a server of planted latencies (``servers/truth.py``); gives its URL."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*words: str) -> str:
-        process = subprocess.Popen([sys.executable, str(TRUTH), *words], stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        return f"http://127.0.0.1:{process.stdout.readline().removeprefix('port ').strip()}/"
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    with starting(TRUTH) as start:
+        yield start
 
 
 def above(hdr: str, from_ns: int) -> int:

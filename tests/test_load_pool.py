@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,6 @@ pytest.importorskip("dragstrip._engine", reason="the engine is not built: make b
 from loads import Nginx, live, load, needs_nginx, told
 
 pytestmark = [live, needs_nginx]
-
-
-@pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[Nginx]:
-    """Started for one test, and ended with it."""
-    server = Nginx(tmp_path)
-    yield server
-    server.ended()
 
 
 def test_a_pool_is_cycled_and_each_answer_held_against_its_own(nginx: Nginx, tmp_path: Path) -> None:
