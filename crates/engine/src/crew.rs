@@ -89,7 +89,7 @@ impl Worker {
             let _ = ready.send(pinned);
             if !failed {
                 sys::sharp_timers();
-                Hand::new(index, chosen, stamps).work(&inbox);
+                Hand::new(index, core, chosen, stamps).work(&inbox);
             }
         };
         let thread = std::thread::Builder::new().name(format!("dragstrip-{index}")).spawn(main);
@@ -129,14 +129,14 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(index: usize, chosen: Chosen, stamps: bool) -> Self {
+    fn new(index: usize, core: usize, chosen: Chosen, stamps: bool) -> Self {
         Self {
             index,
             chosen,
             stamps,
             shares: HashMap::new(),
             watched: HashMap::new(),
-            meter: Meter::open(),
+            meter: Meter::open(core),
             buffer: vec![0; BUFFER_BYTES],
         }
     }
@@ -236,9 +236,11 @@ impl Hand {
             None => share.run(&mut Lap::new(window, counts, Closed::default()), &mut self.buffer),
             Some(paced) => share.run_paced(&mut Lap::new(window, counts, paced), &mut self.buffer),
         }
-        let own = self.meter.read();
-        counts.wait_ns = own.wait_ns.saturating_sub(own_before.wait_ns);
-        counts.switches = own.switches.saturating_sub(own_before.switches);
+        let own = self.meter.read().since(own_before);
+        (counts.wait_ns, counts.switches) = (own.wait_ns, own.switches);
+        counts.cpu_ns += share_of(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
+            counts.finished_ns.saturating_sub(started_ns)
+        });
         let go_on = job.gate.wait(&job.stop).is_some();
         let mark = Mark {
             started_ns,
@@ -247,6 +249,11 @@ impl Hand {
         };
         (go_on, Some(mark))
     }
+}
+
+/// What of a whole block's time falls into a part of it, were it spread evenly.
+fn share_of(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
+    (u128::from(spent_ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
 }
 
 /// Empty counts as a block of this kind needs them.

@@ -117,10 +117,15 @@ impl Steal {
     }
 }
 
-/// The calling worker thread's own use.
+/// The calling worker thread's own use, and that of the kernel's thread for packets on its core.
+///
+/// Packets over the loopback are handled in passing, in the sender's time, until there are too many at once (many
+/// connections opened together): then the kernel leaves them to `ksoftirqd` of that core, for which the worker has to
+/// wait. That is no other program's doing but the load's own: it is taken off the wait and is the engine's CPU time.
 #[derive(Debug)]
 pub struct Meter {
     schedstat: Option<File>,
+    packets: Option<File>,
 }
 
 /// A worker's use at one moment, or over a block.
@@ -128,21 +133,47 @@ pub struct Meter {
 pub struct OwnUse {
     /// Runnable, but not running, ns.
     pub wait_ns: u64,
+    /// What the kernel's thread for packets ran meanwhile, ns; 0 where it can't be seen.
+    pub packets_ns: u64,
     /// Involuntary context switches.
     pub switches: u64,
 }
 
+impl OwnUse {
+    /// From `earlier` to now; the wait without that for packets.
+    pub fn since(self, earlier: Self) -> Self {
+        let packets_ns = self.packets_ns.saturating_sub(earlier.packets_ns);
+        Self {
+            wait_ns: self.wait_ns.saturating_sub(earlier.wait_ns).saturating_sub(packets_ns),
+            packets_ns,
+            switches: self.switches.saturating_sub(earlier.switches),
+        }
+    }
+}
+
 impl Meter {
-    /// To be called, as `read`, in the thread that is measured.
-    pub fn open() -> Self {
-        Self { schedstat: File::open("/proc/thread-self/schedstat").ok() }
+    /// To be called, as `read`, in the thread that is measured, which stays on `core`.
+    pub fn open(core: usize) -> Self {
+        let packets = kernel_thread(&format!("ksoftirqd/{core}"));
+        Self { schedstat: File::open("/proc/thread-self/schedstat").ok(), packets }
     }
 
     /// The use so far; a kernel without schedstat gives no wait.
     pub fn read(&self) -> OwnUse {
         let wait_ns = self.schedstat.as_ref().and_then(schedstat_ns).map_or(0, |(_, wait)| wait);
-        OwnUse { wait_ns, switches: sys::thread_switches() }
+        let packets_ns = self.packets.as_ref().and_then(schedstat_ns).map_or(0, |(cpu, _)| cpu);
+        OwnUse { wait_ns, packets_ns, switches: sys::thread_switches() }
     }
+}
+
+/// The schedstat of a kernel thread by its name; None where they can't be seen, as in a container. They are started
+/// before all programs, so that the first processes listed have it.
+fn kernel_thread(name: &str) -> Option<File> {
+    let processes = std::fs::read_dir("/proc").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let named = |folder: &std::path::PathBuf| {
+        std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    File::open(processes.into_iter().find(named)?.join("schedstat")).ok()
 }
 
 #[cfg(test)]
@@ -170,6 +201,16 @@ mod tests {
         for path in threads.iter().chain([&stat]) {
             std::fs::remove_file(path).unwrap();
         }
+    }
+
+    #[test]
+    fn what_the_kernel_did_with_packets_meanwhile_is_no_wait_for_others() {
+        let at = |wait_ns, packets_ns| OwnUse { wait_ns, packets_ns, switches: 1 };
+        let both = at(900, 500).since(at(100, 200));
+        assert_eq!((both.wait_ns, both.packets_ns), (500, 300));
+        // The thread also runs while the worker sleeps: that was nobody's wait.
+        assert_eq!(at(110, 500).since(at(100, 200)).wait_ns, 0);
+        assert!(kernel_thread("no such thread").is_none());
     }
 
     #[test]

@@ -141,9 +141,9 @@ pub struct Counts {
     pub connecting: Histogram<u32>,
     /// Of `requests`, to the answer's first byte, ns; None: not asked for.
     pub first_byte: Option<Histogram<u32>>,
-    /// The worker's CPU time over the counted part.
+    /// The worker's CPU time over the counted part, that of the kernel's thread for packets on its core included.
     pub cpu_ns: u64,
-    /// The worker's run-queue wait, whole block.
+    /// The worker's run-queue wait, whole block, without that for the kernel's thread.
     pub wait_ns: u64,
     /// The worker's involuntary context switches, whole block.
     pub switches: u64,

@@ -52,7 +52,9 @@ def _chart(data: Sequence[dict[str, Any]]) -> charts.Chart:
         yOffset=alt.YOffset("series:N", sort=list(SERIES), scale=alt.Scale(domain=list(SERIES), padding=0.5)),
         color=alt.Color("series:N", sort=list(SERIES), scale=alt.Scale(domain=list(SERIES)), title=None),
     )
-    scale = alt.Scale(type="log", nice=True)
+    shown = [one[key] for one in data for key in ("at", "low", "high") if one.get(key)] or [1.0]
+    # Nice bounds of a log scale are powers of ten: half of the width would stay empty.
+    scale = alt.Scale(type="log", nice=False, domain=[min(shown) / 1.2, max(shown) * 1.2])
     x = alt.X("at:Q", scale=scale, title="the first contender's speed over the second's (log scale)")
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
         x=x, shape=alt.Shape("series:N", scale=alt.Scale(domain=list(SERIES), range=list(_SHAPES)), title=None)
