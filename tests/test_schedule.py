@@ -57,6 +57,17 @@ def test_the_order_of_seed_7_is_the_same_on_every_machine_and_for_ever() -> None
     assert order.passes == (("node", "lua", "nginx"), ("node", "nginx", "lua"), ("node", "nginx", "lua"))
 
 
+@given(SEEDS, st.integers(0, 10_000), NAMES, st.integers(1, 60))
+def test_two_contenders_may_alternate_and_only_who_begins_is_drawn(seed, index, names, count) -> None:
+    """Each then always runs after the other; of more than two every pass is drawn all the same."""
+    drawn, order = (round_order(seed, index, names, count, alternate=word) for word in (False, True))
+    assert (order.launches, order.passes[0]) == (drawn.launches, drawn.passes[0])
+    if len(names) == 2:
+        assert order.passes == order.passes[:1] * count
+    else:
+        assert order == drawn
+
+
 def test_all_orders_of_three_are_equally_likely() -> None:
     """Over 3000 rounds of 4 passes no order is preferred (chi-square at 1 in 10,000; fixed seed)."""
     seen = Counter(drawn for index in range(3000) for drawn in round_order(42, index, "abc", 4).passes)

@@ -97,7 +97,9 @@ class Director:
         names = sorted(needed or self.entries) if not self.race.plan.rounds_fixed else sorted(self.entries)
         began = time.monotonic()
         self._await_quiet()
-        order = schedule.round_order(self.race.seed, index, names, self.race.plan.passes)
+        # A race that an earlier version began goes on as it began.
+        passes, alternate = self.race.plan.passes, self.race.method >= 3
+        order = schedule.round_order(self.race.seed, index, names, passes, alternate=alternate)
         self.watch.before()
         outcome = run_round(self.track, self.race.plan, order, index, self.entries, self.p50_ns)
         seen = (*outcome.events, *self.watch.after())

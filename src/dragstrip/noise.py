@@ -69,7 +69,7 @@ def pilot(engine: Engine, new_server: Callable[[], FixedServer]) -> Noise:
     for index in range(PILOT_ROUNDS):
         servers = {name: new_server() for name in "ab"}
         try:
-            order = schedule.round_order(0, index, list(servers), schedule.PASSES)
+            order = schedule.round_order(0, index, list(servers), schedule.PASSES, alternate=True)
             ratios.append(_round(engine, {n: server.port for n, server in servers.items()}, order, lead_ns, counted_ns))
         finally:
             for server in servers.values():

@@ -51,7 +51,7 @@ class RoundOrder:
     passes: tuple[tuple[str, ...], ...]
 
 
-def round_order(seed: int, index: int, names: Sequence[str], passes: int) -> RoundOrder:
+def round_order(seed: int, index: int, names: Sequence[str], passes: int, *, alternate: bool = False) -> RoundOrder:
     """Draws the order of round ``index``; the order in which the names are given does not matter.
 
     The generator is Philox4x64-10 (Salmon et al. 2011), a counter-based one keyed by (seed, index). Only its
@@ -61,6 +61,8 @@ def round_order(seed: int, index: int, names: Sequence[str], passes: int) -> Rou
         seed: of the race; taken modulo 2^64.
         index: 0-based round.
         passes: blocks of each contender, at least 1.
+        alternate: where there are two, only who begins is drawn, and every pass is alike: neighbours in time share
+            the machine's fast phases, and each always runs after the other. Races do, from method version 3 on.
 
     Raises:
         BadUsage: no name, a name given twice, or no pass.
@@ -73,7 +75,8 @@ def round_order(seed: int, index: int, names: Sequence[str], passes: int) -> Rou
         raise BadUsage(f"a round wants at least one pass and an index from 0; given: {passes} passes, round {index}")
     words = _words(seed, index, (passes + 1) * (len(ordered) - 1))
     shuffled = [_shuffled(ordered, words) for _ in range(passes + 1)]
-    return RoundOrder(launches=shuffled[0], passes=tuple(shuffled[1:]))
+    drawn = shuffled[1:2] * passes if alternate and len(ordered) == 2 else shuffled[1:]
+    return RoundOrder(launches=shuffled[0], passes=tuple(drawn))
 
 
 def _words(seed: int, index: int, count: int) -> Iterator[int]:
