@@ -60,7 +60,7 @@ fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000,
 	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
 
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is
-	bash benchmarks/sanitize.sh
+	bash benchmarks/sanitize.sh --record
 
 bench: build  ## this engine beside other generators and beside the floor, into docs/ENGINE.md; BENCH_ROUNDS=5
 	bash benchmarks/peers.sh

@@ -248,7 +248,10 @@ def test_each_fault_is_counted_as_its_kind_and_explained(faulty: Callable[..., s
     found = told(url, "-n", "150", "-c", "2", "--max-errors", "10%")
     assert (found["requests"], found["failed"], found["errors"]) == (100, 50, {kind: 50})
     assert found["limits"] == [{"name": "max-errors", "limit": 0.1, "value": 50 / 148, "met": False}]
-    assert found["error_sample"]
+    assert list(found["error_samples"]) == [kind]
+    assert found["error_sample"] == found["error_samples"][kind] != ""
+    readable = {"wrong_status": {"200": 100, "500": 50}, "wrong_body": {"200": 150}, "wrong_length": {"200": 150}}
+    assert found["status_codes"] == readable.get(kind, {"200": 100})
 
 
 @live
@@ -258,7 +261,8 @@ def test_exit_1_where_nothing_under_load_was_answered_right(faulty: Callable[...
     assert done.returncode == 1
     assert "answered nothing right" in done.stdout
     assert re.search(r"20 +wrong status +another status than the first plain answer's", done.stdout)
-    assert "500 Internal Server Error" in done.stdout
+    assert "the first: 'HTTP/1.1 500 Internal Server Error" in " ".join(done.stdout.split())
+    assert re.search(r"answers by status\n *200 +OK +2 +9.09 %\n *500 +Internal Server Error +20 +90.9 %", done.stdout)
 
 
 @live
@@ -439,7 +443,6 @@ def part(**known: Any) -> Slice:
         "engine_cpu_ns": SECOND_NS // 2,
         "engine_wait_ns": 0,
         "gave_up": False,
-        "sample": "",
     }
     return Slice(**(whole | known))
 

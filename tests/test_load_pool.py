@@ -40,6 +40,7 @@ answer = "hello World\\n"
     assert (found["requests"], found["errors"]) == (302, {"wrong_body": 100})
     lines = Counter(line.rsplit(" ", 2)[0] for line in nginx.ended())
     assert lines == {"/a 200 GET -": 102, "/b 200 PUT m": 100, "/empty 204 GET -": 100, "/c 200 GET -": 100}
+    assert found["status_codes"] == {"200": 302, "204": 100}
 
 
 def test_a_pool_of_json_lines_is_pipelined_in_order(nginx: Nginx, tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ class Tally:
     @property
     def errors(self) -> dict[str, int]: ...
     @property
+    def statuses(self) -> dict[int, int]:
+        """Answers that could be read, right or of a wrong status, length or body, by status, in its order."""
+
+    @property
+    def samples(self) -> dict[str, str]:
+        """The first of each kind that went wrong, in the order in which they came."""
+
+    @property
     def bytes_in(self) -> int: ...
     @property
     def bytes_out(self) -> int: ...
@@ -113,7 +121,8 @@ class Tally:
     @property
     def gave_up(self) -> bool: ...
     @property
-    def sample(self) -> str: ...
+    def sample(self) -> str:
+        """The first thing that went wrong, of whatever kind; "" for nothing."""
 
 @final
 class Engine:

@@ -1,5 +1,6 @@
 //! One block as one worker sees it: when it counts, how many may still be sent, what was counted.
 
+use crate::response::{Reader, Verdict, Wrong};
 use crate::sys;
 use crate::tally::{Counts, Failure};
 use crate::views::{View, Viewer};
@@ -314,6 +315,14 @@ impl<'a, D: Demand> Lap<'a, D> {
         self.counts.failed += 1;
         self.demand.wrong(&self.window, self.counts, due_ns, sent_ns);
         self.mishap(failure);
+    }
+
+    /// An answer is over: its status counts, where there was one to read.
+    #[inline]
+    pub fn answer(&mut self, verdict: &Verdict, reader: &Reader) {
+        if verdict.wrong != Some(Wrong::Response) {
+            self.counts.statuses.count(reader.status());
+        }
     }
 
     /// A connection was opened, in so long.

@@ -17,6 +17,7 @@ mod lap;
 mod patience;
 pub mod plan;
 pub mod response;
+pub mod sample;
 pub mod schedule;
 mod sys;
 pub mod tally;
@@ -368,6 +369,8 @@ fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tall
         steal_ns: mark.steal_ns,
         open: sum.open.as_deref().map(tally::OpenTally::from),
         gave_up: sum.gave_up,
-        sample: sum.sample.clone(),
+        statuses: sum.statuses.sorted(),
+        samples: sum.samples.clone(),
+        sample: sum.samples.first().map(|(_, text)| text.clone()).unwrap_or_default(),
     }
 }

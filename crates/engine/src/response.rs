@@ -3,12 +3,12 @@
 //! HTTP/1.x as RFC 9112 has it, strict where leniency would let a broken server pass. Bodies are
 //! compared as they come and never stored; only an incomplete head is (up to [`HEAD_LIMIT`]).
 
+use crate::sample::Sample;
+use crate::tally::Failure;
 use memchr::memchr;
 
 /// Longest head (interim answers before it included), and longest trailer section.
 pub const HEAD_LIMIT: usize = 64 * 1024;
-/// How much of a wrong answer is kept for the explanation.
-pub const SAMPLE_BYTES: usize = 300;
 /// Longest extension behind a chunk's size.
 const EXTENSION_LIMIT: u32 = 4096;
 /// Most header fields in one head.
@@ -102,31 +102,6 @@ impl Known {
     }
 }
 
-/// The start of the first wrong answer of a block.
-#[derive(Debug, Default)]
-pub struct Sample(Vec<u8>);
-
-impl Sample {
-    /// Keeps these bytes if it has none yet.
-    pub fn note(&mut self, bytes: &[u8]) {
-        if self.0.is_empty() {
-            self.0.extend_from_slice(&bytes[..bytes.len().min(SAMPLE_BYTES)]);
-        }
-    }
-
-    /// Whether something was noted.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Gives the text out and starts anew; bytes that are no UTF-8 are shown as such.
-    pub fn take(&mut self) -> String {
-        let text = String::from_utf8_lossy(&self.0).into_owned();
-        self.0.clear();
-        text
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunk {
     Size {
@@ -171,12 +146,23 @@ pub struct Reader {
     /// Size of the chunk whose extension is being skipped.
     pending: u64,
     got: u64,
+    /// Of the answer under way, or else of the latest, if its head was sound.
+    status: u16,
     stash: Vec<u8>,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { state: State::Head, keep: true, wrong: None, overhead: 0, pending: 0, got: 0, stash: Vec::new() }
+        Self {
+            state: State::Head,
+            keep: true,
+            wrong: None,
+            overhead: 0,
+            pending: 0,
+            got: 0,
+            status: 0,
+            stash: Vec::new(),
+        }
     }
 }
 
@@ -189,7 +175,7 @@ impl Reader {
     /// Takes bytes that arrived; call again with the rest of them for the next answer.
     ///
     /// Hot path: a whole answer whose head equals the previous one's costs two comparisons. Memory: an
-    /// incomplete head only. `sample` gets the start of the first wrong answer, as far as it is in `input`.
+    /// incomplete head only. `sample` gets the start of the first wrong answer of each kind, as far as it is in `input`.
     #[inline]
     pub fn feed(&mut self, input: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Fed {
         let mut used = 0;
@@ -203,8 +189,8 @@ impl Reader {
             };
             used += taken;
             if let Some(verdict) = verdict {
-                if verdict.wrong.is_some() {
-                    sample.note(input);
+                if let Some(wrong) = verdict.wrong {
+                    sample.note(wrong.into(), input);
                 }
                 self.reset();
                 return Fed { used, verdict: Some(verdict) };
@@ -241,6 +227,12 @@ impl Reader {
         })
     }
 
+    /// The latest answer's status; of no meaning where the verdict was [`Wrong::Response`].
+    #[inline]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
     /// Bytes held for an answer whose head is incomplete.
     pub fn held_bytes(&self) -> usize {
         self.stash.capacity()
@@ -262,7 +254,7 @@ impl Reader {
             && let Some((head, length)) = known.recall(rest)
         {
             if head.status != expect.status {
-                sample.note(rest);
+                sample.note(Failure::WrongStatus, rest);
             }
             return (length, self.begin(head, expect));
         }
@@ -291,13 +283,13 @@ impl Reader {
                 return (rest.len(), None);
             }
             Parsed::More | Parsed::Unsound => {
-                sample.note(bytes);
+                sample.note(Failure::BadResponse, bytes);
                 return (rest.len(), Some(UNSOUND));
             }
             Parsed::Interim(length) | Parsed::Final(_, length) => length,
         };
         if self.overhead as usize + length > HEAD_LIMIT {
-            sample.note(bytes);
+            sample.note(Failure::BadResponse, bytes);
             return (rest.len(), Some(UNSOUND));
         }
         self.overhead += length as u32;
@@ -305,12 +297,12 @@ impl Reader {
         if let Parsed::Final(head, _) = parsed {
             known.learn(&bytes[..length], head);
             if head.status != expect.status {
-                sample.note(bytes);
+                sample.note(Failure::WrongStatus, bytes);
             }
             verdict = self.begin(head, expect);
-            if verdict.is_some_and(|verdict| verdict.wrong.is_some()) {
+            if let Some(wrong) = verdict.and_then(|verdict| verdict.wrong) {
                 let bytes = if before == 0 { rest } else { &self.stash };
-                sample.note(bytes);
+                sample.note(wrong.into(), bytes);
             }
         }
         self.stash.clear();
@@ -320,7 +312,7 @@ impl Reader {
     /// The head is complete: what follows, or the verdict if nothing does.
     #[inline]
     fn begin(&mut self, head: Head, expect: &Expect) -> Option<Verdict> {
-        self.keep = head.keep;
+        (self.keep, self.status) = (head.keep, head.status);
         self.overhead = 0;
         if head.status != expect.status {
             self.wrong = Some(Wrong::Status);

@@ -59,6 +59,46 @@ pub const NAMES: [&str; KINDS] = [
     "tls",
 ];
 
+/// How many answers had which status, in the order in which these came first: a server has few.
+#[derive(Clone, Debug, Default)]
+pub struct Statuses(Vec<(u16, u64)>);
+
+impl Statuses {
+    /// One answer more.
+    #[inline]
+    pub fn count(&mut self, status: u16) {
+        self.add_some(status, 1);
+    }
+
+    #[inline]
+    fn add_some(&mut self, status: u16, count: u64) {
+        match self.0.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, counted)) => *counted += count,
+            None => self.0.push((status, count)),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (status, count) in &other.0 {
+            self.add_some(*status, *count);
+        }
+    }
+
+    fn take_off(&mut self, earlier: &Self) {
+        for (status, count) in &mut self.0 {
+            *count -= earlier.0.iter().find(|(known, _)| known == status).map_or(0, |(_, before)| *before);
+        }
+        self.0.retain(|(_, count)| *count > 0);
+    }
+
+    /// By status.
+    pub fn sorted(&self) -> Vec<(u16, u64)> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        sorted
+    }
+}
+
 /// What an open loop adds to it. Memory: 150 kB.
 #[derive(Clone, Debug)]
 pub struct OpenCounts {
@@ -147,8 +187,10 @@ pub struct Counts {
     pub wait_ns: u64,
     /// The worker's involuntary context switches, whole block.
     pub switches: u64,
-    /// The first thing that went wrong.
-    pub sample: String,
+    /// Answers that could be read, by status, whole block.
+    pub statuses: Statuses,
+    /// The first of each kind that went wrong, known at the block's end.
+    pub samples: Vec<(Failure, String)>,
     /// All of this worker's connections were lost for good.
     pub gave_up: bool,
     /// It was told to stop.
@@ -184,7 +226,8 @@ impl Counts {
             cpu_ns: 0,
             wait_ns: 0,
             switches: 0,
-            sample: String::new(),
+            statuses: Statuses::default(),
+            samples: Vec::new(),
             gave_up: false,
             stopped: false,
             counted_end_ns: 0,
@@ -231,8 +274,11 @@ impl Counts {
         self.cpu_ns += other.cpu_ns;
         self.wait_ns += other.wait_ns;
         self.switches += other.switches;
-        if self.sample.is_empty() {
-            self.sample.clone_from(&other.sample);
+        self.statuses.add(&other.statuses);
+        for (kind, text) in &other.samples {
+            if self.samples.iter().all(|(known, _)| known != kind) {
+                self.samples.push((*kind, text.clone()));
+            }
         }
         self.gave_up &= other.gave_up;
         self.stopped |= other.stopped;
@@ -254,6 +300,7 @@ impl Counts {
         for (mine, theirs) in self.errors.iter_mut().zip(earlier.errors) {
             *mine -= theirs;
         }
+        self.statuses.take_off(&earlier.statuses);
         self.bytes_in -= earlier.bytes_in;
         self.bytes_out = self.bytes_out.saturating_sub(earlier.bytes_out);
         self.connects -= earlier.connects;
@@ -347,7 +394,12 @@ pub struct Tally {
     pub open: Option<OpenTally>,
     /// Every connection was lost for good.
     pub gave_up: bool,
-    /// The first thing that went wrong; empty if nothing did.
+    /// Answers that could be read, by status, in its order: the right ones and those whose status, length or body was
+    /// wrong. Whole block.
+    pub statuses: Vec<(u16, u64)>,
+    /// The first of each kind that went wrong, in the order in which they came.
+    pub samples: Vec<(Failure, String)>,
+    /// The first of these; empty if nothing went wrong.
     pub sample: String,
 }
 

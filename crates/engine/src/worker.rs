@@ -19,7 +19,8 @@ use crate::io::{self, Carrier, Chosen, Epoll, Event, Extra, Hold, Linked, Poller
 use crate::lap::{Closed, Demand, Lap};
 use crate::patience::{FEWEST_LARGE, FEWEST_OUTSTANDING, Patience};
 use crate::plan::SessionPlan;
-use crate::response::{Expect, Known, Sample, Verdict, Wrong};
+use crate::response::{Expect, Known, Verdict, Wrong};
+use crate::sample::Sample;
 use crate::sys;
 use crate::tally::Failure;
 pub use connections::MOST_LINGERING;
@@ -321,7 +322,7 @@ impl<P: Poller> Share<P> {
         if fresh {
             lap.counts.sent += 1;
             self.failed(index, Failure::Send, lap);
-            self.sample.note(format!("send: {error}").as_bytes());
+            self.sample.note(Failure::Send, format!("send: {error}").as_bytes());
             self.rest(index, now_ns);
         } else {
             lap.keep(&mut self.conns[index].due_ns);
@@ -426,8 +427,8 @@ impl<P: Poller> Share<P> {
             let fed = conn.reader.feed(bytes, &expect, known, &mut self.sample);
             if let Some(mut verdict) = fed.verdict {
                 if fed.used < got {
-                    self.sample.note(bytes);
                     verdict = surplus(verdict);
+                    self.sample.note(verdict.wrong.unwrap_or(Wrong::Response).into(), bytes);
                 }
                 conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, lap);
@@ -463,8 +464,9 @@ impl<P: Poller> Share<P> {
         let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
         match conn.reader.end(&expect) {
             Some(verdict) => {
-                if verdict.wrong.is_some() {
-                    self.sample.note(b"the connection's end left a body of another length than expected");
+                if let Some(wrong) = verdict.wrong {
+                    let why = b"the connection's end left a body of another length than expected";
+                    self.sample.note(wrong.into(), why);
                 }
                 conn.arrived_ns = now_ns; // the kernel stamps no end
                 self.answered(index, verdict, true, now_ns, lap);
@@ -495,8 +497,9 @@ impl<P: Poller> Share<P> {
                 }
                 self.patience.note(now_ns.saturating_sub(conn.since_ns));
             }
-            Some(wrong) => lap.wrong(failure_of(wrong), conn.due_ns, conn.since_ns),
+            Some(wrong) => lap.wrong(wrong.into(), conn.due_ns, conn.since_ns),
         }
+        lap.answer(&verdict, &conn.reader);
         conn.due_ns = 0;
         let whole = conn.out_at == self.plan.exchanges[conn.exchange as usize].request.len();
         if verdict.keep && whole && self.plan.keepalive && !peer_closed && !spent {
@@ -520,7 +523,7 @@ impl<P: Poller> Share<P> {
         for _ in 0..self.forget_behind(index) {
             lap.wrong(failure, 0, 0);
         }
-        self.sample.note(why.as_bytes());
+        self.sample.note(failure, why.as_bytes());
         let fresh = self.conns[index].fresh;
         self.discard(index);
         if fresh {
@@ -567,14 +570,5 @@ fn surplus(verdict: Verdict) -> Verdict {
     match verdict.wrong {
         Some(wrong) if !verdict.keep => Verdict { wrong: Some(wrong), keep: false },
         _ => Verdict { wrong: Some(Wrong::Response), keep: false },
-    }
-}
-
-fn failure_of(wrong: Wrong) -> Failure {
-    match wrong {
-        Wrong::Response => Failure::BadResponse,
-        Wrong::Status => Failure::WrongStatus,
-        Wrong::Length => Failure::WrongLength,
-        Wrong::Body => Failure::WrongBody,
     }
 }

@@ -39,7 +39,7 @@ fn both_count_the_same() {
             let done = engine.run(&[count(session, 2000)], &[]).unwrap().pop().unwrap();
             check(&done);
             assert_eq!(server.requests(), 2000);
-            (done.sent, done.answered, done.failed, done.bytes_in, done.bytes_out, errors(&done))
+            (done.sent, done.answered, done.failed, done.bytes_in, done.bytes_out, errors(&done), done.statuses)
         });
         assert_eq!(seen[0], seen[1]);
         assert_eq!((seen[0].0, seen[0].1), (2000, 1400));

@@ -1,6 +1,8 @@
 //! Bytes in, verdict out: the same however the bytes are cut, and no bytes do harm.
 
-use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, Reader, Sample, Verdict, Wrong};
+use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, Reader, Verdict, Wrong};
+use dragstrip_engine::sample::Sample;
+use dragstrip_engine::tally::Failure;
 use proptest::prelude::*;
 
 const RIGHT: Verdict = Verdict { wrong: None, keep: true };
@@ -202,7 +204,7 @@ fn the_head_has_a_limit_in_one_piece_and_in_many() {
 }
 
 #[test]
-fn the_sample_is_the_first_wrong_answers_beginning() {
+fn the_sample_is_the_first_wrong_answers_beginning_of_each_kind() {
     let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), Sample::default());
     let mut feed = |bytes: &[u8]| reader.feed(bytes, &hello(), &mut known, &mut sample);
     feed(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world");
@@ -210,10 +212,14 @@ fn the_sample_is_the_first_wrong_answers_beginning() {
     feed(b" no\r\nContent-Length: 3\r\n\r\na");
     feed(b"bc");
     feed(&[b"HTTP/1.1 404 Later\r\n\r\n", [b'x'; 400].as_slice()].concat());
-    assert_eq!(sample.take(), "HTTP/1.1 500 Oh no\r\nContent-Length: 3\r\n\r\na");
+    let status = "HTTP/1.1 500 Oh no\r\nContent-Length: 3\r\n\r\na";
+    assert_eq!(sample.take(), [(Failure::WrongStatus, status.into())]);
     assert!(sample.is_empty());
-    sample.note(&[b'x'; 400]);
-    assert_eq!(sample.take().len(), 300);
+    for (kind, letter) in [(Failure::Send, b'x'), (Failure::Reset, b'y'), (Failure::Send, b'z')] {
+        sample.note(kind, &[letter; 400]);
+    }
+    let long = |letter: &str| letter.repeat(300);
+    assert_eq!(sample.take(), [(Failure::Send, long("x")), (Failure::Reset, long("y"))]);
 }
 
 prop_compose! {

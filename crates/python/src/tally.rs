@@ -24,6 +24,24 @@ macro_rules! getters {
             }
 
             #[getter]
+            fn statuses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                let statuses = PyDict::new(py);
+                for (status, count) in &self.0.statuses {
+                    statuses.set_item(status, count)?;
+                }
+                Ok(statuses)
+            }
+
+            #[getter]
+            fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                let samples = PyDict::new(py);
+                for (kind, text) in &self.0.samples {
+                    samples.set_item(tally::NAMES[*kind as usize], text)?;
+                }
+                Ok(samples)
+            }
+
+            #[getter]
             fn latency_hdr<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
                 PyBytes::new(py, &self.0.latency_hdr)
             }

@@ -9,6 +9,7 @@ that was outstanding when a timed run's time was up is waited for and told, and 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -19,10 +20,12 @@ import dragstrip
 from dragstrip.errors import EngineFailure
 from dragstrip.loading.offer import Offer, Step
 from dragstrip.loading.plain import Learned, given, learn
+from dragstrip.loading.pool import Asked
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
     LARGE_BODY,
     LEAST_BY_LENGTH,
+    PLAIN,
     LoadRequest,
     Target,
     check,
@@ -107,6 +110,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         first_byte_hdr=_merged(part.first_byte_hdr for part in done),
         latency_sent_hdr=_merged(part.latency_sent_hdr or b"" for part in done),
         lag_hdr=_merged(part.lag_hdr or b"" for part in done),
+        plain_statuses=_plain_statuses([one for *_, one, _ in asked], right),
         io=io,
         stamps=stamps,
         by_length=by_length,
@@ -114,6 +118,14 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         # What was feared and did not come needs no word afterwards.
         notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
     )
+
+
+def _plain_statuses(asked: list[Asked], right: list[Learned]) -> dict[int, int]:
+    """What the plain requests were answered with, by which right answers were learned."""
+    found: Counter[int] = Counter()
+    for one, answer in zip(asked, right, strict=True):
+        found[answer.status] += PLAIN if one.answer is None else 0
+    return {status: count for status, count in found.items() if count}
 
 
 def _open(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragstrip.loading.plain import Learned
 from dragstrip.loading.request import LoadRequest, Target
@@ -19,6 +19,8 @@ class Slice:
         answered: right answers altogether, those included that came after the run's time was up.
         sent: ``answered + failed + in_flight``.
         errors: failures by kind; besides failed requests, attempts to connect that failed.
+        statuses: answers by status: right ones, and those of a wrong status, length or body.
+        samples: of each kind of failure the first, known at the run's end: in the last slice.
         duration_ns: ``counted_ns`` and the wait for what was outstanding at its end.
         engine_cpu_ns: summed over the engine's threads, counted time.
         engine_wait_ns: their run-queue wait, the whole slice.
@@ -50,7 +52,8 @@ class Slice:
     engine_cpu_ns: int
     engine_wait_ns: int
     gave_up: bool
-    sample: str
+    statuses: dict[int, int] = field(default_factory=dict)
+    samples: dict[str, str] = field(default_factory=dict)
     turn_sum_ns: int = 0
     clock_step_ns: int = 0
     offered: int | None = None
@@ -75,6 +78,7 @@ class LoadResult:
         first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
         finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
         io: the back end that ran.
+        plain_statuses: of the plain requests before the load, how many answers had which status.
         by_length: large bodies were read whole at first and once in 64 later, the others' bytes counted.
         stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
         notes: what to know beforehand, in words.
@@ -98,6 +102,7 @@ class LoadResult:
     notes: tuple[str, ...] = ()
     latency_sent_hdr: bytes = b""
     lag_hdr: bytes = b""
+    plain_statuses: dict[int, int] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -169,6 +174,15 @@ class LoadResult:
         return dict(total.most_common())
 
     @property
+    def statuses(self) -> dict[int, int]:
+        """All answers that could be read, the plain ones too, by status, in its order: ``requests`` and what of
+        ``failed`` had a wrong status, length or body."""
+        total = Counter(self.plain_statuses)
+        for part in self.slices:
+            total.update(part.statuses)
+        return dict(sorted(total.items()))
+
+    @property
     def error_share(self) -> float:
         """Failures among everything that was tried."""
         failures = sum(self.errors.values())
@@ -238,9 +252,12 @@ class LoadResult:
         return sum(part.engine_wait_ns for part in self.slices) / max(self._thread_ns("duration_ns"), 1)
 
     @property
-    def sample(self) -> str:
-        """The start of the first wrong answer, "" if there was none."""
-        return next((part.sample for part in self.slices if part.sample), "")
+    def samples(self) -> dict[str, str]:
+        """Of each kind of failure the first: the wrong answer's beginning, or why there was none; in their order."""
+        found: dict[str, str] = {}
+        for part in self.slices:
+            found |= {kind: text for kind, text in part.samples.items() if kind not in found}
+        return found
 
     def _thread_ns(self, which: str) -> int:
         return len(self.cores) * sum(int(getattr(part, which)) for part in self.slices)

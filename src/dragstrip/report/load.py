@@ -12,6 +12,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,7 @@ def show(console: Console, result: LoadResult, objectives: Sequence[Limit] = ())
     for name, recorded in (("time to connect", result.connect_hdr), ("time to first byte", result.first_byte_hdr)):
         if times := decoded(recorded):
             parts.append(_times(name, times))
-    parts += [*_checks(result), _facts(result), Text()]
+    parts += [*_statuses(result), *_checks(result), _facts(result), Text()]
     for one in objectives:
         mark, style = ("●", "blue") if one.met else ("■", "bold magenta")
         parts.append(Text.assemble((f"{mark} {'met' if one.met else 'missed'} ", style), one.text))
@@ -231,12 +232,26 @@ def _checks(result: LoadResult) -> list[RenderableType]:
     right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
     parts: list[RenderableType] = [Text.assemble(("■ ", "bold magenta"), f"every answer was checked: {right}")]
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
+    samples = result.samples
     for kind, count in result.errors.items():
         table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), KIND_MEANS.get(kind, ""))
+        if kind in samples:
+            table.add_row("", "", Text(f"the first: {samples[kind][:200]!r}", style="dim"))
     parts.append(table)
-    if result.sample:
-        parts.append(Text(f"  the first of them: {result.sample[:200]!r}"))
     return parts
+
+
+def _statuses(result: LoadResult) -> list[RenderableType]:
+    """Answers by status code, as hey and oha have them: those that could be read."""
+    found = result.statuses
+    if not found:
+        return []
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
+    for code, count in found.items():
+        phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
+        share = words.percent(count / sum(found.values()))
+        table.add_row(f"{code}", phrase, *(Text(cell, justify="right") for cell in (f"{count:,}", share)))
+    return [Text("answers by status", style="bold"), table, Text()]
 
 
 def _facts(result: LoadResult) -> Text:
@@ -313,8 +328,7 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "sent": result.sent,
         "failed": result.failed,
         "unanswered": result.sent - result.requests - result.failed,
-        "errors": result.errors,
-        "error_sample": result.sample,
+        **_errors_json(result),
         "duration_s": result.duration_s,
         "rate_per_s": result.rate_per_s,
         "latency_us": _latency_json(result),
@@ -338,6 +352,15 @@ def load_json(result: LoadResult, objectives: Sequence[Limit] = ()) -> dict[str,
         "slices": [_slice_json(part) for part in result.slices],
         "limits": [{"name": one.name, "limit": one.limit, "value": one.value, "met": one.met} for one in objectives],
         "warnings": warnings(result),
+    }
+
+
+def _errors_json(result: LoadResult) -> dict[str, Any]:
+    return {
+        "errors": result.errors,
+        "error_sample": next(iter(result.samples.values()), ""),
+        "error_samples": result.samples,
+        "status_codes": {str(code): count for code, count in result.statuses.items()},
     }
 
 

@@ -189,7 +189,8 @@ def _hey(result: LoadResult, latencies: HdrHistogram | None) -> str:
         lines += ["", "", "Latency distribution:"]
         for q in (10, 25, 50, 75, 90, 95, 99):
             lines.append(f"  {q}% in {latencies.get_value_at_percentile(q) / 1e9:.4f} secs")
-    lines += ["", "Status code distribution:", f"  [{result.learned.status}]\t{result.requests} responses"]
+    lines += ["", "Status code distribution:"]
+    lines += [f"  [{code}]\t{count} responses" for code, count in result.statuses.items()]
     if result.errors:
         lines += ["", "Error distribution:"]
         lines += [f"  [{count}]\t{kind.replace('_', ' ')}" for kind, count in result.errors.items()]

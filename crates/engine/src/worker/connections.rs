@@ -8,7 +8,8 @@ use crate::io::{self, Carrier, Event, Needs, Poller, Received};
 use crate::lap::{Demand, Lap};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
-use crate::response::{Known, Sample};
+use crate::response::Known;
+use crate::sample::Sample;
 use crate::sys;
 use crate::tally::Failure;
 use std::collections::VecDeque;
@@ -165,14 +166,15 @@ impl<P: Poller> Share<P> {
         }
         let refused = error.kind() == ErrorKind::ConnectionRefused;
         let encrypted = error.kind() == ErrorKind::InvalidData;
-        lap.mishap(if refused {
+        let kind = if refused {
             Failure::Refused
         } else if encrypted {
             Failure::Tls
         } else {
             Failure::Connect
-        });
-        self.sample.note(format!("connect: {error}").as_bytes());
+        };
+        lap.mishap(kind);
+        self.sample.note(kind, format!("connect: {error}").as_bytes());
         self.discard(index);
         let conn = &mut self.conns[index];
         conn.failures += 1;
@@ -250,7 +252,7 @@ impl<P: Poller> Share<P> {
             Ok(Received { bytes, .. }) => {
                 lap.counts.bytes_in += bytes.len() as u64;
                 lap.mishap(Failure::BadResponse);
-                self.sample.note(bytes);
+                self.sample.note(Failure::BadResponse, bytes);
             }
         }
         self.discard(index);
@@ -280,7 +282,10 @@ impl<P: Poller> Share<P> {
         self.resting.clear();
         self.unread.clear();
         if !self.sample.is_empty() {
-            lap.counts.sample = self.sample.take();
+            // An answer that was on a wrong way may have ended otherwise.
+            let errors = &lap.counts.errors;
+            lap.counts.samples = self.sample.take();
+            lap.counts.samples.retain(|(kind, _)| errors[*kind as usize] > 0);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Only sessions over a back end with [`Poller::EXTRAS`] come here. The request whose answer is due is in the connection's
 //! own fields, as everywhere; those behind it are in a queue. Each latency runs from its own leaving.
 
-use super::{MOST_READS, Share, failure_of};
+use super::{MOST_READS, Share};
 use crate::conn::State;
 use crate::io::Poller;
 use crate::lap::{Demand, Lap};
@@ -159,7 +159,7 @@ impl<P: Poller> Share<P> {
             let conn = &mut self.conns[index];
             if conn.state != State::Waiting {
                 lap.mishap(Failure::BadResponse);
-                self.sample.note(bytes);
+                self.sample.note(Failure::BadResponse, bytes);
                 self.discard(index);
                 self.kick(index, now_ns, lap);
                 return false;
@@ -195,8 +195,9 @@ impl<P: Poller> Share<P> {
                 lap.right(0, conn.since_ns, arrived_ns);
                 lap.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
             }
-            Some(wrong) => lap.wrong(failure_of(wrong), 0, conn.since_ns),
+            Some(wrong) => lap.wrong(wrong.into(), 0, conn.since_ns),
         }
+        lap.answer(&verdict, &conn.reader);
         (conn.first_ns, conn.state) = (0, State::Idle);
         if let Some((exchange, since_ns)) = self.behind[index].pop_front() {
             (conn.state, conn.exchange, conn.since_ns) = (State::Waiting, exchange, since_ns);
@@ -211,6 +212,7 @@ impl<P: Poller> Share<P> {
         for _ in 0..self.forget_behind(index) {
             if unread {
                 lap.wrong(Failure::BadResponse, 0, 0);
+                self.sample.note(Failure::BadResponse, b"behind an answer whose end can't be told");
             } else {
                 lap.counts.sent -= 1;
                 lap.give_back();

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
+use dragstrip_engine::tally::Failure;
 use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Tally, Target, tally};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -206,6 +207,11 @@ pub fn check(done: &Tally) {
     assert!(done.errors.iter().sum::<u64>() >= done.failed);
     assert!(done.quantiles_ns.is_sorted());
     assert_eq!(done.sample.is_empty(), done.errors == [0; tally::KINDS], "{done:?}");
+    let kinds: Vec<_> = done.samples.iter().map(|(kind, _)| *kind as usize).collect();
+    assert!((0..tally::KINDS).all(|kind| kinds.contains(&kind) == (done.errors[kind] > 0)), "{done:?}");
+    let wrong = [Failure::WrongStatus, Failure::WrongLength, Failure::WrongBody].map(|kind| done.errors[kind as usize]);
+    let readable: u64 = done.statuses.iter().map(|(_, count)| count).sum();
+    assert_eq!(readable, done.answered + wrong.iter().sum::<u64>(), "{done:?}");
 }
 
 /// The errors of a tally that there are.

@@ -4,7 +4,8 @@
 //! hold of every input is in [`check`], which panics where it does not: the fuzzer's target, the corpus's test and
 //! the driver for machines without a nightly toolchain are this one function.
 
-use dragstrip_engine::response::{Expect, HEAD_LIMIT, Known, Reader, Sample, Verdict, Wrong};
+use dragstrip_engine::response::{Expect, HEAD_LIMIT, Known, Reader, Verdict, Wrong};
+use dragstrip_engine::sample::Sample;
 
 const EXPECTED: [Expect; 6] = [
     Expect { status: 200, body: b"hello world", bodiless: false },
