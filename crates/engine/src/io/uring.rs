@@ -78,6 +78,8 @@ pub struct Uring {
     pub(super) queued: Vec<u64>,
     /// When those left that left together.
     departed: Vec<(u64, u64)>,
+    /// A request's usual share of a call that sends several; at least 8, so that it can grow.
+    share_ns: u64,
     /// When the next alarm goes off; [`NEVER_NS`]: none is set.
     alarm_ns: u64,
     /// The same for the kernel; it stays where it is, as the queue points to it.
@@ -91,6 +93,8 @@ pub struct Uring {
 }
 
 const NEVER_NS: u64 = u64::MAX;
+/// A request's usual share of a call that sends several, until it is known.
+const SHARE_NS: u64 = 5000;
 
 fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
     let build = |no_array: bool| {
@@ -167,14 +171,21 @@ impl Uring {
     /// Submits what is queued without waiting, and works out when each request left: the kernel sends them one
     /// after the other within the call, so that a stamp taken when they were queued would be early by their turn.
     /// Somewhere within its share of the call a request is on the wire: the middle is off by half a share at most.
+    /// A call that takes far longer than usual was interrupted, who knows where: then the usual shares from its begin on
+    /// are taken, so that no latency is too short for it.
     fn submit(&mut self) {
         let before_ns = sys::now_ns();
         let waiting = self.ring.submission().len() as u32;
         // SAFETY: no argument is passed.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(waiting, 0, 0, None) };
-        let (span_ns, count) = (sys::now_ns() - before_ns, self.queued.len() as u64);
+        if self.queued.is_empty() {
+            return;
+        }
+        let share_ns = (sys::now_ns() - before_ns) / self.queued.len() as u64;
+        let share_ns = share_ns.min(2 * self.share_ns);
+        self.share_ns = ((7 * self.share_ns + share_ns) / 8).max(8);
         for (turn, token) in self.queued.drain(..).enumerate() {
-            self.departed.push((token, before_ns + span_ns * (2 * turn as u64 + 1) / (2 * count)));
+            self.departed.push((token, before_ns + share_ns * (2 * turn as u64 + 1) / 2));
         }
     }
 
@@ -338,6 +349,7 @@ impl Poller for Uring {
             lent: None,
             queued: Vec::with_capacity(entries),
             departed: Vec::with_capacity(connections.max(entries)),
+            share_ns: SHARE_NS,
             alarm_ns: NEVER_NS,
             alarm: Box::new(Timespec::new()),
             shape: shape(),
