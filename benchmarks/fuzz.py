@@ -1,9 +1,10 @@
 """The response parser under LLVM's fuzzer, where a nightly toolchain is; standard library only.
 
 Builds ``crates/engine/fuzz`` with coverage and AddressSanitizer (what cargo-fuzz does, without needing it), runs it
-over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` writes
-that into docs/ENGINE.md. Exit code 1 on a finding, which is left in ``target/fuzz/artifacts``; 0 with a word where
-there is no nightly (``rustup toolchain install nightly``) or no C++ compiler.
+over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` adds
+that to the runs in docs/ENGINE.md (``--latest``: of the latest run, from its log). Exit code 1 on a finding, which is
+left in ``target/fuzz/artifacts``; 0 with a word where there is no nightly (``rustup toolchain install nightly``) or no
+C++ compiler.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pages import ENGINE_PAGE, ROOT, circumstances, splice
+from pages import ENGINE_PAGE, ROOT, circumstances, part, splice
 
 CRATE = ROOT / "crates" / "engine" / "fuzz"
 TARGET = ROOT / "target" / "fuzz"
@@ -81,24 +82,36 @@ def outcome(told: str) -> str:
     )
 
 
+def added(earlier: str, said: str) -> str:
+    """The page's part with one run more: the sum, and a line for each. Every run draws its inputs anew."""
+    runs = [*re.findall(r"^(?:- )?([\d,]+ inputs read .*)$", earlier, re.M), said]
+    total = sum(int(line.split()[0].replace(",", "")) for line in runs)
+    lines = [f"- {line}" for line in runs]
+    return "\n".join([f"{total:,} inputs in {len(runs)} run{'s' * (len(runs) > 1)}:", "", *lines])
+
+
 def main() -> int:
     """Words in, one line out."""
     words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     words.add_argument("--runs", type=int, default=200_000, help="inputs")
     words.add_argument("--seconds", type=int, default=0, help="at most; 0: as long as it takes")
     words.add_argument("--record", action="store_true", help="write the outcome into docs/ENGINE.md")
+    words.add_argument("--latest", action="store_true", help="run nothing: the latest run's log is what is told")
     given = words.parse_args()
     if problem := missing():
         print(f"fuzz: the coverage-guided fuzzer is left out: {problem}")
         return 0
-    code, told = run(build(), given.runs, given.seconds)
+    if given.latest:
+        code, told = 0, (TARGET / "log").read_text(errors="replace")
+    else:
+        code, told = run(build(), given.runs, given.seconds)
     if code != 0:
         print(told[-6000:], f"fuzz: a finding (exit code {code})", sep="\n")
         return 1
     said = outcome(told)
     print(f"fuzz: {said}")
     if given.record:
-        splice(ENGINE_PAGE, "fuzz", f"{said} ({circumstances()})")
+        splice(ENGINE_PAGE, "fuzz", added(part(ENGINE_PAGE, "fuzz"), f"{said} ({circumstances()})"))
     return 0
 
 

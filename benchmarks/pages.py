@@ -28,6 +28,12 @@ def splice(page: Path, name: str, text: str) -> None:
     page.write_text(f"{before}{begin}{text.strip()}\n{end}{after}")
 
 
+def part(page: Path, name: str) -> str:
+    """What stands in one part of a page."""
+    _, _, rest = page.read_text().partition(f"<!-- {name}: begin -->\n")
+    return rest.partition(f"<!-- {name}: end -->")[0].strip()
+
+
 def circumstances() -> str:
     """When and on what it was measured, as one line."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
