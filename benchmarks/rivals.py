@@ -103,7 +103,8 @@ def _h2load(cell: Cell, port: int, core: int) -> list[str]:
 
 def _oha(cell: Cell, port: int, core: int) -> list[str]:
     close = [] if cell.keepalive else ["--disable-keepalive"]
-    words = ["--no-tui", "-z", f"{cell.seconds}s", "-c", str(cell.connections)]
+    # -w: what is under way at the end is waited for, else oha counts it as errors.
+    words = ["--no-tui", "-w", "-z", f"{cell.seconds}s", "-c", str(cell.connections)]
     return ["oha", *words, *close, f"http://127.0.0.1:{port}/"]
 
 
