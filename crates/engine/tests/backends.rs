@@ -2,7 +2,8 @@
 
 mod faulty;
 
-use dragstrip_engine::{Backend, BodyCheck, Engine, EngineError, SessionPlan, Tally, tally};
+use dragstrip_engine::schedule::{Pace, Precision};
+use dragstrip_engine::{Backend, Block, BodyCheck, Engine, EngineError, SessionPlan, Tally, tally};
 use faulty::{RIGHT, Server, Then, answer, check, count, engine_over, errors, plan, serve};
 use std::io::{Error, Write};
 use std::net::TcpListener;
@@ -32,7 +33,7 @@ fn troubled() -> Server {
 #[test]
 fn both_count_the_same() {
     for (workers, connections) in [(1, 1), (1, 9), (2, 40)] {
-        let seen = [Backend::Epoll, BACKEND].map(|backend| {
+        let seen = [Backend::Epoll, BACKEND, ring()].map(|backend| {
             let server = troubled();
             let mut engine = engine_over(workers, backend);
             let session = engine.open(plan(server.address, connections)).unwrap();
@@ -41,7 +42,7 @@ fn both_count_the_same() {
             assert_eq!(server.requests(), 2000);
             (done.sent, done.answered, done.failed, done.bytes_in, done.bytes_out, errors(&done), done.statuses)
         });
-        assert_eq!(seen[0], seen[1]);
+        assert_eq!((&seen[0], &seen[0]), (&seen[1], &seen[2]));
         assert_eq!((seen[0].0, seen[0].1), (2000, 1400));
     }
 }
@@ -183,6 +184,39 @@ fn sessions_come_and_go_without_leaving_a_connection_behind() {
             engine.close(session).unwrap();
         }
         server.wait_until_all_have_gone();
+    }
+}
+
+/// io_uring for one connection, too, where the kernel has it.
+fn ring() -> Backend {
+    Engine::with_backend(&[first_core()], Backend::Uring).map_or(BACKEND, |_| Backend::Uring)
+}
+
+#[test]
+fn a_connection_that_is_alone_meets_pauses_and_pieces_as_others_do() {
+    for backend in [Backend::Epoll, BACKEND, ring()] {
+        // A pause that outlasts the read's patience, and an answer in two pieces.
+        let server = serve(|stream, number| {
+            if number % 50 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+            let cut = if number % 5 == 0 { RIGHT.len() / 2 } else { RIGHT.len() };
+            stream.write_all(&RIGHT[..cut]).unwrap();
+            if cut < RIGHT.len() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                stream.write_all(&RIGHT[cut..]).unwrap();
+            }
+            Then::GoOn
+        });
+        let mut engine = engine_over(1, backend);
+        let session = engine.open(plan(server.address, 1)).unwrap();
+        let timed = |pace| Block { session, lead_ns: 0, counted_ns: 200_000_000, max_requests: 0, pace };
+        let paced = timed(Some(Pace::constant(400.0, Precision::Precise)));
+        let done = engine.run(&[count(session, 300), paced, timed(None), count(session, 20)], &[]).unwrap();
+        done.iter().for_each(check);
+        let told: Vec<_> = done.iter().map(|one| (one.connects, one.answered == one.sent, errors(one))).collect();
+        assert_eq!(told, vec![(0, true, vec![]); 4]);
+        assert_eq!((done[0].answered, done[3].answered), (300, 20));
     }
 }
 

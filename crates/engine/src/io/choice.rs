@@ -33,7 +33,10 @@ impl FromStr for Backend {
 /// What runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
-    /// io_uring, with these flags and features.
+    /// io_uring, with these flags and features, because it is the best; a connection that is alone on its worker may
+    /// have a better one.
+    Best(String),
+    /// io_uring, because it was asked for.
     Uring(String),
     /// epoll, and why not io_uring where that is not by wish.
     Epoll(Option<String>),
@@ -43,14 +46,17 @@ impl Chosen {
     /// For the report.
     pub fn name(&self) -> String {
         match self {
-            Self::Uring(flags) => {
-                let single = if linked::works() { "linked operations" } else { "epoll" };
-                format!("io_uring ({flags}); {single} for a connection per request")
-            }
+            Self::Best(flags) => format!("{}; a read that waits where a worker has one connection", ring(flags)),
+            Self::Uring(flags) => ring(flags),
             Self::Epoll(None) => "epoll".into(),
             Self::Epoll(Some(why)) => format!("epoll (io_uring: {why})"),
         }
     }
+}
+
+fn ring(flags: &str) -> String {
+    let single = if linked::works() { "linked operations" } else { "epoll" };
+    format!("io_uring ({flags}); {single} for a connection per request")
 }
 
 /// Chooses; `probe` says whether io_uring works, and with what.
@@ -62,7 +68,7 @@ pub fn choose(backend: Backend, probe: impl FnOnce() -> io::Result<String>) -> i
         Backend::Epoll => Ok(Chosen::Epoll(None)),
         Backend::Uring => probe().map(Chosen::Uring),
         Backend::Auto => Ok(match probe() {
-            Ok(flags) => Chosen::Uring(flags),
+            Ok(flags) => Chosen::Best(flags),
             Err(error) => Chosen::Epoll(Some(error.to_string())),
         }),
     }

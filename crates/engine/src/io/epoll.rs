@@ -48,6 +48,16 @@ impl<const SKIMS: bool> Edge<SKIMS> {
         }
     }
 
+    /// Watches what is connected already.
+    pub(super) fn add(&self, token: u64, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, false)
+    }
+
+    /// Watches it no more.
+    pub(super) fn leave(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, false)
+    }
+
     /// Has a wait end by then; the time to wait in ms at most, where it can't be set.
     fn set_alarm(&mut self, due_ns: u64) -> libc::c_int {
         if self.alarm_ns <= due_ns {

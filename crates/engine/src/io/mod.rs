@@ -4,6 +4,7 @@
 //! connection: its low half is its place below the number given at the start, its high half the generation of the socket
 //! in that place. Sockets themselves are safe code (socket2); only the system calls in `epoll`, `uring` and `buffers` are not.
 
+mod alone;
 mod buffers;
 mod choice;
 mod epoll;
@@ -14,6 +15,7 @@ mod uring;
 
 use crate::plan::{SessionPlan, Target};
 use crate::tls::TlsPlan;
+pub use alone::Alone;
 pub use choice::{Backend, Chosen, choose, probe};
 pub use epoll::{Epoll, Skimming};
 pub use extra::Extra;
@@ -107,6 +109,11 @@ pub trait Poller: Sized {
     /// What the kernel said.
     fn open(needs: &Needs) -> io::Result<Self>;
 
+    /// Whether in what follows requests leave only when answers come: where nothing is due at a time of its own, a wait
+    /// may be longer than it was told by some milliseconds.
+    #[inline]
+    fn steady(&mut self, _on: bool) {}
+
     /// Watches a connection until it is released; `connecting`: its handshake is still under way.
     ///
     /// # Errors
@@ -180,6 +187,11 @@ pub trait Poller: Sized {
 
     /// Sees to it that what was released is closed.
     fn settle(&mut self);
+}
+
+/// Whether [`Alone`] can do what this session asks, and is the best for it.
+pub fn alone(plan: &SessionPlan, connections: usize) -> bool {
+    connections == 1 && plan.keepalive && matches!(plan.target, Target::Tcp(_))
 }
 
 /// Whether [`Linked`] can do what this session asks, and works here.
@@ -262,8 +274,8 @@ pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) 
     Ok(socket)
 }
 
-/// Sends without raising SIGPIPE; fewer bytes than given may be taken.
+/// Sends without raising SIGPIPE and without waiting; fewer bytes than given may be taken.
 #[inline]
 pub fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
-    socket.send_with_flags(bytes, libc::MSG_NOSIGNAL)
+    socket.send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
 }

@@ -4,11 +4,17 @@
 use socket2::Socket;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Room for one stamp: a header and a timespec.
 pub const CONTROL_BYTES: usize = size_of::<Message>();
+/// A header alone (cmsghdr).
+const HEAD_BYTES: usize = 16;
+/// Room for a stamp and for how much is left: a number, padded.
+const CONTROLS_BYTES: usize = CONTROL_BYTES + HEAD_BYTES + 8;
+/// `TCP_INQ` of linux/tcp.h, also what its answer is called (`TCP_CM_INQ`).
+const TCP_INQ: libc::c_int = 36;
 /// Thrown away at once at most.
 const MOST_DISCARDED: usize = 1 << 30;
 /// How long the kernel gets to begin with it: it patches itself the first time somebody asks.
@@ -28,12 +34,14 @@ pub struct Received<'a> {
 /// # Errors
 /// What the kernel said.
 pub fn ask(socket: &Socket) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
+}
+
+fn set(socket: &Socket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the descriptor is open; the option's value outlives the call.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, (&raw const on).cast(), length)
-    };
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -63,6 +71,10 @@ pub fn read(control: &[u8]) -> u64 {
 #[repr(C, align(8))]
 pub struct Control(pub [u8; CONTROL_BYTES]);
 
+/// The same with room for what is left to read, too.
+#[repr(C, align(8))]
+struct Controls([u8; CONTROLS_BYTES]);
+
 /// Reads what is there, and when it arrived. A read that nothing answers fails with WouldBlock.
 ///
 /// # Errors
@@ -78,12 +90,79 @@ pub fn receive<'a>(socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: the descriptor is open; `message` and all it points to outlive the call and are as long as it says.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
     let stamp_ns = read(&control.0[..(message.msg_controllen as usize).min(CONTROL_BYTES)]);
     Ok(Received { bytes: &buffer[..got as usize], stamp_ns })
+}
+
+/// What a read that waits brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited {
+    /// So many, at the buffer's begin; 0: the connection's end.
+    pub bytes: usize,
+    /// As in [`Received`].
+    pub stamp_ns: u64,
+    /// There is more to read, or an end.
+    pub more: bool,
+}
+
+/// Has each read of a TCP socket tell whether there is more (`TCP_INQ`, Linux 4.18).
+///
+/// # Errors
+/// What the kernel said.
+pub fn ask_for_rest(socket: &Socket) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, TCP_INQ)
+}
+
+/// Reads, and waits for it as long as the socket lets it. `fd` is one that [`ask_for_rest`] was asked of.
+///
+/// # Errors
+/// What the kernel said; WouldBlock where nothing came in time.
+#[inline]
+pub fn wait(fd: RawFd, buffer: &mut [u8]) -> io::Result<Waited> {
+    let mut control = Controls([0; CONTROLS_BYTES]);
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: an all-zero msghdr is valid: no name, no pieces, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = CONTROLS_BYTES as _;
+    // SAFETY: `message` and all it points to outlive the call and are as long as it says; a descriptor that is open no
+    // more is an error.
+    let got = unsafe { libc::recvmsg(fd, &raw mut message, 0) };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let told = &control.0[..(message.msg_controllen as usize).min(CONTROLS_BYTES)];
+    let stamp_ns = read(told);
+    // The stamp comes first, where there is one.
+    let more = rest(if stamp_ns > 0 { &told[CONTROL_BYTES.min(told.len())..] } else { told });
+    Ok(Waited { bytes: got as usize, stamp_ns, more })
+}
+
+/// Whether the other side has closed, for its part at least.
+pub fn ended(fd: RawFd) -> bool {
+    let mut told = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one entry, which outlives the call.
+    unsafe { libc::poll(&raw mut told, 1, 0) > 0 }
+}
+
+/// Whether control data says that there is more to read: it says so of an end, too.
+#[inline]
+fn rest(control: &[u8]) -> bool {
+    if control.len() < HEAD_BYTES + size_of::<libc::c_int>() {
+        return false;
+    }
+    // SAFETY: as many bytes are there, by the line above, and any bytes make these numbers.
+    let (level, kind, count) = unsafe {
+        let numbers = control.as_ptr().add(size_of::<u64>()).cast::<i32>();
+        (numbers.read_unaligned(), numbers.add(1).read_unaligned(), numbers.add(2).read_unaligned())
+    };
+    level == libc::IPPROTO_TCP && kind == TCP_INQ && count > 0
 }
 
 /// Throws up to `most` bytes of what is there away, uncopied (`MSG_TRUNC`, tcp(7)); how many, and when the last arrived.
@@ -156,6 +235,31 @@ mod tests {
         drop(theirs);
         let end = receive(&ours, &mut buffer).unwrap();
         assert!(end.bytes.is_empty() && end.stamp_ns == 0);
+    }
+
+    #[test]
+    fn a_read_that_waits_tells_what_is_left_and_an_end_behind_the_bytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (mut theirs, _) = listener.accept().unwrap();
+        ask(&ours).unwrap();
+        ask_for_rest(&ours).unwrap();
+        ours.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let (fd, mut buffer) = (ours.as_raw_fd(), [0; 4]);
+        assert_eq!(wait(fd, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        theirs.write_all(b"answer").unwrap();
+        let first = wait(fd, &mut buffer).unwrap();
+        assert!(first.bytes == 4 && first.more && !ended(fd), "{first:?}");
+        let second = wait(fd, &mut buffer).unwrap();
+        assert!(second.bytes == 2 && !second.more && !ended(fd), "{second:?}");
+        theirs.write_all(b"end").unwrap();
+        drop(theirs);
+        while !ended(fd) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let last = wait(fd, &mut buffer).unwrap();
+        assert!(last.bytes == 3 && last.more, "{last:?}");
+        assert_eq!(wait(fd, &mut buffer).unwrap().bytes, 0);
     }
 
     #[test]
