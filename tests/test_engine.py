@@ -300,7 +300,8 @@ def test_the_back_end_is_chosen_at_the_start_and_named() -> None:
     auto = Engine(core).backend
     assert auto.startswith(("io_uring (", "epoll (io_uring: "))
     if auto.startswith("io_uring"):
-        assert Engine(core, "uring").backend == auto
+        # Left to itself, the engine may wait in another way where a worker has one connection.
+        assert auto.startswith(Engine(core, "uring").backend)
     else:
         with pytest.raises(EngineError, match="io_uring was asked for"):
             Engine(core, "uring")
