@@ -2,7 +2,7 @@
 
 use dragstrip_engine::{self as engine, tally};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 
 #[pyclass(frozen, module = "dragstrip._engine")]
 #[derive(Clone)]
@@ -16,29 +16,17 @@ macro_rules! getters {
 
             #[getter]
             fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-                let errors = PyDict::new(py);
-                for (name, count) in tally::NAMES.iter().zip(self.0.errors).filter(|(_, count)| *count > 0) {
-                    errors.set_item(name, count)?;
-                }
-                Ok(errors)
+                tally::NAMES.iter().zip(self.0.errors).filter(|(_, count)| *count > 0).into_py_dict(py)
             }
 
             #[getter]
             fn statuses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-                let statuses = PyDict::new(py);
-                for (status, count) in &self.0.statuses {
-                    statuses.set_item(status, count)?;
-                }
-                Ok(statuses)
+                self.0.statuses.iter().map(|(status, count)| (status, count)).into_py_dict(py)
             }
 
             #[getter]
             fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-                let samples = PyDict::new(py);
-                for (kind, text) in &self.0.samples {
-                    samples.set_item(tally::NAMES[*kind as usize], text)?;
-                }
-                Ok(samples)
+                self.0.samples.iter().map(|(kind, text)| (tally::NAMES[*kind as usize], text)).into_py_dict(py)
             }
 
             #[getter]

@@ -22,6 +22,8 @@ struct Place {
     fd: RawFd,
     /// epoll has it.
     watched: bool,
+    /// Its request left whole: what comes next can only be the answer.
+    awaited: bool,
 }
 
 /// epoll with one place, and the read that waits.
@@ -29,8 +31,6 @@ pub struct Alone {
     inner: Epoll,
     stamps: bool,
     place: Option<Place>,
-    /// The connection whose request left whole, if what comes next can only be its answer.
-    awaited: Option<(u64, RawFd)>,
     /// Requests leave when answers come, and never because it is time.
     steady: bool,
     /// What the latest wait read, until it is taken.
@@ -65,7 +65,9 @@ impl Alone {
             Ok(Waited { bytes: 0, .. }) | Err(_) => true,
             Ok(waited) => waited.more && stamp::ended(fd),
         };
-        self.awaited = None;
+        if let Some(place) = &mut self.place {
+            place.awaited = false;
+        }
         self.arrived = Some(got);
         self.told = Some(Event { token, readable: true, writable: false, closing, unsent: 0 });
         true
@@ -83,7 +85,6 @@ impl Poller for Alone {
             inner: Epoll::open(needs)?,
             stamps: needs.stamps,
             place: None,
-            awaited: None,
             steady: false,
             arrived: None,
             told: None,
@@ -100,15 +101,14 @@ impl Poller for Alone {
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
         self.watched()?; // the one before may be left for the server to close
-        self.place = Some(Place { token, fd: socket.as_raw_fd(), watched: connecting });
+        self.place = Some(Place { token, fd: socket.as_raw_fd(), watched: connecting, awaited: false });
         if connecting {
-            return self.inner.watch(token, socket, connecting);
-        }
-        if self.stamps {
+            self.inner.watch(token, socket, connecting)?;
+        } else if self.stamps {
             stamp::ask(socket)?;
         }
         stamp::ask_for_rest(socket)?;
-        // Calls that must not wait say so themselves.
+        // Calls that must not wait say so themselves. One that is connecting still is read from when it has sent.
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_nonblocking(false)
     }
@@ -120,7 +120,9 @@ impl Poller for Alone {
     #[inline]
     fn send(&mut self, token: u64, socket: &Socket, number: usize, request: &[u8]) -> io::Result<usize> {
         let sent = self.inner.send(token, socket, number, request)?;
-        self.awaited = (sent == request.len()).then_some((token, socket.as_raw_fd()));
+        if let Some(place) = self.place.as_mut().filter(|place| place.token == token) {
+            place.awaited = sent == request.len();
+        }
         Ok(sent)
     }
 
@@ -140,8 +142,10 @@ impl Poller for Alone {
     #[inline]
     fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize {
         (self.arrived, self.told) = (None, None);
-        match self.awaited {
-            Some((token, fd)) if self.steady && limit_ns > 0 => usize::from(self.read(token, fd)),
+        match self.place {
+            Some(Place { token, fd, awaited: true, .. }) if self.steady && limit_ns > 0 => {
+                usize::from(self.read(token, fd))
+            }
             _ => {
                 let _ = self.watched(); // if it fails, the timeout tells
                 self.inner.wait(now_ns, limit_ns, hold)
@@ -166,9 +170,6 @@ impl Poller for Alone {
     }
 
     fn release(&mut self, token: u64, socket: Socket) {
-        if self.awaited.is_some_and(|(awaited, _)| awaited == token) {
-            self.awaited = None;
-        }
         if self.place.as_ref().is_some_and(|place| place.token == token) {
             self.place = None;
         }
@@ -176,4 +177,59 @@ impl Poller for Alone {
     }
 
     fn settle(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, SockAddr, Type};
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    const REQUEST: &[u8] = b"request";
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    /// Waits until it is told something, as often as it takes; how often that was, and what came.
+    fn wait(poller: &mut Alone, begun: Instant) -> (usize, Event) {
+        for count in 1.. {
+            let now_ns = begun.elapsed().as_nanos() as u64;
+            if poller.wait(now_ns, 1_000_000_000, None) > 0
+                && let Some(event) = poller.event(0)
+            {
+                return (count, event);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn one_that_was_connecting_is_waited_for_and_not_asked_again_and_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let requests = [REQUEST];
+        let needs =
+            Needs { connections: 1, body_bytes: 0, requests: &requests, stamps: false, target: None, tls: None };
+        let mut poller = Alone::open(&needs).unwrap();
+        poller.steady(true);
+        let ours = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).unwrap();
+        let _ = ours.connect(&SockAddr::from(listener.local_addr().unwrap())); // what it says is told by the first event
+        poller.watch(7, &ours, true).unwrap();
+        let begun = Instant::now();
+        assert!(wait(&mut poller, begun).1.writable);
+        poller.established(7);
+        assert_eq!(poller.send(7, &ours, 0, REQUEST).unwrap(), REQUEST.len());
+        let (mut theirs, _) = listener.accept().unwrap();
+        let answers = std::thread::spawn(move || {
+            theirs.read_exact(&mut [0; REQUEST.len()]).unwrap();
+            std::thread::sleep(PAUSE);
+            theirs.write_all(b"answer").unwrap();
+            theirs
+        });
+        let (waits, event) = wait(&mut poller, begun);
+        assert!(event.token == 7 && event.readable && !event.closing, "{event:?}");
+        // Each read waits for its patience; one that does not wait at all comes here thousands of times.
+        assert!(waits <= 50, "{waits} waits for one answer");
+        assert_eq!(poller.receive(&ours, &mut [0; 64]).unwrap().bytes, b"answer");
+        answers.join().unwrap();
+    }
 }

@@ -67,13 +67,39 @@ pub fn read(control: &[u8]) -> u64 {
     if ours { message.seconds as u64 * 1_000_000_000 + message.nanoseconds as u64 } else { 0 }
 }
 
-/// Control data with room for one stamp, aligned as the kernel wants it.
+/// Control data, aligned as the kernel wants it.
 #[repr(C, align(8))]
-pub struct Control(pub [u8; CONTROL_BYTES]);
+struct Control<const BYTES: usize>([u8; BYTES]);
 
-/// The same with room for what is left to read, too.
-#[repr(C, align(8))]
-struct Controls([u8; CONTROLS_BYTES]);
+/// `recvmsg(2)` into one piece; how many bytes it brought, and what the kernel told beside them.
+///
+/// # Safety
+/// `piece` tells a place that may be written, unless `flags` keep the kernel from writing there.
+#[inline]
+unsafe fn take<const BYTES: usize>(
+    fd: RawFd,
+    mut piece: libc::iovec,
+    control: &mut Control<BYTES>,
+    flags: libc::c_int,
+) -> io::Result<(usize, &[u8])> {
+    // SAFETY: an all-zero msghdr is valid: no name, no pieces, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut *control).cast();
+    message.msg_controllen = BYTES as _;
+    // SAFETY: `message` and all it points to outlive the call and are as long as it says, the piece by our caller's word;
+    // a descriptor that is open no more is an error.
+    match unsafe { libc::recvmsg(fd, &raw mut message, flags) } {
+        got if got >= 0 => Ok((got as usize, &control.0[..(message.msg_controllen as usize).min(BYTES)])),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A whole buffer as one piece.
+fn piece(buffer: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }
+}
 
 /// Reads what is there, and when it arrived. A read that nothing answers fails with WouldBlock.
 ///
@@ -82,20 +108,9 @@ struct Controls([u8; CONTROLS_BYTES]);
 #[inline]
 pub fn receive<'a>(socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
     let mut control = Control([0; CONTROL_BYTES]);
-    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: an all-zero msghdr is valid: no name, no pieces, no control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut piece;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = CONTROL_BYTES as _;
-    // SAFETY: the descriptor is open; `message` and all it points to outlive the call and are as long as it says.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let stamp_ns = read(&control.0[..(message.msg_controllen as usize).min(CONTROL_BYTES)]);
-    Ok(Received { bytes: &buffer[..got as usize], stamp_ns })
+    // SAFETY: the piece is the buffer, which is ours to write.
+    let (got, told) = unsafe { take(socket.as_raw_fd(), piece(buffer), &mut control, libc::MSG_DONTWAIT)? };
+    Ok(Received { bytes: &buffer[..got], stamp_ns: read(told) })
 }
 
 /// What a read that waits brought.
@@ -123,25 +138,13 @@ pub fn ask_for_rest(socket: &Socket) -> io::Result<()> {
 /// What the kernel said; WouldBlock where nothing came in time.
 #[inline]
 pub fn wait(fd: RawFd, buffer: &mut [u8]) -> io::Result<Waited> {
-    let mut control = Controls([0; CONTROLS_BYTES]);
-    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: an all-zero msghdr is valid: no name, no pieces, no control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut piece;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = CONTROLS_BYTES as _;
-    // SAFETY: `message` and all it points to outlive the call and are as long as it says; a descriptor that is open no
-    // more is an error.
-    let got = unsafe { libc::recvmsg(fd, &raw mut message, 0) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let told = &control.0[..(message.msg_controllen as usize).min(CONTROLS_BYTES)];
+    let mut control = Control([0; CONTROLS_BYTES]);
+    // SAFETY: the piece is the buffer, which is ours to write.
+    let (bytes, told) = unsafe { take(fd, piece(buffer), &mut control, 0)? };
     let stamp_ns = read(told);
     // The stamp comes first, where there is one.
     let more = rest(if stamp_ns > 0 { &told[CONTROL_BYTES.min(told.len())..] } else { told });
-    Ok(Waited { bytes: got as usize, stamp_ns, more })
+    Ok(Waited { bytes, stamp_ns, more })
 }
 
 /// Whether the other side has closed, for its part at least.
@@ -172,20 +175,11 @@ fn rest(control: &[u8]) -> bool {
 pub fn discard(socket: &Socket, most: u64) -> io::Result<(u64, u64)> {
     let mut control = Control([0; CONTROL_BYTES]);
     let length = usize::try_from(most).unwrap_or(MOST_DISCARDED).min(MOST_DISCARDED);
-    // A stream's bytes are not written where MSG_TRUNC is given: the place is never looked at, only its length is.
-    let mut piece = libc::iovec { iov_base: (&raw mut control).cast(), iov_len: length };
-    // SAFETY: an all-zero msghdr is valid: no name, no pieces, no control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut piece;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = CONTROL_BYTES as _;
-    // SAFETY: the descriptor is that of a TCP socket (`plan` sees to it), for which the kernel writes control data only.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((got as u64, read(&control.0[..(message.msg_controllen as usize).min(CONTROL_BYTES)])))
+    // No byte is written where MSG_TRUNC is given: the place is never looked at, only its length is.
+    let nowhere = libc::iovec { iov_base: std::ptr::NonNull::<u8>::dangling().as_ptr().cast(), iov_len: length };
+    // SAFETY: the descriptor is that of a TCP socket (`plan` sees to it): the flag keeps the kernel from writing the piece.
+    let (got, told) = unsafe { take(socket.as_raw_fd(), nowhere, &mut control, libc::MSG_TRUNC)? };
+    Ok((got as u64, read(told)))
 }
 
 /// Keeps the kernel stamping: it switches that on for the whole machine at the first socket that asks, and off after the
