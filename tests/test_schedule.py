@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dragstrip import verdict
+from dragstrip.contender import serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.schedule import (
     PASSES_FLOOR,
@@ -105,12 +106,22 @@ def test_blocks_last_as_long_as_the_slowest_contender_needs(p50_ns, lead_ms: int
     assert block_lengths(p50_ns) == (lead_ms * MS, counted_ms * MS)
 
 
+def test_blocks_are_shorter_where_all_contenders_are_known_to_be_at_full_speed_at_once() -> None:
+    """The longest lead-in that one of them needs is everybody's; 20 latencies are wanted all the same."""
+    unknown = serve_entry("my=/bin/true {port}")
+    assert block_lengths({"fast": 200_000}, [4 * MS, 4 * MS]) == (4 * MS, 10 * MS)
+    assert block_lengths({"fast": 200_000}, [4 * MS, unknown.lead_ns]) == block_lengths({"fast": 200_000})
+    assert block_lengths({"fast": 200_000}, [4 * MS, 10 * MS]) == (10 * MS, 25 * MS)
+    assert block_lengths({"fast": 200_000, "slow": 2 * MS}, [4 * MS, 4 * MS]) == (10 * MS, 40 * MS)
+
+
 def test_passes_count_as_long_as_launching_takes_within_8_and_60() -> None:
     """Quick launches get 8 passes, slow ones up to 60, where the budget can pay."""
     plenty = {"block_s": 0.035, "contenders": 2, "budget_s": 3600.0}
     assert passes(launch_s=0.2, **plenty) == 8
     assert passes(launch_s=2.1, **plenty) == 30
     assert passes(launch_s=30.0, **plenty) == PASSES_MOST
+    assert passes(launch_s=0.2, block_s=0.014, contenders=2, budget_s=3600.0) == 20  # of shorter blocks more
 
 
 def test_a_short_budget_buys_rounds_before_passes() -> None:

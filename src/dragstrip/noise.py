@@ -65,16 +65,17 @@ def _minutes(seconds: float) -> str:
 def pilot(engine: Engine, new_server: Callable[[], FixedServer]) -> Noise:
     """A server of ours against itself: fresh ones each round, short blocks in random order, as a race has them."""
     lead_ns, counted_ns = schedule.block_lengths({})
+    passes = schedule.usual_passes((lead_ns + counted_ns) / 1e9)
     ratios = []
     for index in range(PILOT_ROUNDS):
         servers = {name: new_server() for name in "ab"}
         try:
-            order = schedule.round_order(0, index, list(servers), schedule.PASSES, alternate=True)
+            order = schedule.round_order(0, index, list(servers), passes, alternate=True)
             ratios.append(_round(engine, {n: server.port for n, server in servers.items()}, order, lead_ns, counted_ns))
         finally:
             for server in servers.values():
                 server.stop()
-    round_s = LAUNCHING_S + 2 * schedule.PASSES * (lead_ns + counted_ns) / 1e9
+    round_s = LAUNCHING_S + 2 * passes * (lead_ns + counted_ns) / 1e9
     return Noise(sd=float(np.std(ratios, ddof=1)), round_s=round_s, rounds=PILOT_ROUNDS)
 
 

@@ -340,7 +340,7 @@ def _prove(track: Track, entry: Entry, field_: Field, running: Running) -> tuple
     worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     processes, threads = running.counts()
     if tally.requests:
-        lengths_ns = schedule.block_lengths({entry.name: tally.p50_ns})
+        lengths_ns = schedule.block_lengths({entry.name: tally.p50_ns}, [entry.lead_ns])
         field_.habits[entry.name] = conditions.habits(track.engine, running, warm.session, entry.name, lengths_ns)
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
@@ -383,7 +383,8 @@ def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) 
 def _plan(request: Request, field_: Field, load: Load) -> Plan:
     count = max(len(field_.ready), 1)
     factor = max((field_.habits[name].factor for name in field_.ready), default=1)
-    lead_ns, counted_ns = (factor * part for part in schedule.block_lengths(field_.p50_ns))
+    lengths_ns = schedule.block_lengths(field_.p50_ns, [entry.lead_ns for entry in field_.ready.values()])
+    lead_ns, counted_ns = (factor * part for part in lengths_ns)
     counted_ns = schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
     launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
     passes = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s)

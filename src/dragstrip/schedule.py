@@ -6,7 +6,7 @@ drawn before changes it, so a race can be resumed, repeated and checked by anybo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
@@ -18,15 +18,19 @@ from dragstrip.metrics import ANSWERS, KNOWN, known
 #: Asks for half of what the slowest contender serves in calibration.
 AUTO_RATE = -1.0
 
-#: Lead-in (loaded, not counted) and counted part, in typical latencies, and their bounds.
+#: Lead-in (loaded, not counted) and counted part, in typical latencies, and the most that they last.
 #: A block under 20 latencies means nothing: a server with 40 ms stalls read three times too fast.
-LEAD_LATENCIES, LEAD_LEAST_NS, LEAD_MOST_NS = 5, 10_000_000, 200_000_000
-COUNTED_LATENCIES, COUNTED_LEAST_NS, COUNTED_MOST_NS = 20, 25_000_000, 1_000_000_000
+LEAD_LATENCIES, LEAD_MOST_NS = 5, 200_000_000
+COUNTED_LATENCIES, COUNTED_MOST_NS = 20, 1_000_000_000
 
-#: Passes per round: at least, at most, and the floor that a short budget may lower them to. On recorded noise a race's
-#: evidence per second is the same from 6 to 16 passes (a round's launches scatter too); fewer make the ten rounds that
-#: any verdict takes sooner, more make a round's number less prey to one bad pass.
-PASSES, PASSES_MOST, PASSES_FLOOR = 8, 60, 3
+#: The shortest lead-in, of contenders of which nobody says that less would do; the shortest counted part, in lead-ins.
+LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
+
+#: Passes per round: at least, at most, and the floor that a short budget may lower them to; and for how long each
+#: contender is at least loaded in a round. On recorded noise a race's evidence per second is the same for half and for
+#: double that time (a round's launches scatter too); less makes the ten rounds that any verdict takes sooner, more
+#: makes a round's number less prey to one bad pass.
+PASSES, PASSES_MOST, PASSES_FLOOR, LOADED_S = 8, 60, 3, 0.28
 
 #: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
 #: that decide anything (``verdict.FLOOR``), because a round may be void and has to be run again.
@@ -93,23 +97,30 @@ def _shuffled(names: Sequence[str], words: Iterator[int]) -> tuple[str, ...]:
     return tuple(drawn)
 
 
-def block_lengths(p50_ns: Mapping[str, int]) -> tuple[int, int]:
+def block_lengths(p50_ns: Mapping[str, int], leads_ns: Iterable[int] = ()) -> tuple[int, int]:
     """Lead-in and counted part of every block, in nanoseconds, the same for all contenders.
 
     Args:
         p50_ns: each contender's typical latency from calibration; empty gives the shortest block.
+        leads_ns: the lead-in that each contender needs at the least, ``LEAD_NS`` where there is none.
     """
-    slowest_ns = max(p50_ns.values(), default=0)
-    lead_ns = min(max(LEAD_LATENCIES * slowest_ns, LEAD_LEAST_NS), LEAD_MOST_NS)
-    counted_ns = min(max(COUNTED_LATENCIES * slowest_ns, COUNTED_LEAST_NS), COUNTED_MOST_NS)
+    slowest_ns, least_ns = max(p50_ns.values(), default=0), max(leads_ns, default=LEAD_NS)
+    lead_ns = min(max(LEAD_LATENCIES * slowest_ns, least_ns), LEAD_MOST_NS)
+    counted_ns = min(max(COUNTED_LATENCIES * slowest_ns, int(COUNTED_LEADS * least_ns)), COUNTED_MOST_NS)
     return lead_ns, counted_ns
+
+
+def usual_passes(block_s: float) -> int:
+    """How many passes a round has whose contenders launch quickly."""
+    return min(max(ceil(LOADED_S / block_s - 1e-9), PASSES), PASSES_MOST)
 
 
 def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
     """How many passes a round has.
 
-    So many that counting takes as long as launching, 8 to 60; but fewer, down to 3, where the budget could not
-    pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds average more launches.
+    So many that counting takes as long as launching and each contender is loaded for 0.28 s, 8 to 60; but fewer, down
+    to 3, where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
+    average more launches.
 
     Args:
         launch_s: launching and warming up all contenders once.
@@ -118,7 +129,7 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
         budget_s: for all rounds.
     """
     pass_s = max(block_s * max(contenders, 1), 1e-9)
-    wanted = min(max(ceil(launch_s / pass_s), PASSES), PASSES_MOST)
+    wanted = min(max(ceil(launch_s / pass_s), usual_passes(block_s)), PASSES_MOST)
     payable = floor((budget_s / ROUNDS_WANTED - launch_s) / pass_s + 1e-9)
     return max(min(wanted, payable), PASSES_FLOOR)
 

@@ -79,6 +79,7 @@ class Entry:
     workloads: tuple[str, ...] | None = None
     warm_up_least_s: float = 0.5
     warm_up_most_s: float = 10.0
+    lead_ns: int = 10_000_000
     contender: Contender | None = None
     command: tuple[str, ...] = ()
     folder: Path | None = None
@@ -314,6 +315,7 @@ def variant(
         workloads=fields.workloads,
         warm_up_least_s=fields.warm_up.least_s,
         warm_up_most_s=fields.warm_up.most_s,
+        lead_ns=round(1e6 * fields.warm_up.lead_ms),
         contender=replace(contender, places=MappingProxyType(absolute)) if absolute else contender,
     )
 

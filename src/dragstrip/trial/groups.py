@@ -44,7 +44,7 @@ class Group:
         count = len(self.entries)
         lead_ns, counted_ns = schedule.block_lengths({"": int(self.load.connections / GUESS_PER_S * 1e9)})
         block_s = (lead_ns + counted_ns) / 1e9
-        few = schedule.PASSES_FLOOR if block_s > 0.1 else schedule.PASSES
+        few = schedule.PASSES_FLOOR if block_s > 0.1 else schedule.usual_passes(block_s)
         return schedule.ROUNDS_WANTED * count * (LAUNCH_S + few * block_s)
 
     @property

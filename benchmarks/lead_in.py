@@ -1,0 +1,88 @@
+"""After how much lead-in is a contender at full speed? What `[warm_up] lead_ms` of its definition may say.
+
+    python benchmarks/lead_in.py nginx-return go-native --seconds 60
+
+Starts each contender twice on one core, as a race of two does: while one is loaded, the other is idle and its caches go
+cold. Blocks with lead-ins of 2, 4 and 10 ms, in turns, are compared with blocks after 40 ms of load, which are their
+neighbours: the log ratio's median and its 95 % interval. A shorter lead-in than the usual 10 ms may be declared where
+less than 1 % is lost by the whole of that interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+
+from rich.console import Console
+from scipy.stats import binom
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from dragstrip import racing  # noqa: E402
+from dragstrip.contender import entrants  # noqa: E402
+from dragstrip.racing import Request  # noqa: E402
+from dragstrip.report.live import Progress  # noqa: E402
+from dragstrip.rounds import warm_up  # noqa: E402
+from dragstrip.schedule import COUNTED_LEADS  # noqa: E402
+from dragstrip.workload import load  # noqa: E402
+
+LEADS_MS, TIMES = (2, 4, 10), 3
+LONG_NS = (40_000_000, 10_000_000)
+
+
+def measure(word: str, seconds: float) -> dict[int, list[float]]:
+    """Log ratios of rates, short blocks over long ones, by lead-in in ms."""
+    entries = entrants((f"one={word}", f"two={word}"))
+    request = Request(entries=tuple(entries), workload=load("hello"))
+    lanes = racing.lanes_of(request)
+    found: dict[int, list[float]] = {lead_ms: [] for lead_ms in LEADS_MS}
+    with (
+        Progress(Console(), quiet=True) as progress,
+        racing.stand(request, racing.load_of(request, lanes), lanes, 1, progress) as (track, stood),
+    ):
+        running = [track.launch(entry) for entry in stood.ready.values()]
+        try:
+            warm = zip(stood.ready.values(), running, strict=True)
+            sessions = [warm_up(track, entry, one, stood.p50_ns[entry.name]).session for entry, one in warm]
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                for lead_ms, ratios in found.items():
+                    lead_ns = 1_000_000 * lead_ms
+                    short = [(session, lead_ns, int(COUNTED_LEADS * lead_ns), 0) for session in sessions]
+                    long = [(session, *LONG_NS, 0) for session in sessions]
+                    rates = [
+                        math.log(tally.requests / tally.counted_ns) for tally in track.engine.run(short * TIMES + long)
+                    ]
+                    ratios += [fmean(rates[side : 2 * TIMES : 2]) - rates[2 * TIMES + side] for side in (0, 1)]
+        finally:
+            for one in running:
+                one.stop()
+    return found
+
+
+def told(ratios: Sequence[float]) -> str:
+    """The median, which the machine's own pauses move little, and its interval by order statistics."""
+    ordered = sorted(100 * ratio for ratio in ratios)
+    rank = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
+    return f"{median(ordered):+.2f} % ({ordered[rank - 1]:+.2f} to {ordered[-rank]:+.2f})"
+
+
+def main() -> None:
+    """The command line."""
+    wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    wanted.add_argument("contenders", nargs="+", metavar="CONTENDER")
+    wanted.add_argument("--seconds", type=float, default=60.0, help="for each contender (default 60)")
+    given = wanted.parse_args()
+    for word in given.contenders:
+        for lead_ms, ratios in measure(word, given.seconds).items():
+            print(f"{word}: lead-in {lead_ms:2} ms: {told(ratios)}, {len(ratios)} comparisons", flush=True)
+
+
+if __name__ == "__main__":
+    main()
