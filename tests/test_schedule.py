@@ -115,22 +115,22 @@ def test_blocks_are_shorter_where_all_contenders_are_known_to_be_at_full_speed_a
     assert block_lengths({"fast": 200_000, "slow": 2 * MS}, [4 * MS, 4 * MS]) == (10 * MS, 40 * MS)
 
 
-def test_passes_count_as_long_as_launching_takes_within_8_and_60() -> None:
+def test_passes_measure_for_a_third_of_the_time_within_8_and_60() -> None:
     """Quick launches get 8 passes, slow ones up to 60, where the budget can pay."""
     plenty = {"block_s": 0.035, "contenders": 2, "budget_s": 3600.0}
     assert passes(launch_s=0.2, **plenty) == 8
-    assert passes(launch_s=2.1, **plenty) == 30
+    assert passes(launch_s=2.1, **plenty) == 15
     assert passes(launch_s=30.0, **plenty) == PASSES_MOST
     assert passes(launch_s=0.2, block_s=0.014, contenders=2, budget_s=3600.0) == 20  # of shorter blocks more
 
 
 def test_a_short_budget_buys_rounds_before_passes() -> None:
     """Six contenders that launch in 2 s, a minute: fewer passes, so that 12 rounds fit; never fewer than 3."""
-    count = passes(launch_s=2.0, block_s=0.035, contenders=6, budget_s=60.0)
-    assert count == 10  # counting as long as launching; 2 + 10 × 0.21 s fit 12 times
-    count = passes(launch_s=3.0, block_s=0.035, contenders=6, budget_s=60.0)
-    assert PASSES_FLOOR < count < 15
-    assert 12 * (3.0 + count * 6 * 0.035) <= 60.0
+    count = passes(launch_s=4.2, block_s=0.035, contenders=6, budget_s=120.0)
+    assert count == 10  # counting half as long as launching; 4.2 + 10 × 0.21 s fit 12 times
+    count = passes(launch_s=4.2, block_s=0.035, contenders=6, budget_s=66.0)
+    assert PASSES_FLOOR < count < 10
+    assert 12 * (4.2 + count * 6 * 0.035) <= 66.0
     assert passes(launch_s=10.0, block_s=0.035, contenders=6, budget_s=60.0) == PASSES_FLOOR
 
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import stdev
+from statistics import median
 from typing import TYPE_CHECKING
 
 from dragstrip import machine
@@ -38,9 +38,11 @@ GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
 RESTLESS = 0.01
 IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
 
-#: Short blocks against one long one, in calibration; not where short ones are long enough anyway.
-LONG_NS, SHORTS, LONG_ENOUGH_NS = 500_000_000, 8, 100_000_000
+#: Short blocks against ones that count after so much load, in calibration; not where short ones are long enough anyway.
+LOADED_NS, SHORTS, LONG_ENOUGH_NS = 100_000_000, 8, 100_000_000
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
+#: A median's standard error, in median absolute deviations of normal values, for one of them (Huber 1981).
+OF_DEVIATION = 1.4826 * math.sqrt(math.pi / 2)
 MOST_FACTOR = 4
 
 
@@ -135,25 +137,35 @@ def awake(one: Running | None) -> Iterator[None]:
 
 
 def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: int) -> tuple[float, float] | None:
-    """How much faster a contender reads in short blocks, with idle time between as in a race, than in one long block.
+    """How much faster a contender reads in short blocks, with idle time between as in a race, than under lasting load.
+
+    Each short block is compared with its neighbours before and after, as long, but counted after 100 ms of load: the
+    machine's own phases are shared by neighbours, and the median over blocks is what few bad ones can't move.
 
     Returns:
         The log ratio of the rates and its standard error; None where it says nothing: the short blocks are long
-        enough by themselves, nothing was answered, or the machine disturbed a block.
+        enough by themselves, or the machine disturbed more than half of the comparisons.
     """
     if counted_ns > LONG_ENOUGH_NS:
         return None
-    shorts: list[Tally] = []
-    (long,) = engine.run([(session, lead_ns, LONG_NS, 0)])
+    short, loaded = (session, lead_ns, counted_ns, 0), (session, LOADED_NS, counted_ns, 0)
+    tallies = engine.run([loaded])
     for _ in range(SHORTS):
         time.sleep((lead_ns + counted_ns) / 1e9)
-        shorts += engine.run([(session, lead_ns, counted_ns, 0)])
-    every = [long, *shorts]
-    waited = max(tally.engine_wait_ns / max(tally.duration_ns * tally.engine_threads, 1) for tally in every)
-    if waited > DISTURBED or any(tally.requests == 0 for tally in every):
+        tallies += engine.run([short, loaded])
+    rates = [math.nan if _disturbed(tally) else math.log(tally.requests / tally.counted_ns) for tally in tallies]
+    both = zip(rates[1::2], rates[:-1:2], rates[2::2], strict=True)
+    apart = [ratio for one, before, after in both if not math.isnan(ratio := one - (before + after) / 2)]
+    if len(apart) <= SHORTS / 2:
         return None
-    rates = [math.log(tally.requests / tally.counted_ns) for tally in shorts]
-    return sum(rates) / SHORTS - math.log(long.requests / long.counted_ns), stdev(rates) * (1 + 1 / SHORTS) ** 0.5
+    middle = median(apart)
+    return middle, OF_DEVIATION * median(abs(ratio - middle) for ratio in apart) / math.sqrt(len(apart))
+
+
+def _disturbed(tally: Tally) -> bool:
+    """The engine had to wait for its core, or nothing was answered."""
+    waited = tally.engine_wait_ns / max(tally.duration_ns * tally.engine_threads, 1)
+    return waited > DISTURBED or tally.requests == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +201,11 @@ def habits(engine: Engine, running: Running, session: int, name: str, lengths_ns
 def _factor(
     engine: Engine, session: int, name: str, lead_ns: int, counted_ns: int
 ) -> tuple[int, str, tuple[Event, ...]]:
-    """Doubles blocks, twice at most, while short ones read over 2 % apart from a long one; else says that they do."""
-    factor, told = 1, "not compared with a long one"
+    """Doubles blocks, twice at most, while short ones read over 2 % apart from lasting load; else says that they do."""
+    factor, told = 1, "not compared with lasting load"
     while found := short_against_long(engine, session, factor * lead_ns, factor * counted_ns):
         apart, error = found
-        told = f"{100 * math.expm1(apart):+.1f} % against one of {LONG_NS // 1_000_000} ms"
+        told = f"{100 * math.expm1(apart):+.1f} % against blocks after {LOADED_NS // 1_000_000} ms of load"
         if abs(apart) - ERRORS * error <= APART:
             break
         if factor == MOST_FACTOR:

@@ -118,8 +118,8 @@ def usual_passes(block_s: float) -> int:
 def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
     """How many passes a round has.
 
-    So many that counting takes as long as launching and each contender is loaded for 0.28 s, 8 to 60; but fewer, down
-    to 3, where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
+    So many that a third of the time is measuring and each contender is loaded for 0.28 s, 8 to 60; but fewer, down to
+    3, where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
     average more launches.
 
     Args:
@@ -129,7 +129,7 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
         budget_s: for all rounds.
     """
     pass_s = max(block_s * max(contenders, 1), 1e-9)
-    wanted = min(max(ceil(launch_s / pass_s), usual_passes(block_s)), PASSES_MOST)
+    wanted = min(max(ceil(launch_s / 2 / pass_s), usual_passes(block_s)), PASSES_MOST)
     payable = floor((budget_s / ROUNDS_WANTED - launch_s) / pass_s + 1e-9)
     return max(min(wanted, payable), PASSES_FLOOR)
 
