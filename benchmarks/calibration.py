@@ -44,6 +44,7 @@ from dragstrip.record import METHOD_VERSION  # noqa: E402
 
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
 NODE = ROOT / "benchmarks" / "planted.js"
+CONTENDERS = ROOT / "benchmarks" / "contenders"
 
 #: A process that takes a core for 30 ms in every second, as a machine's own pause; ends with its parent's pipe.
 BURST = """
@@ -85,9 +86,8 @@ def _twice(name: str) -> tuple[str, ...]:
     return (f"one={name}", f"two={name}")
 
 
-def _planted(*fault: str) -> tuple[str, ...]:
-    slow = " ".join([f"slow={PLANTED} {{port}}", *fault])
-    return ("--serve", f"base={PLANTED} {{port}}", "--serve", slow)
+def _planted(fault: str = "") -> tuple[str, ...]:
+    return ("base=planted", f"slow=planted{fault}", "--contenders", str(CONTENDERS))
 
 
 def _node(share: float) -> tuple[str, ...]:
@@ -99,17 +99,17 @@ SAME_S = 25
 
 KINDS = (
     Kind("same: nginx-return", _twice("nginx-return"), 1.0, SAME, SAME_S, share=10, needs=("nginx",)),
-    Kind("planted 10 %", _planted("--burn", "0.10"), 1.10, FASTER, 60),
+    Kind("planted 10 %", _planted(":burn=0.10"), 1.10, FASTER, 60),
     Kind("same: nginx-lua", _twice("nginx-lua"), 1.0, SAME, SAME_S, share=4, needs=("nginx",)),
-    Kind("planted 3 %", _planted("--burn", "0.03"), 1.03, FASTER, 60),
+    Kind("planted 3 %", _planted(":burn=0.03"), 1.03, FASTER, 60),
     Kind("same: luajit", _twice("luajit"), 1.0, SAME, SAME_S, share=4, needs=("luajit",)),
-    Kind("planted 1 %", _planted("--burn", "0.01"), 1.01, FASTER, 90),
+    Kind("planted 1 %", _planted(":burn=0.01"), 1.01, FASTER, 90),
     Kind("same, by CPU: nginx-return", (*_twice("nginx-return"), "--metric", "cpu"), 1.0, SAME, SAME_S, 4, ("nginx",)),
-    Kind("planted 1 %, by CPU", (*_planted("--burn", "0.01"), "--metric", "cpu"), 1.01, FASTER, 60),
+    Kind("planted 1 %, by CPU", (*_planted(":burn=0.01"), "--metric", "cpu"), 1.01, FASTER, 60),
     Kind("same: node", _twice("node"), 1.0, SAME, SAME_S, share=4, needs=("node",)),
     Kind("planted 3 %: node", _node(0.03), 1.03, FASTER, 90, needs=("node",)),
     # 30 ms in each second: in 970 ms it serves what the other serves in 1000.
-    Kind("planted pauses, 3 %", _planted("--pause-ms", "30", "--every-ms", "1000"), 1 / 0.97, FASTER, 60),
+    Kind("planted pauses, 3 %", _planted(":pause_ms=30,every_ms=1000"), 1 / 0.97, FASTER, 60),
     Kind("same, machine pauses: planted", _planted(), 1.0, SAME, SAME_S, bursts=True),
 )
 
@@ -140,6 +140,7 @@ def bursts(core: int | None) -> Iterator[None]:
 def dragstrip(*words: str, timeout_s: float) -> str:
     """One command and what it said; where this is ended, it is ended first, with its servers."""
     command, env = [sys.executable, "-m", "dragstrip", *words], os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    env["PATH"] = f"{PLANTED.parent}{os.pathsep}{os.environ['PATH']}"
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, start_new_session=True
     ) as process:
@@ -201,6 +202,7 @@ def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
         "took_s": round(took_s, 2),
         "rounds": told["rounds"],
         "passes": told["plan"]["passes"],
+        "block_ms": [told["plan"]["lead_ns"] / 1e6, told["plan"]["counted_ns"] / 1e6],
     }
 
 

@@ -10,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Version of the record's shape; ``store.py`` has a migration for each step.
-SCHEMA_VERSION = 2
-
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
 METHOD_VERSION = 3
 
