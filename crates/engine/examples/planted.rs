@@ -4,8 +4,8 @@
 //!
 //! `--burn 0.10` makes every request cost 10 % more CPU than the server's own cost per request, which
 //! it measures as it runs (thread CPU time, burnt time taken out). `--pause-ms 30 --every-ms 1000`
-//! stops serving for 30 ms in every second, as a collector would. `--die-after` exits in the
-//! middle of its work. One thread, one core: what a fast server costs, mostly the kernel's part.
+//! stops serving for 30 ms in every second of the machine's clock, however lately it was started.
+//! `--die-after` exits in the middle of its work. One thread, one core: what a fast server costs, mostly the kernel's part.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ const CLOSING: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello world\n";
 /// Requests between two readings of the server's own cost.
 const GAUGE_EVERY: u64 = 512;
+/// Burnt at once: reading the clock for every request would cost as much as a planted 2 %.
+const AT_ONCE_NS: f64 = 2_000.0;
 
 struct Fault {
     burn_share: f64,
@@ -25,22 +27,35 @@ struct Fault {
 
 struct Burner {
     share: f64,
-    per_request: Duration,
+    /// What each request is to cost more, in ns.
+    per_request_ns: f64,
+    /// Due and not burnt yet, in ns; less than nothing where the latest burning took too long.
+    due_ns: f64,
     burnt: Duration,
     seen: u64,
     cpu_at_last: Duration,
 }
 
-fn thread_cpu() -> Duration {
+fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call and the clock id is a constant the kernel knows.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    unsafe { libc::clock_gettime(id, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn thread_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// How many such times have passed since the machine started.
+fn periods_of(every: Duration) -> u128 {
+    clock(libc::CLOCK_MONOTONIC).as_nanos() / every.as_nanos().max(1)
 }
 
 impl Burner {
     fn new(share: f64) -> Self {
-        Self { share, per_request: Duration::ZERO, burnt: Duration::ZERO, seen: 0, cpu_at_last: thread_cpu() }
+        let cpu_at_last = thread_cpu();
+        Self { share, per_request_ns: 0.0, due_ns: 0.0, burnt: Duration::ZERO, seen: 0, cpu_at_last }
     }
 
     fn request(&mut self) {
@@ -51,15 +66,21 @@ impl Burner {
         if self.seen.is_multiple_of(GAUGE_EVERY) {
             let cpu = thread_cpu();
             let own = (cpu - self.cpu_at_last).saturating_sub(self.burnt);
-            self.per_request = own.mul_f64(self.share / GAUGE_EVERY as f64);
+            self.per_request_ns = own.as_nanos() as f64 * self.share / GAUGE_EVERY as f64;
             self.burnt = Duration::ZERO;
             self.cpu_at_last = cpu;
         }
+        self.due_ns += self.per_request_ns;
+        if self.due_ns < AT_ONCE_NS {
+            return;
+        }
         let start = Instant::now();
-        while start.elapsed() < self.per_request {
+        while (start.elapsed().as_nanos() as f64) < self.due_ns {
             std::hint::spin_loop();
         }
-        self.burnt += start.elapsed();
+        let took = start.elapsed();
+        self.due_ns -= took.as_nanos() as f64;
+        self.burnt += took;
     }
 }
 
@@ -146,7 +167,7 @@ fn run(port: u16, fault: &Fault) {
     watch(epoll, listener);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
     let mut burner = Burner::new(fault.burn_share);
-    let (mut served, mut last_pause) = (0u64, Instant::now());
+    let (mut served, mut paused_in) = (0u64, if fault.pause.is_zero() { 0 } else { periods_of(fault.every) });
     loop {
         // SAFETY: the kernel writes at most `events.len()` entries.
         let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, -1) };
@@ -158,9 +179,10 @@ fn run(port: u16, fault: &Fault) {
                 served += serve(fd, &mut burner);
             }
         }
-        if !fault.pause.is_zero() && last_pause.elapsed() >= fault.every {
+        let period = if fault.pause.is_zero() { 0 } else { periods_of(fault.every) };
+        if period != paused_in {
             std::thread::sleep(fault.pause);
-            last_pause = Instant::now();
+            paused_in = period;
         }
         if fault.die_after > 0 && served >= fault.die_after {
             eprintln!("planted: dying after {served} requests, as told");
