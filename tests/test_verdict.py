@@ -300,6 +300,18 @@ def test_a_recorded_race_can_be_judged_by_the_versions_of_the_method_that_were_b
         verdict.judge(replace(race, method=99))
 
 
+def test_a_pause_that_outlasts_its_block_is_counted_to_its_end() -> None:
+    """30 ms, of which 5 fall into the counted part: 25 more belong to it. Shorter waits are as before."""
+    usual = [samples.block("b", pass_index=at) for at in range(7)]
+    paused = samples.block("b", pass_index=7, requests=800, duration_ns=35 * samples.MS + 25_400_000)
+    others = [samples.block("a", pass_index=at) for at in range(8)]
+    race = racing(["a", "b"], [of_blocks(0, [*others, *usual, paused])])
+    assert only(race).ratio == pytest.approx(8000 / 7800 * 225 / 200)
+    assert only(race, method=3).ratio == pytest.approx(8000 / 7800)
+    short = samples.block("b", pass_index=7, requests=800, duration_ns=35 * samples.MS + 1_500_000)
+    assert only(racing(["a", "b"], [of_blocks(0, [*others, *usual, short])])).ratio == pytest.approx(8000 / 7800)
+
+
 def test_time_that_the_machine_took_is_no_time_of_the_contenders() -> None:
     """The engine off its core for a tenth of a block, and a tenth fewer answers: nobody is the slower for it."""
     late = samples.block("b", requests=900, engine_wait_ns=3_540_000)

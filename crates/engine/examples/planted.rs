@@ -4,7 +4,8 @@
 //!
 //! `--burn 0.10` makes every request cost 10 % more CPU than the server's own cost per request, which
 //! it measures as it runs (thread CPU time, burnt time taken out). `--pause-ms 30 --every-ms 1000`
-//! stops serving for 30 ms in every second of the machine's clock, however lately it was started.
+//! stops serving for 30 ms after every 970 ms of CPU time, as a collector would, the first time after a
+//! part of that which is left to chance.
 //! `--die-after` exits in the middle of its work. One thread, one core: what a fast server costs, mostly the kernel's part.
 
 use std::io;
@@ -47,9 +48,26 @@ fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How many such times have passed since the machine started.
-fn periods_of(every: Duration) -> u128 {
-    clock(libc::CLOCK_MONOTONIC).as_nanos() / every.as_nanos().max(1)
+/// Stops serving after so much work.
+struct Pauser {
+    pause: Duration,
+    work: Duration,
+    next: Duration,
+}
+
+impl Pauser {
+    fn new(pause: Duration, every: Duration) -> Self {
+        let work = every.saturating_sub(pause);
+        let chance = clock(libc::CLOCK_MONOTONIC).as_nanos() % work.as_nanos().max(1);
+        Self { pause, work, next: thread_cpu() + Duration::from_nanos(chance as u64) }
+    }
+
+    fn pause_if_due(&mut self) {
+        if !self.pause.is_zero() && thread_cpu() >= self.next {
+            std::thread::sleep(self.pause);
+            self.next += self.work;
+        }
+    }
 }
 
 impl Burner {
@@ -167,7 +185,8 @@ fn run(port: u16, fault: &Fault) {
     watch(epoll, listener);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
     let mut burner = Burner::new(fault.burn_share);
-    let (mut served, mut paused_in) = (0u64, if fault.pause.is_zero() { 0 } else { periods_of(fault.every) });
+    let mut pauser = Pauser::new(fault.pause, fault.every);
+    let mut served = 0;
     loop {
         // SAFETY: the kernel writes at most `events.len()` entries.
         let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, -1) };
@@ -179,11 +198,7 @@ fn run(port: u16, fault: &Fault) {
                 served += serve(fd, &mut burner);
             }
         }
-        let period = if fault.pause.is_zero() { 0 } else { periods_of(fault.every) };
-        if period != paused_in {
-            std::thread::sleep(fault.pause);
-            paused_in = period;
-        }
+        pauser.pause_if_due();
         if fault.die_after > 0 && served >= fault.die_after {
             eprintln!("planted: dying after {served} requests, as told");
             std::process::exit(7);

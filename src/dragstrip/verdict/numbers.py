@@ -7,8 +7,10 @@ over passes is kept beside them.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ THIN = 1 / 3
 
 #: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
 FEWEST = 0.9
+
+#: A block whose last answers took so many times longer than usual ended within a pause.
+LATE = 4.0
 
 #: Versions of the judgement, oldest first: any race can be judged by any of them.
 METHODS = tuple(range(1, METHOD_VERSION + 1))
@@ -84,7 +89,8 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
 
     Args:
         method: version 1 counts a block's whole time; from version 2 on, the time in which the machine gave the
-            engine's or the server's core to others is no time of the contender's.
+            engine's or the server's core to others is no time of the contender's; from version 4 on, a pause that
+            outlasts the counted part is counted to its end.
     """
     names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
     column = {name: k for k, name in enumerate(names)}
@@ -98,13 +104,14 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     memory = np.full((len(rounds), len(names)), np.nan)
     for row, this in enumerate(rounds):
         kept = _kept(race, this) if method >= 2 else lambda _: 1.0
+        late_ns = _late(this) if method >= 4 else lambda _: 0.0
         for block in this.blocks:
             k = column.get(block.contender)
             if k is None:
                 continue
             ran[row, k] = True
             if not block.void and block.requests > 0 and block.counted_ns > 0:
-                cells[row, block.pass_index, k] = _cell(block, kept(block))
+                cells[row, block.pass_index, k] = _cell(block, kept(block), late_ns(block))
                 good[row, block.pass_index, k] = True
                 if block.offered:
                     latency[row, block.pass_index, k] = _latencies(block)
@@ -148,9 +155,33 @@ def _kept(race: Race, this: Round) -> Callable[[Block], float]:
     return share
 
 
-def _cell(block: Block, kept: float) -> tuple[float, float, float, float]:
+def _late(this: Round) -> Callable[[Block], float]:
+    """By how many ns a closed loop's last answers came later than usual: what a pause lasted beyond the counted part.
+
+    Requests that are under way when the counted part ends are waited for, usually about as long as an answer takes.
+    A pause of the server's own that begins in a block is waited for, too; it would else count to the block's end only.
+    """
+    waited: dict[str, list[int]] = defaultdict(list)
+    for block in this.blocks:
+        if not block.void and not block.offered:
+            waited[block.contender].append(_waited_ns(block))
+    usual = {name: median(each) for name, each in waited.items()}
+
+    def late(block: Block) -> float:
+        most = LATE * usual.get(block.contender, math.inf)
+        return _waited_ns(block) - usual[block.contender] if not block.offered and _waited_ns(block) > most else 0.0
+
+    return late
+
+
+def _waited_ns(block: Block) -> int:
+    """From the counted part's end to the last answer."""
+    return max(block.duration_ns - block.lead_ns - block.counted_ns, 0)
+
+
+def _cell(block: Block, kept: float, late_ns: float) -> tuple[float, float, float, float]:
     cpu = math.nan if block.server_cpu_ns is None else float(block.server_cpu_ns)
-    return float(block.requests), block.counted_ns * kept, cpu, float(block.answered)
+    return float(block.requests), (block.counted_ns + late_ns) * kept, cpu, float(block.answered)
 
 
 def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
