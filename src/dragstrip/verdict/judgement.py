@@ -258,7 +258,7 @@ def _pauses(numbers: RoundNumbers, margin: float, *, typical: bool) -> tuple[str
     """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
-    which both ran; a note wants more than the margin and three standard errors: it is said unasked, of any contender.
+    which both ran; a note wants more than the margin and 2.5 standard errors, about what tells a pair apart that differs in nothing else.
     """
     losses = np.log(numbers.medians) - np.log(numbers.totals)
     mean = [float(column[~np.isnan(column)].mean()) if not np.isnan(column).all() else math.nan for column in losses.T]
@@ -276,7 +276,7 @@ def _pauses(numbers: RoundNumbers, margin: float, *, typical: bool) -> tuple[str
         n = len(excess)
         if k == least or n < FLOOR or excess.mean() <= math.log1p(margin):
             continue
-        if excess.mean() > 3 * excess.std(ddof=1) / math.sqrt(n):
+        if excess.mean() > 2.5 * excess.std(ddof=1) / math.sqrt(n):
             own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
             notes.append(
                 f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "
