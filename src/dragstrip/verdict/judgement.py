@@ -258,7 +258,7 @@ def _pauses(numbers: RoundNumbers, margin: float, *, typical: bool) -> tuple[str
     """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
-    which both ran; a note wants more than the margin and 2.5 standard errors, about what tells a pair apart that differs in nothing else.
+    which both ran. A note wants more than the margin and 2.5 standard errors, about what decides between two alike.
     """
     losses = np.log(numbers.medians) - np.log(numbers.totals)
     mean = [float(column[~np.isnan(column)].mean()) if not np.isnan(column).all() else math.nan for column in losses.T]
