@@ -94,13 +94,13 @@ def share(count: int, of: int) -> str:
 
 
 def quantile(times: Sequence[float], q: float) -> str:
-    """A quantile with its 95 % interval from order statistics; "never" where it lies among those still open."""
+    """A quantile with its 95 % interval from order statistics; "open" where it lies among those still open."""
     if not times:
         return "–"
     ordered, n = sorted(times), len(times)
     low, high = max(int(binom.ppf(0.025, n, q)) - 1, 0), min(int(binom.ppf(0.975, n, q)), n - 1)
     at = min(max(math.ceil(q * n) - 1, 0), n - 1)
-    told = [f"{ordered[k]:.1f} s" if math.isfinite(ordered[k]) else "never" for k in (at, low, high)]
+    told = [f"{ordered[k]:.1f} s" if math.isfinite(ordered[k]) else "open" for k in (at, low, high)]
     return told[0] if len(set(told)) == 1 else f"{told[0]} ({told[1]} to {told[2]})"
 
 

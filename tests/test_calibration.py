@@ -54,11 +54,11 @@ def test_the_page_counts_wrong_calls_found_differences_voids_and_warnings(calibr
     kinds = [kind.name for kind in calibration.KINDS]
     calibration.write_page([*same, *planted, {"kind": "same: luajit", "failed": "no"}], kinds, page)
     text = page.read_text()
-    assert "| luajit | 10 | 1 | 1 of 9, 11.1 % (0.3–48.2) | 1 of 9, 11.1 % (0.3–48.2) | 9.0 s (9.0–9.0) |" in text
+    assert "| luajit | 10 | 1 | 1 of 9, 11.1 % (0.3–48.2) | 1 of 9, 11.1 % (0.3–48.2) | 9.0 s |" in text
     assert "| 3 % | 2 | 0 | 2 of 2, 100.0 % (15.8–100.0) | 0 | 2 of 2 | 1.0300, true 1.0300 |" in text
     steal = "| steal | 0 of 10, 0.0 % (0.0–30.8) | 10 of 10, 100.0 % (69.2–100.0) | 0 of 10, 0.0 % (0.0–30.8) |"
     assert f"{steal} `test_each_planted_fault_is_found_and_said_what_to_do` |" in text
-    assert "Beside its measuring a race took 11.0 s (11.0–11.0) (median)" in text
+    assert "Beside its measuring a race took 11.0 s (median)" in text
     assert "1 races failed to run at all." in text
     assert (tmp_path / "pictures" / "calibration.svg").read_text().startswith("<svg")
     calibration.write_page(same, kinds, page)
