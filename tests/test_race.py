@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -19,6 +20,8 @@ import psutil
 import pytest
 
 import dragstrip
+from dragstrip import rounds
+from dragstrip._engine import Engine, EngineError, FixedServer
 
 HERE = Path(__file__).parent
 DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
@@ -265,6 +268,27 @@ def test_one_that_dies_under_load_is_named_with_its_last_words(env: dict[str, st
     assert "died under load" in mortal["out"]
     assert all("mortal" not in (p["a"], p["b"]) for p in told["pairs"])
     assert "dying now" in done.stdout
+
+
+def test_one_that_dies_as_its_cpu_time_is_looked_for_ends_no_race(tmp_path: Path) -> None:
+    """Its cgroup has gone with it, and its blocks will tell; of one that is alive it is an error."""
+    core = min(os.sched_getaffinity(0))
+    server, engine = FixedServer([core]), Engine([core], "epoll")
+    try:
+        request = (b"GET / HTTP/1.1\r\n\r\n", 200, b"hello world\n")
+        session = engine.open(
+            "127.0.0.1", server.port, [request], connections=1, keepalive=True, timeout_ns=1_000_000_000
+        )
+        track, nowhere = SimpleNamespace(engine=engine), str(tmp_path / "cpu.stat")
+        gone, there = (
+            SimpleNamespace(cpu_stat=lambda: nowhere, schedstats=lambda: (), alive=lambda alive=alive: alive)
+            for alive in (False, True)
+        )
+        rounds.watch(track, gone, session)  # type: ignore[arg-type]
+        with pytest.raises(EngineError, match=r"cpu\.stat can't be opened"):
+            rounds.watch(track, there, session)  # type: ignore[arg-type]
+    finally:
+        server.stop()
 
 
 def _racing(env: dict[str, str], *more: str) -> subprocess.Popen[str]:

@@ -221,8 +221,17 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
 
 
 def watch(track: Track, running: Running, session: int) -> None:
-    """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm."""
-    track.engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
+    """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm.
+
+    One that dies in this moment leaves nothing to read: its blocks will tell that it is gone.
+    """
+    from dragstrip._engine import EngineError
+
+    try:
+        track.engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
+    except EngineError:
+        if running.alive():
+            raise
 
 
 @dataclass(frozen=True, slots=True)
