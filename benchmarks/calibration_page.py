@@ -93,14 +93,18 @@ def share(count: int, of: int) -> str:
     return f"{count} of {of}, {100 * count / of:.1f} % ({100 * ends.low:.1f}–{100 * ends.high:.1f})"
 
 
+def quantile_with_ends(values: Sequence[float], q: float) -> tuple[float, float, float]:
+    """A quantile and its 95 % interval's ends, all order statistics of the values, of which there is at least one."""
+    ordered, n = sorted(values), len(values)
+    low, high = max(int(binom.ppf(0.025, n, q)) - 1, 0), min(int(binom.ppf(0.975, n, q)), n - 1)
+    return ordered[min(max(math.ceil(q * n) - 1, 0), n - 1)], ordered[low], ordered[high]
+
+
 def quantile(times: Sequence[float], q: float) -> str:
     """A quantile with its 95 % interval from order statistics; "open" where it lies among those still open."""
     if not times:
         return "–"
-    ordered, n = sorted(times), len(times)
-    low, high = max(int(binom.ppf(0.025, n, q)) - 1, 0), min(int(binom.ppf(0.975, n, q)), n - 1)
-    at = min(max(math.ceil(q * n) - 1, 0), n - 1)
-    told = [f"{ordered[k]:.1f} s" if math.isfinite(ordered[k]) else "open" for k in (at, low, high)]
+    told = [f"{time:.1f} s" if math.isfinite(time) else "open" for time in quantile_with_ends(times, q)]
     return told[0] if len(set(told)) == 1 else f"{told[0]} ({told[1]} to {told[2]})"
 
 

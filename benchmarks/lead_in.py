@@ -16,13 +16,15 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 from rich.console import Console
-from scipy.stats import binom
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from calibration_page import quantile_with_ends  # noqa: E402
 
 from dragstrip import racing  # noqa: E402
 from dragstrip.contender import entrants  # noqa: E402
@@ -68,9 +70,8 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
 
 def told(ratios: Sequence[float]) -> str:
     """The median, which the machine's own pauses move little, and its interval by order statistics."""
-    ordered = sorted(100 * ratio for ratio in ratios)
-    rank = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
-    return f"{median(ordered):+.2f} % ({ordered[rank - 1]:+.2f} to {ordered[-rank]:+.2f})"
+    middle, low, high = (100 * ratio for ratio in quantile_with_ends(ratios, 0.5))
+    return f"{middle:+.2f} % ({low:+.2f} to {high:+.2f})"
 
 
 def main() -> None:

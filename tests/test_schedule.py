@@ -125,7 +125,7 @@ def test_passes_measure_for_a_third_of_the_time_within_8_and_60() -> None:
 
 
 def test_a_short_budget_buys_rounds_before_passes() -> None:
-    """Six contenders that launch in 2 s, a minute: fewer passes, so that 12 rounds fit; never fewer than 3."""
+    """Six contenders that launch in 4 s, a minute: fewer passes, so that 12 rounds fit; never fewer than 3."""
     count = passes(launch_s=4.2, block_s=0.035, contenders=6, budget_s=120.0)
     assert count == 10  # counting half as long as launching; 4.2 + 10 × 0.21 s fit 12 times
     count = passes(launch_s=4.2, block_s=0.035, contenders=6, budget_s=66.0)

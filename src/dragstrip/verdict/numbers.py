@@ -168,8 +168,10 @@ def _late(this: Round) -> Callable[[Block], float]:
     usual = {name: median(each) for name, each in waited.items()}
 
     def late(block: Block) -> float:
-        most = LATE * usual.get(block.contender, math.inf)
-        return _waited_ns(block) - usual[block.contender] if not block.offered and _waited_ns(block) > most else 0.0
+        if block.offered:
+            return 0.0
+        waited_ns, usual_ns = _waited_ns(block), usual[block.contender]
+        return waited_ns - usual_ns if waited_ns > LATE * usual_ns else 0.0
 
     return late
 
