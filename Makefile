@@ -65,6 +65,7 @@ sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a n
 bench: build  ## this engine beside other generators and beside the floor, into docs/ENGINE.md; BENCH_ROUNDS=5
 	bash benchmarks/peers.sh
 	$(BIN)/python benchmarks/engine.py --rounds $(BENCH_ROUNDS) --record
+	-$(BIN)/python benchmarks/open_loop.py --record
 	$(BIN)/python benchmarks/latency_truth.py --record
 
 claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off, `make clean` begins anew

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from calibration_page import write_page  # noqa: E402
+from calibration_page import FORECAST, write_page  # noqa: E402
 
 from dragstrip.record import METHOD_VERSION  # noqa: E402
 
@@ -93,6 +93,9 @@ def _planted(fault: str = "") -> tuple[str, ...]:
 def _node(share: float) -> tuple[str, ...]:
     return ("--serve", f"base=node {NODE} {{port}} 0", "--serve", f"slow=node {NODE} {{port}} {share}")
 
+
+#: The doctor is asked anew after so many races.
+FORECAST_EVERY = 20
 
 #: A server against itself gets so long: called the same by then, or left open, which is right as well.
 SAME_S = 25
@@ -211,6 +214,19 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+def forecast() -> dict[str, Any]:
+    """What the doctor foretells of this machine now, as one JSON-able line: no race, but a measure of the races."""
+    with tempfile.TemporaryDirectory(prefix="dragstrip-calibration-") as scratch:
+        out = Path(scratch) / "doctor.json"
+        words = ("doctor", "--seconds", "50ms", "--json", str(out), "--store", str(Path(scratch) / "races.sqlite"))
+        said = dragstrip(*words, timeout_s=120)
+        if not out.exists():
+            return {"kind": FORECAST, "failed": said[-500:]}
+        told = json.loads(out.read_text())
+    (noise,) = [finding["numbers"] for finding in told["findings"] if finding["name"] == "noise"]
+    return {"kind": FORECAST, "method": METHOD_VERSION, "noise": {name: _short(value) for name, value in noise.items()}}
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """All races so far; a line that a power cut left half is skipped."""
     lines = []
@@ -314,6 +330,8 @@ def run(told: argparse.Namespace) -> None:
     for number, kind in enumerate(cycle(kinds, done)):
         if time.monotonic() + usual_s(kind, lines) > until or (told.races and number >= told.races):
             return
+        if number % FORECAST_EVERY == 0:
+            append(told.file, forecast())
         lines.append(race(kind, told.folder, core))
         append(told.file, lines[-1])
         print(f"{number + 1:4} {kind.name}: {_said(lines[-1])}", flush=True)

@@ -55,6 +55,9 @@ PLANTS: dict[str, tuple[str, ...]] = {
     "parity": ("test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }
 
+#: A line that is no race but what ``dragstrip doctor`` foretold meanwhile.
+FORECAST = "forecast"
+
 HEAD = """# Calibration
 
 Is the error rate what it says, and how soon is a difference found? Short races of known truth on real servers, each
@@ -67,7 +70,9 @@ it is told, and adds to [what there is](calibration/races.jsonl); [the method](M
 *Wrong*: a difference called where none is, or the wrong way round. *Open*: neither told apart nor called the same in
 the budget. *Void*: the race's own checks refused it; it counts neither way. Times are of measuring (all rounds up to
 the verdict), without scrutineering and calibration; a race that is still open counts as longer than any. Shares have
-95 % intervals by Clopper and Pearson, quantiles of time by order statistics.
+95 % intervals by Clopper and Pearson, quantiles of time by order statistics. *Foretold*: what `dragstrip doctor` said
+in between, from ten rounds of two built-in servers, of differences in throughput between servers that launch at once
+(the median of its forecasts).
 """
 
 
@@ -133,7 +138,7 @@ def _covers(line: Line, metric: str) -> bool | None:
 
 def report(lines: Sequence[Line], kinds: Sequence[str]) -> str:
     """All tables as Markdown."""
-    good = [line for line in lines if not line.get("failed")]
+    good, foretold = races(lines), [line["noise"] for line in lines if line["kind"] == FORECAST and "noise" in line]
     if not good:
         return "No race yet."
     machines = ", ".join(sorted({f"{line['cpu']}, Linux {line['kernel']}" for line in good}))
@@ -143,12 +148,17 @@ def report(lines: Sequence[Line], kinds: Sequence[str]) -> str:
         f"{len(good)} races from {first} to {last}; {versions}; {machines}. Written by `benchmarks/calibration.py`.",
         "![Time to the verdict by kind of race](pictures/calibration.svg)",
         *_same(good, kinds),
-        *_planted(good, kinds),
+        *_planted(good, kinds, foretold),
         *_checks(good),
         f"Beside its measuring a race took {quantile(_beside(good), 0.5)} (median): start, scrutineering, calibration.",
     ]
-    failed = len(lines) - len(good)
+    failed = sum("failed" in line for line in lines)
     return "\n\n".join([*parts, *([f"{failed} races failed to run at all."] if failed else [])])
+
+
+def races(lines: Sequence[Line]) -> list[Line]:
+    """Lines of races that ran, among all."""
+    return [line for line in lines if not line.get("failed") and line["kind"] != FORECAST]
 
 
 def _of(good: Sequence[Line], name: str) -> list[Line]:
@@ -184,10 +194,11 @@ def _called(line: Line, metric: str) -> bool:
     return line["pairs"][metric]["verdict"] in ("faster", "slower")
 
 
-def _planted(good: Sequence[Line], kinds: Sequence[str]) -> list[str]:
+def _planted(good: Sequence[Line], kinds: Sequence[str], foretold: Sequence[Line]) -> list[str]:
     rows = [
-        "| planted | races | void | found | wrong way | in the interval | ratio, median | found: median | 9 of 10 |",
-        "|-|-|-|-|-|-|-|-|-|",
+        "| planted | races | void | found | wrong way | in the interval | ratio, median | found: median | 9 of 10 "
+        "| 9 of 10, foretold |",
+        "|-|-|-|-|-|-|-|-|-|-|",
     ]
     for name in [name for name in kinds if name.startswith("planted")]:
         mine = _of(good, name)
@@ -202,11 +213,18 @@ def _planted(good: Sequence[Line], kinds: Sequence[str]) -> list[str]:
         rows.append(
             f"| {name.removeprefix('planted ')} | {len(mine)} | {len(mine) - len(valid)} | {found} "
             f"| {sum(line['wrong'] for line in valid)} | {sum(cover)} of {len(cover)} | {middle} "
-            f"| {quantile(spent, 0.5)} | {quantile(spent, 0.9)} |"
+            f"| {quantile(spent, 0.5)} | {quantile(spent, 0.9)} | {_foretold(name, foretold)} |"
         )
     pauses = [line for line in good if "pauses" in line["kind"] and line["truth"] != 1 and not line["void"]]
     told = share(sum(bool(line["pauses"]) for line in pauses), len(pauses))
     return ["\n".join(rows), f"Planted pauses named as pauses: {told}."] if len(rows) > 2 else []
+
+
+def _foretold(kind: str, foretold: Sequence[Line]) -> str:
+    """When nine of ten find what a server of ours lacks in throughput, by the doctor: over its forecasts."""
+    planted = re.fullmatch(r"planted ([0-9.]+) %", kind)
+    soonest = [line.get(f"seconds_to_{planted[1]}_percent") for line in foretold] if planted else []
+    return quantile([math.inf if time is None else time for time in soonest], 0.5)
 
 
 def _checks(good: Sequence[Line]) -> list[str]:
@@ -238,7 +256,7 @@ WIDTH, LEFT, ROW, TOP, RIGHT = 760, 230, 26, 46, 24
 
 def chart(lines: Sequence[Line], kinds: Sequence[str]) -> str:
     """Per kind: each race's seconds to its right verdict as a dot, the median and 9 of 10 as bars; SVG."""
-    rows = [(name, _of([line for line in lines if not line.get("failed")], name)) for name in kinds]
+    rows = [(name, _of(races(lines), name)) for name in kinds]
     rows = [(name, mine) for name, mine in rows if any(not line["void"] for line in mine)]
     height = TOP + ROW * len(rows) + 34
     most = max([10.0, *(t for name, mine in rows for t in _finite(name, mine))]) * 1.05

@@ -56,6 +56,9 @@ def test_the_forecast_is_the_methods_own_formula() -> None:
     races = rng.normal(math.log1p(met.smallest(60)), 0.015, (4000, n))
     found = np.abs(races.mean(axis=1)) > half * races.std(axis=1, ddof=1) / math.sqrt(n)
     assert found.mean() == pytest.approx(0.9, abs=0.02)
+    assert met.seconds_to(met.smallest(60)) == pytest.approx(0.8 * n)
+    assert met.seconds_to(0.1) == pytest.approx(0.8 * verdict.FLOOR)
+    assert met.seconds_to(met.smallest(60) / 2) is None
 
 
 def test_a_null_race_is_kept_cited_by_later_reports_and_outlives_a_doctor_without_one(tmp_path: Path) -> None:

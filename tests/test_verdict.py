@@ -676,6 +676,35 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
     assert verdict.judge(samples.race(rounds=12)).pauses == ()
 
 
+def test_what_told_two_apart_is_named_as_pauses_in_nine_of_ten_races() -> None:
+    """a stands still for 1.5 of 10 blocks in every third round: as soon as that tells them apart, it is named."""
+    named = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rounds: list[Round] = []
+        while True:
+            paused = {0: 1, 1: 500} if rng.random() < 0.3 else {}
+            blocks = [
+                samples.block(
+                    name,
+                    pass_index=at,
+                    requests=paused[at]
+                    if name == "a" and at in paused
+                    else round(1000 * math.exp(rng.normal(0, 0.02))),
+                )
+                for at in range(10)
+                for name in ("a", "b")
+            ]
+            rounds.append(of_blocks(len(rounds), blocks))
+            if len(rounds) % 5 or len(rounds) < 10:
+                continue
+            judged = verdict.judge(racing("ab", rounds, planned=300))
+            if judged.pairs[0].verdict in ("faster", "slower"):
+                break
+        named += any(note.startswith("a loses") for note in judged.pauses)
+    assert named >= 18
+
+
 def test_the_forecast_is_where_the_same_mean_and_scatter_would_decide() -> None:
     """Repeating the rounds so often decides; a few repetitions fewer do not."""
     once = normal(3, 20, 0.02, 0.004)

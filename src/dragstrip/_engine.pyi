@@ -208,7 +208,7 @@ class Engine:
 
         Args:
             pace: of each block, None for a closed loop: arrivals (``constant``, ``poisson``), precision (``precise``,
-                ``balanced``: ticks of 250 µs, ``thrifty``: 1 ms), steps of (rate per s at the begin, at the end, end in
+                ``balanced``: ticks of 210 µs, ``thrifty``: 1 ms), steps of (rate per s at the begin, at the end, end in
                 ns from the lead-in's begin), and the seed of Poisson arrivals, which each block makes its own.
 
         Raises:

@@ -87,7 +87,7 @@ def offer_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--pace",
                 type=click.Choice(PRECISIONS),
                 default=None,
-                help="Open loop: a wake-up per request (precise, the default), per 250 µs, per 1 ms.",
+                help="Open loop: a wake-up per request (precise, the default), per 210 µs, per 1 ms.",
             ),
             click.option("--arrivals", type=click.Choice(ARRIVALS), default=None, help="Open loop: gaps; constant."),
             click.option("--seed", type=click.IntRange(0, 2**63), default=None, help="Of Poisson arrivals; 1."),

@@ -19,8 +19,10 @@ from dragstrip.record import Race
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, FixedServer
 
-#: A pilot: so many rounds of two servers each, fresh every time, of a race's usual blocks.
+#: A pilot: so many rounds of two servers each, fresh every time, in blocks with the lead-in that their contender's
+#: definition would name (``[warm_up] lead_ms``): they are at full speed at once.
 PILOT_ROUNDS = 10
+LEAD_NS = 2_000_000
 CONNECTIONS = 32
 REQUEST = (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"hello world\n")
 
@@ -31,6 +33,9 @@ LAUNCHING_S = 0.25
 POWER_ERRORS = 1.2816
 ALPHA = 0.05
 BUDGETS_S = (60, 300)
+
+#: Differences of which it is foretold how soon they are found.
+SHARES = (0.1, 0.03, 0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,15 @@ class Noise:
         half = verdict.factor_within(n, ALPHA, n)
         return math.expm1((half + POWER_ERRORS) * self.sd / math.sqrt(n))
 
+    def seconds_to(self, share: float, budget_s: float = BUDGETS_S[0]) -> float | None:
+        """After what time nine of ten races of two have found such a difference; None: not within the budget."""
+        planned = schedule.planned_rounds(budget_s, self.round_s)
+        for n in range(verdict.FLOOR, planned + 1):
+            half = verdict.factor_within(n, ALPHA, planned)
+            if (half + POWER_ERRORS) * self.sd / math.sqrt(n) <= math.log1p(share):
+                return n * self.round_s
+        return None
+
     def told(self) -> str:
         """In words."""
         sees = ", ".join(f"{100 * self.smallest(budget_s):.1f} % in {_minutes(budget_s)}" for budget_s in BUDGETS_S)
@@ -55,7 +69,8 @@ class Noise:
     def numbers(self) -> dict[str, Any]:
         """JSON-able."""
         smallest = {f"smallest_in_{budget_s}_s": self.smallest(budget_s) for budget_s in BUDGETS_S}
-        return {"round_sd": self.sd, "round_s": self.round_s, "rounds": self.rounds} | smallest
+        soonest = {f"seconds_to_{100 * share:g}_percent": self.seconds_to(share) for share in SHARES}
+        return {"round_sd": self.sd, "round_s": self.round_s, "rounds": self.rounds} | smallest | soonest
 
 
 def _minutes(seconds: float) -> str:
@@ -64,7 +79,7 @@ def _minutes(seconds: float) -> str:
 
 def pilot(engine: Engine, new_server: Callable[[], FixedServer]) -> Noise:
     """A server of ours against itself: fresh ones each round, short blocks in random order, as a race has them."""
-    lead_ns, counted_ns = schedule.block_lengths({})
+    lead_ns, counted_ns = schedule.block_lengths({}, [LEAD_NS])
     passes = schedule.usual_passes((lead_ns + counted_ns) / 1e9)
     ratios = []
     for index in range(PILOT_ROUNDS):

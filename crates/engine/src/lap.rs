@@ -46,6 +46,11 @@ pub trait Demand {
     /// When the next request is to leave, if a place is free; u64::MAX: that is not known now.
     fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64;
 
+    /// Whether answers may be left lying until the next request is to leave, so that both share a wake-up.
+    fn gathers(&self, _: &Window) -> bool {
+        false
+    }
+
     /// End of the counted part, the worker's part of the block being over now; `early`: before its time.
     fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64;
 }
@@ -230,6 +235,12 @@ impl<'a, D: Demand> Lap<'a, D> {
     #[inline]
     pub fn due_ns(&self, now_ns: u64, free: bool) -> u64 {
         self.crossing_ns.min(self.demand.wake_ns(&self.window, now_ns, free))
+    }
+
+    /// Whether answers may lie until the next request is to leave; see [`Demand::gathers`].
+    #[inline]
+    pub fn gathers(&self) -> bool {
+        self.demand.gathers(&self.window)
     }
 
     /// Whether another request may leave, now or later in the block.

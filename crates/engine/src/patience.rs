@@ -14,7 +14,7 @@ pub const FEWEST_OUTSTANDING: usize = 32;
 /// The same where each answer is large and arrives in many pieces, each of which would wake us.
 pub const FEWEST_LARGE: usize = 4;
 /// Most answers to wait for.
-const MOST_ANSWERS: usize = 64;
+pub const MOST_ANSWERS: usize = 64;
 /// Longest wait.
 const MOST_NS: u64 = 500_000;
 /// Waits shorter than this save nothing.

@@ -27,7 +27,7 @@ pub enum Arrivals {
 pub enum Precision {
     /// A wake-up for each.
     Precise,
-    /// Together with the others of the same 250 µs.
+    /// Together with the others of the same 210 µs.
     Balanced,
     /// Together with the others of the same 1 ms.
     Thrifty,
@@ -62,7 +62,7 @@ impl Precision {
     pub fn tick_ns(self) -> u64 {
         match self {
             Self::Precise => 1,
-            Self::Balanced => 250_000,
+            Self::Balanced => 210_000,
             Self::Thrifty => 1_000_000,
         }
     }

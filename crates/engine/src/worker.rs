@@ -18,10 +18,11 @@ use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
 use crate::io::{self, Alone, Carrier, Chosen, Epoll, Event, Extra, Hold, Linked, Poller, Skimming, Uring};
 use crate::lap::{Closed, Demand, Lap};
-use crate::patience::{FEWEST_LARGE, FEWEST_OUTSTANDING, Patience};
+use crate::patience::{FEWEST_LARGE, FEWEST_OUTSTANDING, MOST_ANSWERS, Patience};
 use crate::plan::SessionPlan;
 use crate::response::Known;
 use crate::sample::Sample;
+use crate::schedule::NEVER_NS;
 use crate::sys;
 use crate::tally::Failure;
 pub use connections::MOST_LINGERING;
@@ -109,6 +110,8 @@ impl<P: Poller> Load for Share<P> {
 struct Share<P: Poller> {
     plan: Arc<SessionPlan>,
     poller: P,
+    /// When an answer came is known however long it lies.
+    stamped: bool,
     clocks: Clocks,
     /// The latest look at the clock: after a wait, or later.
     now_ns: u64,
@@ -230,7 +233,11 @@ impl<P: Poller> Share<P> {
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
     fn hold(&self, now_ns: u64, lap: &Lap<impl Demand>) -> Option<Hold> {
         if lap.paced() {
-            return None; // the schedule says when to wake up
+            // The schedule says when to wake up; the kernel's stamps say when answers came that lay until then. A
+            // connection that is being opened tells nothing but by being looked at.
+            let settled = self.free.len() + self.outstanding == self.conns.len() && !self.free.is_empty();
+            let gathers = self.stamped && settled && lap.gathers();
+            return gathers.then_some(Hold { answers: MOST_ANSWERS, most_ns: NEVER_NS });
         }
         let hold = self.patience.hold(self.outstanding, if P::SKIMS { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
         hold.filter(|_| self.cursor == self.conns.len() && lap.open(now_ns))

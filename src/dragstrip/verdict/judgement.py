@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
@@ -135,6 +135,8 @@ def judge(
         for name, found in each.items()
         if name != rules.metric
     }
+    by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
+    told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict in ("faster", "slower"))
     return Verdict(
         method=version,
         metric=rules.metric,
@@ -148,7 +150,7 @@ def judge(
         groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
-        pauses=_pauses(each["throughput"], margin, typical=rules.typical),
+        pauses=_pauses(each["throughput"], margin, told_apart, typical=rules.typical),
         rounds=done,
         void_rounds=len(race.rounds) - done,
     )
@@ -254,11 +256,12 @@ def _interval(numbers: FloatArray) -> Interval | None:
     return Interval(estimate=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
 
-def _pauses(numbers: RoundNumbers, margin: float, *, typical: bool) -> tuple[str, ...]:
+def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]], *, typical: bool) -> tuple[str, ...]:
     """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
-    which both ran. A note wants more than the margin and 2.5 standard errors, about what decides between two alike.
+    which both ran. A note wants more than the margin and 2.5 standard errors, about what decides between two alike;
+    2 are enough where their totals have been told apart, as then it only says by what.
     """
     losses = np.log(numbers.medians) - np.log(numbers.totals)
     mean = [float(column[~np.isnan(column)].mean()) if not np.isnan(column).all() else math.nan for column in losses.T]
@@ -276,7 +279,8 @@ def _pauses(numbers: RoundNumbers, margin: float, *, typical: bool) -> tuple[str
         n = len(excess)
         if k == least or n < FLOOR or excess.mean() <= math.log1p(margin):
             continue
-        if excess.mean() > 2.5 * excess.std(ddof=1) / math.sqrt(n):
+        errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
+        if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
             own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
             notes.append(
                 f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "

@@ -4,6 +4,7 @@
 //! on loopback) is in its latency. A second look, after the call, would bring no more: on loopback it holds the other side's work, too.
 
 use super::{Event, Hold, Needs, Poller, Received, stamp};
+use crate::sys;
 use socket2::Socket;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -143,9 +144,16 @@ impl<const SKIMS: bool> Poller for Edge<SKIMS> {
     }
 
     fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize {
+        let mut limit_ns = limit_ns;
         // Where so many came at once that they are no fewer than waited for, more are there already.
         if let Some(hold) = hold.filter(|hold| limit_ns > 0 && self.told < hold.answers) {
-            doze(hold.most_ns.min(limit_ns));
+            if hold.most_ns >= limit_ns {
+                // Something is due then; since the look at the clock, requests have been sent.
+                doze((now_ns + limit_ns).saturating_sub(sys::now_ns()));
+                limit_ns = 0;
+            } else {
+                doze(hold.most_ns);
+            }
         }
         let limit_ms = if limit_ns == 0 { 0 } else { self.set_alarm(now_ns + limit_ns) };
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.

@@ -78,7 +78,7 @@ pub struct Needs<'a> {
 pub struct Hold {
     /// So many are enough.
     pub answers: usize,
-    /// After so long, one is enough.
+    /// After so long, one is enough; from the wait's limit on: all that time is waited.
     pub most_ns: u64,
 }
 

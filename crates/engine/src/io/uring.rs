@@ -210,7 +210,10 @@ impl Uring {
             None => self.set_alarm(now_ns + limit_ns),
             Some(hold) => {
                 wanted = hold.answers.max(1);
-                if self.minimum_wait {
+                if hold.most_ns >= limit_ns {
+                    // Something is due then; since the look at the clock, requests may have been sent.
+                    limit = Some(timespec((now_ns + limit_ns).saturating_sub(sys::now_ns())));
+                } else if self.minimum_wait {
                     arguments = arguments.min_wait_usec((hold.most_ns / 1000).max(1) as u32);
                     limit = Some(timespec(limit_ns));
                 } else {

@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::io::{self, Carrier, Event, Needs, Poller, Received};
 use crate::lap::{Demand, Lap};
 use crate::patience::Patience;
-use crate::plan::SessionPlan;
+use crate::plan::{SessionPlan, Target};
 use crate::response::Known;
 use crate::sample::Sample;
 use crate::sys;
@@ -36,8 +36,11 @@ impl<P: Poller> Share<P> {
         let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, target, tls };
         let poller = P::open(&needs);
         let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
+        // Large bodies would fill the socket while they lie, and stop the server.
+        let lies = plan.keepalive && !P::EXTRAS && !P::SKIMS;
         let mut share = Self {
             poller,
+            stamped: stamps && lies && matches!(plan.target, Target::Tcp(_)),
             clocks: Clocks::new(&Reading::now()),
             now_ns: 0,
             conns: (0..count).map(|_| Conn::new()).collect(),

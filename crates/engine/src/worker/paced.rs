@@ -177,6 +177,11 @@ impl Demand for Paced {
         if now_ns >= window.end_ns { window.end_ns + self.grace_ns } else { NEVER_NS }
     }
 
+    #[inline]
+    fn gathers(&self, window: &Window) -> bool {
+        self.tick_ns > 1 && self.next_ns(window) != NEVER_NS
+    }
+
     fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64 {
         let end_ns = if early {
             now_ns.clamp(window.counted_from_ns, window.end_ns)

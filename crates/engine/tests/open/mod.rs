@@ -65,6 +65,16 @@ fn every_request_that_is_due_leaves_whatever_the_precision_and_the_share() {
 }
 
 #[test]
+fn answers_that_lie_until_more_requests_leave_keep_the_time_at_which_they_came() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let pace = Some(Pace::constant(4000.0, Precision::Thrifty));
+    let done = drive(&server, 40, 1, |session| Block { pace: pace.clone(), ..block(session, 0.0, 200) });
+    let sent = histogram(&check_open(&done).latency_sent_hdr);
+    // They are read a millisecond after they were asked for; one of 800 at least comes in less than half of that.
+    assert!(sent.min() < MS / 2, "{}", sent.min());
+}
+
+#[test]
 fn a_wait_for_a_free_connection_is_in_the_latency_and_not_in_that_from_the_sending() {
     let server = serve(|stream, number| {
         if number == 20 {

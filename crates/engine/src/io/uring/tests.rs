@@ -35,6 +35,20 @@ fn a_hold_for_more_answers_than_come_ends_with_those_that_came() {
 }
 
 #[test]
+fn a_hold_until_something_is_due_leaves_what_came_until_then() {
+    let Some((mut ring, mut pairs)) = ring(40) else { return };
+    for answers in [vec![3], vec![], vec![5, 9]] {
+        let (began_ns, limit_ns) = (sys::now_ns(), 2_000_000);
+        answers.iter().for_each(|index| pairs[*index].1.write_all(b"one").unwrap());
+        let count = ring.wait(began_ns, limit_ns, Some(Hold { answers: 20, most_ns: u64::MAX }));
+        assert!(sys::now_ns() >= began_ns + limit_ns);
+        let told: Vec<(u64, bool)> = answers.iter().map(|index| (*index as u64, false)).collect();
+        assert_eq!(heard(&mut ring, count), told);
+        ring.give_back();
+    }
+}
+
+#[test]
 fn a_wait_ends_when_it_is_due_again_and_again() {
     let Some((mut ring, _pairs)) = ring(1) else { return };
     for limit_ns in [1_000_000, 3_000_000, 1_000_000, 1] {
