@@ -1,4 +1,4 @@
-// A Node server that burns a set share more CPU for each request than it needs: node planted.js PORT [SHARE]
+// A Node server that burns a set share more CPU for each request than it needs: node server.js PORT [SHARE]
 // Its own cost per request is measured as it runs, the burnt time taken out.
 'use strict';
 const http = require('http');
