@@ -72,7 +72,9 @@ the budget. *Void*: the race's own checks refused it; it counts neither way. Tim
 the verdict), without scrutineering and calibration; a race that is still open counts as longer than any. Shares have
 95 % intervals by Clopper and Pearson, quantiles of time by order statistics. *Foretold*: what `dragstrip doctor` said
 in between, from ten rounds of two built-in servers, of differences in throughput between servers that launch at once
-(the median of its forecasts).
+(the median of its forecasts). *Planted* is a share of the server's own cost of a request, as it measures that itself;
+its own cost differs a little from its twin's by what burning does to the rhythm of its answers: by so much the ratio
+is off.
 """
 
 
@@ -209,7 +211,7 @@ def _planted(good: Sequence[Line], kinds: Sequence[str], foretold: Sequence[Line
         cover = [covered for line in valid if (covered := _covers(line, line["metric"])) is not None]
         ratios = [line["pairs"][line["metric"]]["ratio"] for line in valid]
         found = share(sum(line["right"] for line in valid), len(valid))
-        middle = f"{np.median(ratios):.4f}, true {mine[0]['truth']:.4f}" if ratios else "–"
+        middle = f"{np.median(ratios):.4f}, planted {mine[0]['truth']:.4f}" if ratios else "–"
         rows.append(
             f"| {name.removeprefix('planted ')} | {len(mine)} | {len(mine) - len(valid)} | {found} "
             f"| {sum(line['wrong'] for line in valid)} | {sum(cover)} of {len(cover)} | {middle} "

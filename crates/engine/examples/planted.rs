@@ -35,6 +35,8 @@ struct Burner {
     /// Due and not burnt yet, in ns; less than nothing where the latest burning took too long.
     due_ns: f64,
     burnt: Duration,
+    /// All of it, since the start.
+    burnt_ever: Duration,
     seen: u64,
     cpu_at_last: Duration,
 }
@@ -81,14 +83,22 @@ impl Pauser {
 impl Burner {
     fn new(share: f64) -> Self {
         let cpu_at_last = thread_cpu();
-        Self { share, per_request_ns: 0.0, due_ns: 0.0, burnt: Duration::ZERO, seen: 0, cpu_at_last }
+        Self {
+            share,
+            per_request_ns: 0.0,
+            due_ns: 0.0,
+            burnt: Duration::ZERO,
+            burnt_ever: Duration::ZERO,
+            seen: 0,
+            cpu_at_last,
+        }
     }
 
     fn request(&mut self) {
+        self.seen += 1;
         if self.share <= 0.0 {
             return;
         }
-        self.seen += 1;
         if self.seen.is_multiple_of(GAUGE_EVERY) {
             let cpu = thread_cpu();
             let own = (cpu - self.cpu_at_last).saturating_sub(self.burnt);
@@ -107,6 +117,13 @@ impl Burner {
         let took = start.elapsed();
         self.due_ns -= took.as_nanos() as f64;
         self.burnt += took;
+        self.burnt_ever += took;
+    }
+
+    /// What each request cost so far, in ns: by itself, and burnt.
+    fn told(&self) -> (f64, f64) {
+        let (requests, burnt_ns) = (self.seen.max(1) as f64, self.burnt_ever.as_nanos() as f64);
+        ((thread_cpu().as_nanos() as f64 - burnt_ns) / requests, burnt_ns / requests)
     }
 }
 
@@ -208,7 +225,10 @@ fn run(port: u16, fault: &Fault) {
         }
         pauser.pause_if_due(served);
         if fault.die_after > 0 && served >= fault.die_after {
-            eprintln!("planted: dying after {served} requests, as told");
+            let (own_ns, burnt_ns) = burner.told();
+            eprintln!(
+                "planted: dying after {served} requests, as told; each cost {own_ns:.0} ns and {burnt_ns:.0} ns burnt"
+            );
             std::process::exit(7);
         }
     }
