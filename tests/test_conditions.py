@@ -94,6 +94,18 @@ def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
     assert "slower over the race" in found.detail
 
 
+def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower() -> None:
+    """Twelve rounds whose pace scatters by 5 %: thirds of four often differ by more, which is no drift."""
+    warned = 0
+    for seed in range(60):
+        pace = np.exp(np.random.default_rng(seed).normal(0, 0.05, 12))
+        race = changed(
+            samples.race(rounds=12), lambda b, p=pace: replace(b, engine_cpu_ns=round(12e3 * b.requests * p[b.round]))
+        )
+        warned += check(race, "clock").status == "warn"
+    assert warned <= 3
+
+
 def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
     """A server that closes after every answer warns; a load that was to open one each, and did not, voids."""
     closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median
+from statistics import median, stdev
 
 from dragstrip.inquiry.blocks import percent
 from dragstrip.inquiry.findings import PASS, QUIET, VOID, WARN, Check, made
@@ -16,8 +17,9 @@ INTRUDER, CLOCK, GROWING, UNEQUAL_BLOCKS = "other program", "clock", "memory gro
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
 
-#: The engine's CPU time per request, a measure of the machine's own pace, may drift by so much over a race.
-PACE = 0.05
+#: The engine's CPU time per request, a measure of the machine's own pace, may drift by so much over a race; by more it
+#: has drifted where that is so many standard errors, too: a shared machine's pace scatters from round to round.
+PACE, PACE_ERRORS = 0.05, 3.0
 
 #: A block's answers may be so much shorter on average than the race's median: (warn, void).
 SHORTER = (0.02, 0.10)
@@ -31,6 +33,9 @@ REOPENED = 0.9
 #: A server's own count of requests may be off the engine's by so much: (warn, void); so many of each launch are
 #: excused, which it may count a moment after it has answered them.
 MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
+
+#: A median's standard error over a mean's, of normal values.
+OF_MEDIAN = math.sqrt(math.pi / 2)
 
 #: Fewest rounds in each third of a race whose pace is compared.
 THIRD = 4
@@ -76,17 +81,22 @@ def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
         )
     if len([detail for detail in seen if not detail.startswith("heat")]) > OFTEN * max(len(race.rounds), 1):
         findings.append((WARN, f"the cores' frequency changed ({seen[-1]}): fix it (governor performance, no turbo)"))
-    drift = _drift(race, by_name)
-    if abs(drift) > PACE:
+    drift, error = _drift(by_name)
+    if abs(drift) > max(PACE, PACE_ERRORS * error):
         way = "slower" if drift > 0 else "faster"
         told = f"the machine grew {percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
         findings.append((WARN, f"{told}: pairs share that, single figures don't; race again when it is steady"))
-    return made("clock", findings, f"steady: the engine's own pace changed by {percent(abs(drift))} over the race")
+    scatter = ", no more than it scatters" if abs(drift) > PACE else ""
+    steady = f"steady: the engine's own pace changed by {percent(abs(drift))} over the race{scatter}"
+    return made("clock", findings, steady)
 
 
-def _drift(race: Race, by_name: dict[str, Sequence[Block]]) -> float:
-    """How much more CPU time the engine took per request in the last third of the rounds than in the first."""
-    changes = []
+def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
+    """How much more CPU time the engine took per request in the last third of the rounds than in the first.
+
+    And that number's standard error, by the scatter of rounds within those thirds.
+    """
+    changes, errors = [], []
     for blocks in by_name.values():
         paces: dict[int, list[float]] = {}
         for block in blocks:
@@ -95,8 +105,11 @@ def _drift(race: Race, by_name: dict[str, Sequence[Block]]) -> float:
         by_round = [median(paces[index]) for index in sorted(paces)]
         third = len(by_round) // 3
         if third >= THIRD and median(by_round[:third]) > 0:
-            changes.append(median(by_round[-third:]) / median(by_round[:third]) - 1)
-    return median(changes) if changes else 0.0
+            first, last = by_round[:third], by_round[-third:]
+            changes.append(median(last) / median(first) - 1)
+            scatter = math.hypot(stdev(first), stdev(last)) / median(first)
+            errors.append(OF_MEDIAN * scatter / math.sqrt(third))
+    return (median(changes), median(errors)) if changes else (0.0, 0.0)
 
 
 def _memory(race: Race) -> Check:
