@@ -55,6 +55,9 @@ PLANTS: dict[str, tuple[str, ...]] = {
     "parity": ("test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }
 
+#: When a check's rule last changed: what it said in races before then was another check's word.
+RULE_SINCE = {"clock": "2026-11-21T19:52"}
+
 #: A line that is no race but what ``dragstrip doctor`` foretold meanwhile.
 FORECAST = "forecast"
 
@@ -237,12 +240,21 @@ def _checks(good: Sequence[Line]) -> list[str]:
         "|-|-|-|-|-|",
     ]
     for check in PLANTS:
-        mine = [line for line in clean if check in {name.partition(",")[0] for name in line["looked_at"]}]
+        judged = _since(clean, RULE_SINCE.get(check, ""))
+        mine = [line for line in judged if check in {name.partition(",")[0] for name in line["looked_at"]}]
         said = Counter(_worst(line, check) for line in mine)
         shares = " | ".join(share(said[status], len(mine)) for status in ("pass", "warn", "void"))
         tests = ", ".join(f"`{test.partition('::')[2]}`" for test in PLANTS[check])
         rows.append(f"| {check} | {shares} | {tests} |")
-    return ["\n".join(rows)]
+    latest = max(RULE_SINCE.values())
+    today = _since(clean, latest)
+    silent = share(sum(not line["checks"] for line in today), len(today))
+    told = f"Since the latest change of a check ({latest.replace('T', ' ')}) all were silent in {silent} such races."
+    return ["\n".join(rows), *([told] if today else [])]
+
+
+def _since(lines: Sequence[Line], at: str) -> list[Line]:
+    return [line for line in lines if line["at"] >= at]
 
 
 def _worst(line: Line, check: str) -> str:

@@ -29,9 +29,9 @@ CELLS = (
     *(Cell(f"minimal, {c}", c, seconds=3 if c in (1, 1000) else 1) for c in (1, 10, 100, 1000)),
     *(Cell(f"nginx, {c}", c, server="nginx", seconds=3 if c in (1, 1000) else 1) for c in (1, 10, 100, 1000)),
     # Long enough for opening the connections to be a small part.
-    Cell("minimal, 10,000", 10_000, seconds=6),
-    Cell("minimal, 100, closing", 100, keepalive=False),
-    Cell("nginx, 100, closing", 100, server="nginx", keepalive=False),
+    Cell("minimal, 10,000", 10_000, seconds=10),
+    Cell("minimal, 100, closing", 100, keepalive=False, seconds=3),
+    Cell("nginx, 100, closing", 100, server="nginx", keepalive=False, seconds=3),
     Cell("64 KiB, 10", 10, options=("--body", "65536")),
     Cell("1 MiB, 10", 10, options=("--body", "1048576")),
     Cell("50 µs, 100, two cores", 100, options=("--work-us", "50"), apart=True, seconds=2),

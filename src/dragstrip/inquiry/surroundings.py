@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median, stdev
+from statistics import mean, median, stdev
+
+from scipy.special import stdtrit
 
 from dragstrip.inquiry.blocks import percent
 from dragstrip.inquiry.findings import PASS, QUIET, VOID, WARN, Check, made
@@ -18,8 +20,8 @@ INTRUDER, CLOCK, GROWING, UNEQUAL_BLOCKS = "other program", "clock", "memory gro
 OFTEN = 0.10
 
 #: The engine's CPU time per request, a measure of the machine's own pace, may drift by so much over a race; by more it
-#: has drifted where that is so many standard errors, too: a shared machine's pace scatters from round to round.
-PACE, PACE_ERRORS = 0.05, 3.0
+#: has drifted where scatter from round to round, which a shared machine has, does so in one race of a thousand only.
+PACE, PACE_BY_CHANCE = 0.05, 0.001
 
 #: A block's answers may be so much shorter on average than the race's median: (warn, void).
 SHORTER = (0.02, 0.10)
@@ -33,9 +35,6 @@ REOPENED = 0.9
 #: A server's own count of requests may be off the engine's by so much: (warn, void); so many of each launch are
 #: excused, which it may count a moment after it has answered them.
 MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
-
-#: A median's standard error over a mean's, of normal values.
-OF_MEDIAN = math.sqrt(math.pi / 2)
 
 #: Fewest rounds in each third of a race whose pace is compared.
 THIRD = 4
@@ -81,8 +80,8 @@ def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
         )
     if len([detail for detail in seen if not detail.startswith("heat")]) > OFTEN * max(len(race.rounds), 1):
         findings.append((WARN, f"the cores' frequency changed ({seen[-1]}): fix it (governor performance, no turbo)"))
-    drift, error = _drift(by_name)
-    if abs(drift) > max(PACE, PACE_ERRORS * error):
+    drift, by_chance = _drift(by_name)
+    if abs(drift) > max(PACE, by_chance):
         way = "slower" if drift > 0 else "faster"
         told = f"the machine grew {percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
         findings.append((WARN, f"{told}: pairs share that, single figures don't; race again when it is steady"))
@@ -94,22 +93,22 @@ def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
 def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
     """How much more CPU time the engine took per request in the last third of the rounds than in the first.
 
-    And that number's standard error, by the scatter of rounds within those thirds.
+    And how much more or less that may be by the scatter of rounds within those thirds (Student's t of two samples).
     """
-    changes, errors = [], []
+    changes, bounds = [], []
     for blocks in by_name.values():
         paces: dict[int, list[float]] = {}
         for block in blocks:
-            if block.requests and not block.void:
+            if block.requests and block.engine_cpu_ns and not block.void:
                 paces.setdefault(block.round, []).append(block.engine_cpu_ns / block.requests)
-        by_round = [median(paces[index]) for index in sorted(paces)]
+        by_round = [math.log(median(paces[index])) for index in sorted(paces)]
         third = len(by_round) // 3
-        if third >= THIRD and median(by_round[:third]) > 0:
+        if third >= THIRD:
             first, last = by_round[:third], by_round[-third:]
-            changes.append(median(last) / median(first) - 1)
-            scatter = math.hypot(stdev(first), stdev(last)) / median(first)
-            errors.append(OF_MEDIAN * scatter / math.sqrt(third))
-    return (median(changes), median(errors)) if changes else (0.0, 0.0)
+            changes.append(math.expm1(mean(last) - mean(first)))
+            error = math.hypot(stdev(first), stdev(last)) / math.sqrt(third)
+            bounds.append(math.expm1(error * float(stdtrit(2 * (third - 1), 1 - PACE_BY_CHANCE / 2))))
+    return (median(changes), median(bounds)) if changes else (0.0, 0.0)
 
 
 def _memory(race: Race) -> Check:

@@ -28,6 +28,8 @@ pub struct Paced {
     grace_ns: u64,
     /// A number of requests ends the block.
     bounded: bool,
+    /// When a request was last found due: what was due by then leaves with it.
+    leaving_ns: u64,
     /// Found a place and have not left.
     claimed: u64,
     /// Lost their place again; older than all that is still to come.
@@ -55,7 +57,7 @@ impl Paced {
         let grace_ns = left_ns.max((block.counted_ns / 10).clamp(GRACE_NS.0, GRACE_NS.1));
         let departures = Departures::new(pace, worker, workers, if worker < workers { end } else { 0 });
         let tick_ns = pace.precision.tick_ns();
-        Self { departures, tick_ns, grace_ns, bounded, claimed: 0, returned: VecDeque::new() }
+        Self { departures, tick_ns, grace_ns, bounded, leaving_ns: 0, claimed: 0, returned: VecDeque::new() }
     }
 
     /// When the next request is due; [`NEVER_NS`]: no more within the block.
@@ -69,11 +71,12 @@ impl Paced {
     }
 
     /// When it may leave: with the others of its tick, even where an answer has us awake before, as one that leaves alone
-    /// is answered alone, which wakes us again.
+    /// is answered alone, which wakes us again. A tick's wake-up comes some µs late: what is due by then leaves, too.
     #[inline]
     fn leave_ns(&self, window: &Window) -> u64 {
         match self.next_ns(window) {
             NEVER_NS => NEVER_NS,
+            due_ns if due_ns <= self.leaving_ns => due_ns,
             due_ns => window.started_ns + (due_ns - window.started_ns).div_ceil(self.tick_ns) * self.tick_ns,
         }
     }
@@ -114,6 +117,7 @@ impl Demand for Paced {
             return false;
         }
         let next_ns = self.next_ns(window);
+        self.leaving_ns = now_ns;
         *due_ns = next_ns;
         self.claimed += 1;
         if self.returned.pop_front().is_none() {
@@ -213,5 +217,45 @@ impl<P: Poller> Share<P> {
             let Some(index) = self.free.pop_front() else { return };
             self.kick(index, now_ns, lap);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Precision;
+    use std::sync::atomic::AtomicBool;
+
+    const US: u64 = 1000;
+    const STARTED_NS: u64 = 7_000_000;
+
+    /// How many leave at that many µs from the start, of requests that are due every 100 µs.
+    fn leaving(paced: &mut Paced, window: &Window, at_us: u64) -> usize {
+        let mut counts = Counts::new();
+        (0..100).take_while(|_| paced.claim(window, &mut counts, &mut 0, STARTED_NS + at_us * US)).count()
+    }
+
+    #[test]
+    fn what_is_due_when_a_ticks_requests_leave_goes_with_them_and_what_is_due_later_waits_for_the_next_tick() {
+        let pace = Pace::constant(10_000.0, Precision::Balanced);
+        let block = Block { session: 0, lead_ns: 0, counted_ns: 1_000_000_000, max_requests: 0, pace: None };
+        let mut paced = Paced::new(&block, &pace, 0, 1);
+        let stop = AtomicBool::new(false);
+        let window = Window {
+            started_ns: STARTED_NS,
+            counted_from_ns: STARTED_NS,
+            end_ns: STARTED_NS + block.counted_ns,
+            tickets: None,
+            stop: &stop,
+            worker: 0,
+            viewer: None,
+        };
+        let tick_us = Precision::Balanced.tick_ns() / US;
+        assert!((201..300).contains(&tick_us)); // so that those due after 100 and 200 µs are the first tick's
+        assert_eq!(leaving(&mut paced, &window, 0), 1);
+        assert_eq!(leaving(&mut paced, &window, tick_us - 1), 0);
+        assert_eq!(leaving(&mut paced, &window, 305), 3); // late by enough for the one due after 300 µs
+        assert_eq!(leaving(&mut paced, &window, 402), 0); // awake for another reason
+        assert_eq!(leaving(&mut paced, &window, 2 * tick_us), 1);
     }
 }
