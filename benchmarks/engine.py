@@ -26,15 +26,15 @@ from pages import ENGINE_PAGE, ROOT, circumstances, splice
 from rivals import Cell, Command, Ran
 
 CELLS = (
-    *(Cell(f"minimal, {c}", c, seconds=3 if c in (1, 1000) else 1) for c in (1, 10, 100, 1000)),
-    *(Cell(f"nginx, {c}", c, server="nginx", seconds=3 if c in (1, 1000) else 1) for c in (1, 10, 100, 1000)),
-    # Long enough for opening the connections to be a small part.
+    # Long enough for a generator's start, and for opening its connections, to be a small part.
+    *(Cell(f"minimal, {c}", c, seconds=3) for c in (1, 10, 100, 1000)),
+    *(Cell(f"nginx, {c}", c, server="nginx", seconds=3) for c in (1, 10, 100, 1000)),
     Cell("minimal, 10,000", 10_000, seconds=10),
     Cell("minimal, 100, closing", 100, keepalive=False, seconds=3),
     Cell("nginx, 100, closing", 100, server="nginx", keepalive=False, seconds=3),
-    Cell("64 KiB, 10", 10, options=("--body", "65536")),
-    Cell("1 MiB, 10", 10, options=("--body", "1048576")),
-    Cell("50 µs, 100, two cores", 100, options=("--work-us", "50"), apart=True, seconds=2),
+    Cell("64 KiB, 10", 10, options=("--body", "65536"), seconds=3),
+    Cell("1 MiB, 10", 10, options=("--body", "1048576"), seconds=3),
+    Cell("50 µs, 100, two cores", 100, options=("--work-us", "50"), apart=True, seconds=3),
 )
 #: Beside wrk, which is measured everywhere, the others are in these only: a bench should end.
 WIDE = {"minimal, 100", "nginx, 100", "minimal, 10,000", "minimal, 100, closing", "nginx, 100, closing"}
@@ -139,39 +139,42 @@ def median(results: Results, cell: str, name: str, what: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def ratio(results: Results, cell: str, over: str, what: str) -> float | None:
-    """Median of the rounds' ratios of the engine to another; to the raw loop is to the best of them in that round."""
-    names = RAW if over == "raw" else (over,)
-    found = []
-    for number, ran in results.get((cell, ENGINE), {}).items():
-        others = [results.get((cell, name), {}).get(number) for name in names]
-        values = [figure(other, what) for other in others if other is not None and not other.failed]
-        if values and not ran.failed:
-            found.append(figure(ran, what) / min(values))
-    return statistics.median(found) if found else None
+def ratios(results: Results, cell: str, over: str, what: str) -> list[float]:
+    """The engine's figure over another's in each round, ascending; over "raw": over the cheapest raw loop's."""
+
+    def beside(name: str) -> list[float]:
+        theirs = results.get((cell, name), {})
+        pairs = [(ran, theirs[number]) for number, ran in results.get((cell, ENGINE), {}).items() if number in theirs]
+        return sorted(figure(a, what) / figure(b, what) for a, b in pairs if not (a.failed or b.failed))
+
+    found = [values for name in (RAW if over == "raw" else (over,)) if (values := beside(name))]
+    return max(found, key=statistics.median, default=[])
 
 
 def judged(results: Results) -> list[str]:
-    """A line per goal: what was reached, and whether that is enough."""
-    lines = ["| | goal | reached | |", "|-|-|-|-|"]
+    """A line per goal: what was reached, least and most in a round, and whether that is enough."""
+    lines = ["| | goal | reached | in rounds | |", "|-|-|-|-|-|"]
     for goal in GOALS:
-        reached = ratio(results, goal.cell, goal.over, goal.what)
-        if reached is None:
+        values = ratios(results, goal.cell, goal.over, goal.what)
+        if not values:
             continue
-        met = reached >= goal.bound if goal.least else reached <= goal.bound
+        reached, best = statistics.median(values), values[-1] if goal.least else values[0]
+        met, once = (value >= goal.bound if goal.least else value <= goal.bound for value in (reached, best))
+        word = "met" if met else "**missed**, by no more than rounds differ" if once else "**missed**"
         sign = "≥" if goal.least else "≤"
         what = f"{goal.cell}: {goal.what} over {'the raw loop' if goal.over == 'raw' else goal.over}"
-        lines.append(f"| {what} | {sign} {goal.bound:.2f} | {reached:.2f} | {'met' if met else '**missed**'} |")
+        seen = f"{values[0]:.2f}–{values[-1]:.2f}"
+        lines.append(f"| {what} | {sign} {goal.bound:.2f} | {reached:.2f} | {seen} | {word} |")
     many = results.get(("minimal, 10,000", ENGINE), {}).values()
     if many:
         peak_mb = max(ran.peak_kb for ran in many) / 1024
         word = "met" if peak_mb <= MEMORY_GOAL_MB else "**missed**"
-        lines.append(f"| minimal, 10,000: memory, MB | ≤ {MEMORY_GOAL_MB:.0f} | {peak_mb:.1f} | {word} |")
+        lines.append(f"| minimal, 10,000: memory at the most, MB | ≤ {MEMORY_GOAL_MB:.0f} | {peak_mb:.1f} | | {word} |")
     ours = [ran for (_, name), rounds in results.items() if name == ENGINE for ran in rounds.values()]
     # One request more is the first fetch, from which the engine's driver learns the right answer.
     exact = sum(not ran.failed and ran.said == ran.requests - 1 for ran in ours)
     word = "met" if exact == len(ours) else "**missed**"
-    lines.append(f"| runs without an error whose count is the server's own | all | {exact} of {len(ours)} | {word} |")
+    lines.append(f"| runs without an error whose count is the server's own | all | {exact} of {len(ours)} | | {word} |")
     return lines
 
 
@@ -201,7 +204,8 @@ def table(results: Results) -> list[str]:
 def chart(results: Results) -> str:
     """CPU per request over wrk's, by case, as bars; the goal is the mark. SVG, no script."""
     goals = {goal.cell: goal.bound for goal in GOALS if goal.over == "wrk" and goal.what == "CPU per request"}
-    rows = [(name, value) for name in goals if (value := ratio(results, name, "wrk", "CPU per request")) is not None]
+    found = [(name, ratios(results, name, "wrk", "CPU per request")) for name in goals]
+    rows = [(name, statistics.median(values)) for name, values in found if values]
     left, wide, step = 190, 420, 24
     height = step * len(rows) + 48
     parts = [
