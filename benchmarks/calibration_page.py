@@ -56,7 +56,7 @@ PLANTS: dict[str, tuple[str, ...]] = {
 }
 
 #: When a check's rule last changed: what it said in races before then was another check's word.
-RULE_SINCE = {"clock": "2026-11-21T19:52"}
+RULE_SINCE = {"clock": "2026-11-21T22:50"}
 
 #: A line that is no race but what ``dragstrip doctor`` foretold meanwhile.
 FORECAST = "forecast"
@@ -249,7 +249,10 @@ def _checks(good: Sequence[Line]) -> list[str]:
     latest = max(RULE_SINCE.values())
     today = _since(clean, latest)
     silent = share(sum(not line["checks"] for line in today), len(today))
-    told = f"Since the latest change of a check ({latest.replace('T', ' ')}) all were silent in {silent} such races."
+    spoke = Counter(name.partition(",")[0] for line in today for name in line["checks"])
+    said = ", ".join(f"{name} ({count})" for name, count in spoke.most_common()) or "nothing"
+    told = f"Since the latest change of a check ({latest.replace('T', ' ')}) all were silent in {silent} such races; "
+    told += f"in the others spoke: {said}."
     return ["\n".join(rows), *([told] if today else [])]
 
 
