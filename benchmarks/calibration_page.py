@@ -251,7 +251,8 @@ def _checks(good: Sequence[Line]) -> list[str]:
     silent = share(sum(not line["checks"] for line in today), len(today))
     spoke = Counter(name.partition(",")[0] for line in today for name in line["checks"])
     said = ", ".join(f"{name} ({count})" for name, count in spoke.most_common()) or "nothing"
-    told = f"Since the latest change of a check ({latest.replace('T', ' ')}) all were silent in {silent} such races; "
+    at = latest.replace("T", " ")
+    told = f"Such races since the latest change of a check ({at}) in which all were silent: {silent}; "
     told += f"in the others spoke: {said}."
     return ["\n".join(rows), *([told] if today else [])]
 
