@@ -164,18 +164,29 @@ def dragstrip(*words: str, timeout_s: float) -> str:
             raise
 
 
+def stolen_s() -> float:
+    """Seconds that the hypervisor took from all of the machine's cores since boot (proc_stat(5)).
+
+    Read here around each race, whatever the race itself reads and says of it: what tells a clean race from one that
+    the machine disturbed must not be the checks that are on trial.
+    """
+    first = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(first[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
     """Runs one race of this kind; what came of it, as one JSON-able line. ``folder``: for races called wrongly."""
     with tempfile.TemporaryDirectory(prefix="dragstrip-calibration-") as scratch:
         out, store = Path(scratch) / "race.json", Path(scratch) / "races.sqlite"
         words = ("race", *kind.words, "--budget", f"{kind.budget_s}s", "--json", str(out), "-q", "--store", str(store))
-        began = time.monotonic()
+        began, stolen_before = time.monotonic(), stolen_s()
         with bursts(core if kind.bursts else None):
             said = dragstrip(*words, timeout_s=600)
         took_s = time.monotonic() - began
+        host = (stolen_s() - stolen_before) / (took_s * (os.cpu_count() or 1))
         if not out.exists():
             return {"kind": kind.name, "failed": said[-500:], "took_s": round(took_s, 2)}
-        line = _line(kind, json.loads(out.read_text()), took_s)
+        line = _line(kind, json.loads(out.read_text()), took_s) | {"host": _short(host)}
         if line["wrong"]:
             (folder / "wrong").mkdir(parents=True, exist_ok=True)
             target = folder / "wrong" / f"{line['race']}.sqlite"

@@ -56,7 +56,10 @@ PLANTS: dict[str, tuple[str, ...]] = {
 }
 
 #: When a check's rule last changed: what it said in races before then was another check's word.
-RULE_SINCE = {"clock": "2026-11-21T22:50"}
+RULE_SINCE = {"clock": "2026-11-21T22:50", "void passes": "2026-11-22T00:41"}
+
+#: A race is clean in which nothing was planted and the host took at most this share of the machine's cores.
+HOST_MOST = 0.005
 
 #: A line that is no race but what ``dragstrip doctor`` foretold meanwhile.
 FORECAST = "forecast"
@@ -234,27 +237,41 @@ def _foretold(kind: str, foretold: Sequence[Line]) -> str:
 
 def _checks(good: Sequence[Line]) -> list[str]:
     """What each check said in races in which nothing was planted, and the test that plants its fault."""
-    clean = [line for line in good if line["truth"] == 1 and "machine pauses" not in line["kind"]]
+    unplanted = [line for line in good if line["truth"] == 1 and "machine pauses" not in line["kind"]]
     rows = [
-        f"| check, in {len(clean)} races with no fault planted | passed | warned | voided | its fault is planted by |",
+        f"| check, in {len(unplanted)} races with no fault planted "
+        "| passed | warned | voided | its fault is planted by |",
         "|-|-|-|-|-|",
     ]
     for check in PLANTS:
-        judged = _since(clean, RULE_SINCE.get(check, ""))
+        judged = _since(unplanted, RULE_SINCE.get(check, ""))
         mine = [line for line in judged if check in {name.partition(",")[0] for name in line["looked_at"]}]
         said = Counter(_worst(line, check) for line in mine)
         shares = " | ".join(share(said[status], len(mine)) for status in ("pass", "warn", "void"))
         tests = ", ".join(f"`{test.partition('::')[2]}`" for test in PLANTS[check])
         rows.append(f"| {check} | {shares} | {tests} |")
     latest = max(RULE_SINCE.values())
-    today = _since(clean, latest)
-    silent = share(sum(not line["checks"] for line in today), len(today))
-    spoke = Counter(name.partition(",")[0] for line in today for name in line["checks"])
-    said = ", ".join(f"{name} ({count})" for name, count in spoke.most_common()) or "nothing"
     at = latest.replace("T", " ")
-    told = f"Such races since the latest change of a check ({at}) in which all were silent: {silent}; "
-    told += f"in the others spoke: {said}."
-    return ["\n".join(rows), *([told] if today else [])]
+    today = [line for line in _since(unplanted, latest) if "host" in line]
+    clean = [line for line in today if line["host"] <= HOST_MOST]
+    disturbed = [line for line in today if line["host"] > HOST_MOST]
+    told = [
+        f"Since the latest change of a check ({at}) the machine's counter of stolen time was read around each race. "
+        f"In *clean* races, of which the host took at most {100 * HOST_MOST:.1f} % of the cores, "
+        f"all checks were silent in {_silent(clean)}.",
+        f"In the others, of which it took more (median {100 * np.median([line['host'] for line in disturbed]):.1f} %), "
+        f"they were in {_silent(disturbed)}."
+        if disturbed
+        else "There were no others.",
+    ]
+    return ["\n".join(rows), *([" ".join(told)] if today else [])]
+
+
+def _silent(lines: Sequence[Line]) -> str:
+    """In how many races no check spoke, and which did in the others."""
+    spoke = Counter(name.partition(",")[0] for line in lines for name in line["checks"])
+    said = ", ".join(f"{name} ({count})" for name, count in spoke.most_common())
+    return share(sum(not line["checks"] for line in lines), len(lines)) + (f"; there spoke: {said}" if said else "")
 
 
 def _since(lines: Sequence[Line], at: str) -> list[Line]:

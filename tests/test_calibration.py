@@ -70,6 +70,34 @@ def test_the_page_counts_wrong_calls_found_differences_voids_and_warnings(calibr
     assert "| 3 % |" not in page.read_text()
 
 
+def test_a_check_that_speaks_in_a_clean_race_is_told_apart_from_one_in_a_disturbed_one(calibration) -> None:
+    """By what the host took meanwhile, which the script reads itself; races before a check's last change are left out."""
+    late = {"started": "2126-01-02T03:04:05+00:00"}
+
+    def raced(host: float, **changes: object) -> dict[str, Any]:
+        return line(calibration, "same: luajit", "same", 1.0, **late | changes) | {"host": host}
+
+    quiet, loud = {"validity": []}, {"validity": [{"check": "void passes", "status": "void", "detail": "many"}]}
+    races = [raced(0.0, **quiet), raced(0.005, **quiet), raced(0.001), raced(0.04, **loud), raced(0.02, **quiet)]
+    races += [line(calibration, "same: luajit", "same", 1.0), line(calibration, "same: luajit", "same", 1.0, **late)]
+    kinds = [kind.name for kind in calibration.KINDS]
+    from calibration_page import report
+
+    text = report(races, kinds)
+    assert (
+        "at most 0.5 % of the cores, all checks were silent in 2 of 3, 66.7 % (9.4–99.2); there spoke: steal (1)."
+        in text
+    )
+    assert "(median 3.0 %), they were in 1 of 2, 50.0 % (1.3–98.7); there spoke: void passes (1)." in text
+    assert "There were no others." in report(races[:3], kinds)
+
+
+def test_what_the_host_took_is_read_from_the_machine(calibration) -> None:
+    """A number of seconds that only grows."""
+    first = calibration.stolen_s()
+    assert 0 <= first <= calibration.stolen_s()
+
+
 def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration, tmp_path: Path) -> None:
     """The kind furthest behind comes next, whatever earlier runs did; lines of other methods are left out."""
     done = calibration.Counter({"planted 3 %": 5})

@@ -126,17 +126,21 @@ def test_answers_that_grow_shorter_in_one_block_are_found(length: int, status: s
     assert check(replace(race, rounds=tuple(rounds)), "answers' length").status == status
 
 
+def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str:
+    """How a race ends after these rounds; "" where it goes on."""
+    director = Director.__new__(Director)
+    director.race, director.spent_s, director.void_in_a_row = race, spent_s, 0
+    for this in race.rounds:
+        director.void_in_a_row = director.void_in_a_row + 1 if this.void else 0
+    return director._over(frozenset(needed))
+
+
 def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided() -> None:
     """Every third launch of one a fifth slower: at twelve rounds the race goes on, at twenty it may end."""
 
     def kinds(b: Block) -> Block:
         slow = b.contender == "quick" and b.round % 3 == 0
         return replace(b, requests=b.requests * 4 // 5) if slow else b
-
-    def over(race: Race) -> str:
-        director = Director.__new__(Director)
-        director.race, director.spent_s, director.void_in_a_row = race, 0.0, 0
-        return director._over(frozenset())
 
     few, many = (changed(samples.race(rounds=n, noise=0.004), kinds) for n in (12, 20))
     plan = replace(few.plan, planned_rounds=50)
@@ -146,6 +150,26 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
     assert over(replace(samples.race(noise=0.004), plan=plan)) == "decided"
     assert "--rounds 20" in check(few, "launches").detail
     assert "--rounds 20" not in check(many, "launches").detail
+
+
+def test_a_race_goes_on_while_its_budget_may_still_outweigh_what_the_machine_voided() -> None:
+    """Rounds of a second each, of which the first are void; in turn: the budget, who is needed, why."""
+    steal, limit = "steal: the hypervisor took 9 %", "too few passes: 0 of 8 are valid (generator the limit)"
+
+    def ends(rounds: int, void: int, budget_s: float, *needed: str, why: str = steal, fixed: bool = False) -> str:
+        race = samples.race(rounds=rounds, noise=0.004)
+        plan = replace(race.plan, planned_rounds=int(budget_s), budget_s=budget_s, rounds_fixed=fixed)
+        after = tuple(replace(r, void=(why,) if r.index < void else ()) for r in race.rounds)
+        return over(replace(race, plan=plan, rounds=after), needed=needed, spent_s=float(rounds))
+
+    assert ends(5, 5, 20, "quick") == ""  # 5 of 20 void would do
+    assert ends(5, 5, 14, "quick") == "void"  # 5 of 14 would not
+    assert ends(5, 5, 20, "quick", why=limit) == "void"  # comes again
+    assert ends(5, 5, 20, "quick", fixed=True) == "void"  # no budget would end it
+    assert ends(12, 5, 20) == ""  # decided, but 5 of 12 are void
+    assert ends(15, 5, 20) == "decided"
+    assert ends(15, 5, 15, "quick") == "budget"
+    assert ends(12, 3, 20) == "decided"
 
 
 # --- on the real thing --------------------------------------------------------------------------------------------

@@ -456,6 +456,16 @@ def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     assert check(gone, "rounds").status == "warn"
 
 
+def test_the_cause_told_is_what_voided_most_passes() -> None:
+    """Eight rounds of twelve by steal, which has one reason a round; half of their passes also by the engine's wait."""
+    race = samples.race(rounds=12, passes=8)
+    waited = with_blocks(race, lambda b: replace(b, void=("engine waited: planted",)) if b.pass_index % 2 else b)
+    stolen = ("steal: the hypervisor took 9 %",)
+    race = replace(race, rounds=tuple(replace(r, void=stolen) if r.index < 8 else r for r in waited.rounds))
+    assert "80 of 96 passes void, mostly because: steal; race on a machine" in check(race, "void passes").detail
+    assert inquiry.causes(race) == {"steal": 64, "engine waited": 48}
+
+
 @pytest.mark.parametrize(
     ("told", "status", "words"),
     [

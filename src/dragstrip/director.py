@@ -22,7 +22,7 @@ QUIET = 0.12
 #: How long a race waits for that, all its rounds together; at most so large a share of its budget, which pays for it.
 PATIENCE_S, PATIENCE_SHARE = 30.0, 0.1
 
-#: A round that the machine disturbed is run again; so many in a row void the race.
+#: A void round is run again; so many in a row void the race, where what voids them comes again or no budget ends it.
 MOST_VOID_ROUNDS = 5
 
 
@@ -80,16 +80,26 @@ class Director:
 
     def _over(self, needed: frozenset[str]) -> str:
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
-        if self.void_in_a_row >= MOST_VOID_ROUNDS:
+        if self.void_in_a_row >= MOST_VOID_ROUNDS and (plan.rounds_fixed or not inquiry.by_passing(self.race)):
             return "void"
         if plan.rounds_fixed:
             return "rounds" if done >= plan.planned_rounds else ""
-        if not needed and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
-            return "decided"
-        if done >= plan.planned_rounds:
-            return "budget"
         typical_s = self.spent_s / max(len(self.race.rounds), 1)
-        return "budget" if self.spent_s + typical_s / 2 > plan.budget_s else ""
+        left = plan.planned_rounds - done
+        if typical_s > 0:
+            left = min(left, round((plan.budget_s - self.spent_s) / typical_s))
+        if self._void_share(more=max(left, 0)) > inquiry.MOST_VOID_PASSES:
+            return "void"
+        stands = self._void_share() <= inquiry.MOST_VOID_PASSES or not inquiry.by_passing(self.race)
+        if not needed and stands and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
+            return "decided"
+        return "budget" if left <= 0 else ""
+
+    def _void_share(self, *, more: int = 0) -> float:
+        """Share of the passes that are void, if so many more rounds came of which nothing is."""
+        passes = inquiry.void_passes(self.race)
+        of = len(passes) + more * self.race.plan.passes
+        return sum(map(bool, passes.values())) / of if of else 0.0
 
     def _one(self, needed: frozenset[str]) -> None:
         index = len(self.race.rounds)

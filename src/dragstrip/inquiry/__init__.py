@@ -8,7 +8,7 @@ from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, 
 from dragstrip.inquiry.checks import held_by_generator, inspect, is_void
 from dragstrip.inquiry.findings import Check
 from dragstrip.inquiry.launches import KINDS_ROUNDS, of_two_kinds
-from dragstrip.inquiry.passing import may_pass
+from dragstrip.inquiry.passing import MOST_VOID_PASSES, by_passing, causes, may_pass, void_passes
 from dragstrip.inquiry.surroundings import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
 
 __all__ = [
@@ -16,9 +16,12 @@ __all__ = [
     "GROWING",
     "INTRUDER",
     "KINDS_ROUNDS",
+    "MOST_VOID_PASSES",
     "UNEQUAL_BLOCKS",
     "Check",
     "block_reasons",
+    "by_passing",
+    "causes",
     "held_by_generator",
     "inspect",
     "is_void",
@@ -26,6 +29,7 @@ __all__ = [
     "of_two_kinds",
     "round_reasons",
     "undisturbed",
+    "void_passes",
     "with_reasons",
     "wrong_under_load",
 ]

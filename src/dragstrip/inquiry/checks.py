@@ -23,7 +23,7 @@ from dragstrip.inquiry.blocks import (
 from dragstrip.inquiry.findings import PASS, QUIET, RANK, VOID, WARN, Check, made
 from dragstrip.inquiry.launches import launch_findings, round_speeds
 from dragstrip.inquiry.parity import tilts
-from dragstrip.inquiry.passing import causes
+from dragstrip.inquiry.passing import MOST_VOID_PASSES, causes, void_passes
 from dragstrip.inquiry.surroundings import surroundings
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
@@ -38,7 +38,7 @@ LITTLE = (0.02, 0.10)
 MOST_TURN = 0.05
 
 TREND = (0.01, 0.05)
-VOID_PASSES = (0.10, 1 / 3)
+VOID_PASSES = (0.10, MOST_VOID_PASSES)
 
 #: The generator's own load at which a warning is due, while the server is less busy than the second.
 ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
@@ -421,16 +421,10 @@ def _rises(blocks: Sequence[Block]) -> NDArray[np.float64]:
 
 
 def _void_passes(race: Race) -> Check:
-    racing = {entrant.name for entrant in race.entrants if not entrant.out}
-    void: dict[tuple[int, int], bool] = {}
-    why = causes(race)
-    for this in race.rounds:
-        for block in this.blocks:
-            if block.contender in racing:
-                key = (this.index, block.pass_index)
-                void[key] = void.get(key, False) or bool(block.void) or bool(this.void)
-    lost, of = sum(void.values()), max(len(void), 1)
-    seen = f"{lost} of {len(void)} passes void"
+    passes, why = void_passes(race), causes(race)
+    lost = sum(map(bool, passes.values()))
+    seen = f"{lost} of {len(passes)} passes void"
     cause = why.most_common(1)[0][0] if why else ""
     told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET)}"
-    return made("void passes", [(_level(lost / of, VOID_PASSES), told)], f"{seen}{f' ({cause})' if cause else ''}")
+    level = _level(lost / max(len(passes), 1), VOID_PASSES)
+    return made("void passes", [(level, told)], f"{seen}{f' ({cause})' if cause else ''}")

@@ -1,4 +1,4 @@
-"""Which faults of a measurement may pass: what else the machine did just then, as against what comes again."""
+"""What voided passes, and which faults may pass: what else the machine did just then, as against what comes again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,38 @@ _CHECKS = frozenset({"engine wait", "server wait", "steal"})
 #: The same as kinds of reasons of a block or a round.
 _KINDS = frozenset({"engine waited", "server waited", "steal", "clock"})
 
+#: More void passes than this share void the race.
+MOST_VOID_PASSES = 1 / 3
+
 #: A round's reason that only repeats those of its blocks.
 _REPEATS = "too few passes"
 
 
-def causes(race: Race) -> Counter[str]:
-    """Kinds of reasons that voided rounds, and blocks of contenders still in the race; how often each was met."""
+def void_passes(race: Race) -> dict[tuple[int, int], frozenset[str]]:
+    """Each pass of contenders still in the race, by round and index: the kinds of reasons that void it.
+
+    None if it counts; a round's reasons void all its passes.
+    """
     racing = {entrant.name for entrant in race.entrants if not entrant.out}
-    why: Counter[str] = Counter()
+    why: dict[tuple[int, int], frozenset[str]] = {}
     for this in race.rounds:
-        why.update(reason.split(":")[0] for reason in this.void)
-        why.update(kind.split(":")[0] for block in this.blocks if block.contender in racing for kind in block.void)
+        whole = _kinds(this.void)
+        for block in this.blocks:
+            if block.contender in racing:
+                key = (this.index, block.pass_index)
+                why[key] = why.get(key, whole) | _kinds(block.void)
+    return why
+
+
+def _kinds(reasons: Sequence[str]) -> frozenset[str]:
+    return frozenset(reason.partition(":")[0] for reason in reasons)
+
+
+def causes(race: Race) -> Counter[str]:
+    """Kinds of reasons that voided passes of contenders still in the race; how many passes each."""
+    why = Counter(kind for kinds in void_passes(race).values() for kind in sorted(kinds))
+    # A round that left no block has no passes, but a reason.
+    why.update(kind for this in race.rounds if not this.blocks for kind in _kinds(this.void))
     if len(why) > 1:
         why.pop(_REPEATS, None)
     return why
@@ -42,5 +63,10 @@ def may_pass(race: Race, checks: Sequence[Check]) -> bool:
         return True
     if "void passes" not in void and race.finished != "void":
         return False
+    return by_passing(race)
+
+
+def by_passing(race: Race) -> bool:
+    """Whether what voided most of its void passes may pass; also where none is void."""
     met = causes(race).most_common(1)
     return not met or met[0][0] in _KINDS

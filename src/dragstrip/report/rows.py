@@ -148,7 +148,7 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     if causes:
         return f"This race is void, its numbers are no verdict: {causes[0].detail}"
     if race.finished == "void":
-        return "This race is void: the machine disturbed too many rounds in a row; run it again when it is quiet."
+        return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
     rows = ranked(race, verdict, with_latency=False)
     if len(rows) < 2 or not verdict.pairs:
         return _without_verdict(race, rows)
