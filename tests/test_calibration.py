@@ -71,7 +71,7 @@ def test_the_page_counts_wrong_calls_found_differences_voids_and_warnings(calibr
 
 
 def test_a_check_that_speaks_in_a_clean_race_is_told_apart_from_one_in_a_disturbed_one(calibration) -> None:
-    """By what the host took meanwhile, which the script reads itself; races before a check's last change are left out."""
+    """By what the host took meanwhile, as the script reads it; races before a check's last change are left out."""
     late = {"started": "2126-01-02T03:04:05+00:00"}
 
     def raced(host: float, **changes: object) -> dict[str, Any]:

@@ -333,8 +333,14 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
     assert (cpu.verdict, cpu.metric) == ("slower", "cpu")
     assert "CPU thrift" in seen
     assert "memory thrift" in seen
+    assert "▼ dearer" in seen
+    assert "Throughput of the row over the column" in seen
+    assert "dearer" in shown(race)
     by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
-    assert note in "".join(Reader(rendered(by_cpu)).text)
+    seen = "".join(Reader(rendered(by_cpu)).text)
+    assert note in seen
+    assert "▲ thriftier" in seen
+    assert "CPU thrift of the row over the column" in seen
 
 
 def test_the_page_can_be_read_without_seeing_it(race: Race) -> None:

@@ -216,6 +216,7 @@ def _template() -> Template:
     environment.globals["style"] = Markup(style())
     environment.globals["ratio_span"] = words.ratio_span
     environment.globals["sentence"] = rows.sentence
+    environment.globals["called"] = words.called
     return environment.get_template("page.html.j2")
 
 

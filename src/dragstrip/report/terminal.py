@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 #: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
 WIDE = 130
 
-#: Of CPU and memory nobody is the faster.
-TURNED = {"faster": "thriftier", "slower": "dearer"}
-
 
 def show_race(
     console: Console, race: Race, verdict: Verdict, checks: Sequence[Check], *, all_pairs: bool = False
@@ -136,9 +133,7 @@ def _pairs(pairs: Sequence[Pair], of: int) -> Table:
 
 
 def _word(pair: Pair) -> Text:
-    verdict = marks.word(pair.verdict)
-    if pair.metric in ("cpu", "memory") and pair.verdict in TURNED:
-        verdict = Text(TURNED[pair.verdict], style=verdict.style)
+    verdict = Text(words.called(pair), style=marks.word(pair.verdict).style)
     if pair.within_margin and pair.verdict in ("faster", "slower"):
         verdict.append(f", by less than {words.percent(pair.margin)}")
     if pair.note:

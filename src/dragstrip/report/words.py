@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragstrip.record import Race
-    from dragstrip.verdict import Verdict
+    from dragstrip.verdict import Pair, Verdict
 
 NONE = "–"
+
+#: Of CPU and memory nobody is the faster.
+_OF_SPENDING = {"faster": "thriftier", "slower": "dearer"}
+
+
+def called(pair: Pair) -> str:
+    """A pair's verdict in the word that suits its metric."""
+    return _OF_SPENDING.get(pair.verdict, pair.verdict) if pair.metric in ("cpu", "memory") else pair.verdict
 
 
 def meaning(verdict: Verdict) -> str:
     """What the verdict words mean, for under a table."""
     return (
-        f"faster, slower: told apart, with {percent(1 - verdict.alpha)} confidence for all pairs together. "
+        "faster, slower (of CPU and memory: thriftier, dearer): told apart, "
+        f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
         "Intervals hold for all pairs at once."
     )
