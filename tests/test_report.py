@@ -662,6 +662,24 @@ def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
     assert "┃" in plain
 
 
+def test_a_race_that_goes_on_past_its_verdict_says_why() -> None:
+    """All is decided, but of 24 rounds more than a third are void."""
+    race = samples.race({"quick": 40_000.0, "steady": 30_000.0}, rounds=24)
+
+    def told(void: int) -> str:
+        stolen = ("steal: the hypervisor took 9 %",)
+        after = replace(race, rounds=tuple(replace(r, void=stolen if r.index < void else ()) for r in race.rounds))
+        judged, file = judge(after), io.StringIO()
+        assert all(pair.decided for pair in judged.pairs)
+        with live.Progress(Console(file=file, width=200)) as progress:
+            progress.round_done(after, judged)
+        return file.getvalue()
+
+    assert "(10 void)" in told(10)
+    assert "; 41.7 % of its passes are void, a third may be" in told(10)
+    assert "a third may be" not in told(8)
+
+
 def test_time_left_is_bounded_by_budget_and_planned_rounds(race: Race) -> None:
     """A fixed design counts rounds; another is over when its budget is; before a round nothing is said."""
     verdict = judge(race)

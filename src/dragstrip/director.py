@@ -88,18 +88,12 @@ class Director:
         left = plan.planned_rounds - done
         if typical_s > 0:
             left = min(left, round((plan.budget_s - self.spent_s) / typical_s))
-        if self._void_share(more=max(left, 0)) > inquiry.MOST_VOID_PASSES:
+        if inquiry.void_share(self.race, more=max(left, 0)) > inquiry.MOST_VOID_PASSES:
             return "void"
-        stands = self._void_share() <= inquiry.MOST_VOID_PASSES or not inquiry.by_passing(self.race)
+        stands = inquiry.void_share(self.race) <= inquiry.MOST_VOID_PASSES or not inquiry.by_passing(self.race)
         if not needed and stands and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
             return "decided"
         return "budget" if left <= 0 else ""
-
-    def _void_share(self, *, more: int = 0) -> float:
-        """Share of the passes that are void, if so many more rounds came of which nothing is."""
-        passes = inquiry.void_passes(self.race)
-        of = len(passes) + more * self.race.plan.passes
-        return sum(map(bool, passes.values())) / of if of else 0.0
 
     def _one(self, needed: frozenset[str]) -> None:
         index = len(self.race.rounds)

@@ -24,7 +24,7 @@ _REPEATS = "too few passes"
 def void_passes(race: Race) -> dict[tuple[int, int], frozenset[str]]:
     """Each pass of contenders still in the race, by round and index: the kinds of reasons that void it.
 
-    None if it counts; a round's reasons void all its passes.
+    Empty where the pass counts. A round's reasons void all its passes.
     """
     racing = {entrant.name for entrant in race.entrants if not entrant.out}
     why: dict[tuple[int, int], frozenset[str]] = {}
@@ -39,6 +39,13 @@ def void_passes(race: Race) -> dict[tuple[int, int], frozenset[str]]:
 
 def _kinds(reasons: Sequence[str]) -> frozenset[str]:
     return frozenset(reason.partition(":")[0] for reason in reasons)
+
+
+def void_share(race: Race, *, more: int = 0) -> float:
+    """Share of the passes that are void; with so many more rounds, if nothing of them were."""
+    passes = void_passes(race)
+    of = len(passes) + more * race.plan.passes
+    return sum(map(bool, passes.values())) / of if of else 0.0
 
 
 def causes(race: Race) -> Counter[str]:
