@@ -662,6 +662,16 @@ def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
     assert "┃" in plain
 
 
+def test_an_interval_that_includes_1_beside_a_pair_told_apart_is_explained_under_the_table() -> None:
+    """Terminal and page share the sentence; where there is no such pair it would only puzzle."""
+    judged = judge(samples.race({"quick": 40_000.0, "steady": 30_000.0}))
+    (pair,) = judged.pairs
+    assert "step-down" not in words.meaning(judged)
+    for verdict, told in (("faster", True), ("undecided", False)):
+        wide = replace(judged, pairs=(replace(pair, verdict=verdict, low=0.99, high=1.06),))
+        assert ("step-down" in words.meaning(wide)) is told
+
+
 def test_a_race_that_goes_on_past_its_verdict_says_why() -> None:
     """All is decided, but of 24 rounds more than a third are void."""
     race = samples.race({"quick": 40_000.0, "steady": 30_000.0}, rounds=24)

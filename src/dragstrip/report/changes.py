@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragstrip.verdict import Change, Comparison
 
 #: No colour alone: each verdict and each weight has a mark.
-MARKS = {"faster": "▲", "slower": "▼", "same": "＝", "undecided": "?"}
+MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dragstrip.verdict import Pair, Verdict
 
 #: Mark beside each word, so that nothing is told by colour alone.
-_MARKS = {"faster": "▲", "slower": "▼", "same": "＝", "undecided": "?", "pass": "●", "warn": "▲", "void": "■"}
+_MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "pass": "●", "warn": "▲", "void": "■"}
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
 MOST_RAW = 1_000_000

@@ -15,6 +15,9 @@ NONE = "–"
 #: Of CPU and memory nobody is the faster.
 _OF_SPENDING = {"faster": "thriftier", "slower": "dearer"}
 
+#: Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
+_STEP_DOWN = " Where one includes 1 and yet a pair is told apart, the step-down test over all pairs did so."
+
 
 def called(pair: Pair) -> str:
     """A pair's verdict in the word that suits its metric."""
@@ -27,8 +30,12 @@ def meaning(verdict: Verdict) -> str:
         "faster, slower (of CPU and memory: thriftier, dearer): told apart, "
         f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
-        "Intervals hold for all pairs at once."
+        f"Intervals hold for all pairs at once.{_STEP_DOWN if any(map(_wide, verdict.pairs)) else ''}"
     )
+
+
+def _wide(pair: Pair) -> bool:
+    return pair.verdict in ("faster", "slower") and pair.low <= 1 <= pair.high
 
 
 def null_race(race: Race) -> str:
