@@ -40,6 +40,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from calibration_page import FORECAST, write_page  # noqa: E402
 
+from dragstrip import machine  # noqa: E402
 from dragstrip.record import METHOD_VERSION  # noqa: E402
 
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
@@ -165,13 +166,12 @@ def dragstrip(*words: str, timeout_s: float) -> str:
 
 
 def stolen_s() -> float:
-    """Seconds that the hypervisor took from all of the machine's cores since boot (proc_stat(5)).
+    """Seconds that the hypervisor took from all of the machine's cores since boot.
 
     Read here around each race, whatever the race itself reads and says of it: what tells a clean race from one that
     the machine disturbed must not be the checks that are on trial.
     """
-    first = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return int(first[8]) / os.sysconf("SC_CLK_TCK")
+    return machine.steal_ns(range(os.cpu_count() or 1)) / 1e9
 
 
 def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
@@ -336,9 +336,7 @@ def usual_s(kind: Kind, lines: Sequence[dict[str, Any]]) -> float:
 
 def run(told: argparse.Namespace) -> None:
     """Races until the time is over, each appended as soon as it is done."""
-    from dragstrip.machine import lanes
-
-    core = lanes(None, None).server[0]
+    core = machine.lanes(None, None).server[0]
     kinds = [kind for kind in ready(KINDS) if re.search(told.kinds, kind.name)]
     if not kinds:
         sys.exit("no kind of race that can run here has a name that matches --kinds")

@@ -8,7 +8,7 @@ from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, 
 from dragstrip.inquiry.checks import held_by_generator, inspect, is_void
 from dragstrip.inquiry.findings import Check
 from dragstrip.inquiry.launches import KINDS_ROUNDS, of_two_kinds
-from dragstrip.inquiry.passing import MOST_VOID_PASSES, by_passing, causes, may_pass, void_passes, void_share
+from dragstrip.inquiry.passing import MOST_VOID_PASSES, by_passing, causes, may_pass, void_share
 from dragstrip.inquiry.surroundings import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "of_two_kinds",
     "round_reasons",
     "undisturbed",
-    "void_passes",
     "void_share",
     "with_reasons",
     "wrong_under_load",

@@ -18,8 +18,7 @@ from dragstrip.report import marks, words
 if TYPE_CHECKING:
     from dragstrip.verdict import Change, Comparison
 
-#: No colour alone: each verdict and each weight has a mark.
-MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
+#: No colour alone: each weight has a mark, as each verdict has.
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
 
 
@@ -186,7 +185,7 @@ def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: boo
         lines += ["", f"| contender | {head}, now ÷ then | interval | verdict | launches |", "|-|-:|-|-|-|"]
         for c in comparison.changes:
             interval = words.ratio_span(c.low, c.high)
-            word = f"{MARKS[c.verdict]} {c.verdict}"
+            word = f"{marks.VERDICT_MARK[c.verdict]} {c.verdict}"
             ratio = words.ratio(c.ratio)
             lines.append(f"| {_md(c.name)} | {ratio} | {interval} | {word} | {c.rounds_old}, {c.rounds_new} |")
         lines += ["", *(_md(line) for line in (drift(comparison), design(comparison)) if line)]

@@ -18,6 +18,7 @@ from dragstrip.report import words
 BAR, INTERVAL, POINT = "blue", "cyan", "bold"
 STATUS_STYLE = {"pass": "blue", "warn": "yellow", "void": "bold magenta"}
 STATUS_MARK = {"pass": "●", "warn": "▲", "void": "■"}
+VERDICT_MARK = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
 VERDICT_STYLE = {"faster": "blue", "slower": "yellow", "same": "bold", "undecided": "dim"}
 TIE_MARK = {"top": "┏", "middle": "┃", "bottom": "┗", "gap": "┊", "": " "}
 

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known
 from dragstrip.record import Entrant, Race
-from dragstrip.report import beside, charts, export, rows, tables, terminal, words
+from dragstrip.report import beside, charts, export, marks, rows, tables, terminal, words
 from dragstrip.report import definitions as definitions_of
 from dragstrip.report.latency import QUANTILES
 from dragstrip.report.rows import Row
@@ -30,9 +30,6 @@ from dragstrip.report.rows import Row
 if TYPE_CHECKING:
     from dragstrip.inquiry import Check
     from dragstrip.verdict import Pair, Verdict
-
-#: Mark beside each word, so that nothing is told by colour alone.
-_MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "pass": "●", "warn": "▲", "void": "■"}
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
 MOST_RAW = 1_000_000
@@ -91,7 +88,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         quantiles=list(QUANTILES),
         data=_inside_script(data),
         download=base64.b64encode(data.encode()).decode(),
-        marks=_MARKS,
+        marks=marks.VERDICT_MARK | marks.STATUS_MARK,
     )
 
 

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from dragstrip import verdict
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.inquiry import inspect
-from dragstrip.report import changes, page, words
+from dragstrip.report import changes, marks, page, words
 from dragstrip.site import history, views
 from dragstrip.store import Store
 
@@ -188,5 +188,5 @@ def _environment() -> Environment:
         "failures": words.errors,
     }
     made.filters |= filters
-    made.globals |= {"style": Markup(page.style()), "ratio_span": words.ratio_span, "marks": changes.MARKS}
+    made.globals |= {"style": Markup(page.style()), "ratio_span": words.ratio_span, "marks": marks.VERDICT_MARK}
     return made
