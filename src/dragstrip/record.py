@@ -58,6 +58,8 @@ class Block:
             and run from when a request was meant to leave.
         lag_p99_ns, lag_hdr: how much later than meant they left; latency_sent_hdr: latencies from when they left.
         void: reasons why this block is never used; empty if it counts.
+        server_runs: how often one of the contender's threads was put on a core (/proc/PID/task/TID/schedstat), whole
+            block; None if unreadable, and in records before method version 5.
     """
 
     contender: str
@@ -102,6 +104,7 @@ class Block:
     void: tuple[str, ...] = ()
     turn_sum_ns: int = 0
     clock_step_ns: int = 0
+    server_runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +197,13 @@ class Plan:
         lead_ns, counted_ns: of each block; passes: per round.
         budget_s: wall-clock budget for measuring; planned_rounds: the last round N, up to which
             looks are paid for (method, "The interval"): no race goes on beyond it.
-        metric: one of ``metrics.METRICS``; margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
+        metric: one of ``metrics.METRICS``, or "auto" (method version 5).
+        margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
         rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
+        blocks: from method version 5 on, by contender: lead-in, counted part (ns) and passes of its own; empty: all
+            have ``lead_ns``, ``counted_ns`` and ``passes``. ``passes`` is then the most of any contender.
+        extensions: the planned last round before each extension (``--resume RACE --budget +2m``), ascending;
+            ``planned_rounds`` and ``budget_s`` are then those of the race as extended.
     """
 
     lead_ns: int
@@ -207,6 +215,8 @@ class Plan:
     margin: float = 0.01
     alpha: float = 0.05
     rounds_fixed: bool = False
+    blocks: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    extensions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,17 +38,21 @@ OUT, FINISHED = "out", "finished"
 #: The race begins to run again: whatever ended it before no longer holds.
 RESUMED = "resumed"
 
+#: A race got more budget: the event's detail is JSON of its new ``budget_s`` and ``planned_rounds``.
+EXTENDED = "extended"
+
 _TABLES = ("race", "contender", "round", "launch", "block", "event")
 
 #: Step n takes a store from version n - 1 to n; steps are only ever added.
-MIGRATIONS = ("store_1.sql", "store_2.sql", "store_3.sql", "store_4.sql", "store_5.sql")
+MIGRATIONS = ("store_1.sql", "store_2.sql", "store_3.sql", "store_4.sql", "store_5.sql", "store_6.sql")
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 _TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
-_JSON_COLUMNS = _TUPLES | {"machine", "parameters", "parity", "errors"}
+_JSON_COLUMNS = _TUPLES | {"machine", "parameters", "parity", "errors", "blocks"}
 _FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up"})
 
-_LOAD, _PLAN = tuple(f.name for f in fields(Load)), tuple(f.name for f in fields(Plan))
+_LOAD = tuple(f.name for f in fields(Load))
+_PLAN = tuple(f.name for f in fields(Plan) if f.name != "extensions")  # extensions are events
 _RACE = tuple(
     f.name for f in fields(Race) if f.name not in ("load", "plan", "entrants", "rounds", "events", "finished")
 )
@@ -150,10 +154,16 @@ class Store:
 
     def append_event(self, race_id: str, event: Event) -> None:
         """Records something that is no measurement."""
-        if event.kind in (OUT, FINISHED):
-            raise ValueError(f"event kind {event.kind!r} is the store's own; use entrant_out or finish")
+        if event.kind in (OUT, FINISHED, EXTENDED):
+            raise ValueError(f"event kind {event.kind!r} is the store's own; use entrant_out, extend or finish")
         with self._transaction():
             self._put_event(race_id, event)
+
+    def extend(self, race_id: str, *, budget_s: float, planned_rounds: int) -> None:
+        """Records that a race got more budget: in all so many seconds, and the planned last round that they pay for."""
+        detail = json.dumps({"budget_s": budget_s, "planned_rounds": planned_rounds})
+        with self._transaction():
+            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EXTENDED, detail=detail))
 
     def finish(self, race_id: str, how: str) -> None:
         """Records how the race ended; a later resumption, and its end, override it when read."""
@@ -191,19 +201,22 @@ class Store:
             rounds = self._rounds(race_id)
             events = _rows(self._db, "event", race_id, order="id")
         entrants, finished, kept = {entrant.name: entrant for entrant in line_up}, "", []
+        plan = Plan(**_plan_values(row))
         for event in events:
             if event["kind"] == OUT and event["contender"] in entrants:
                 name = event["contender"]
                 entrants[name] = replace(entrants[name], out=event["detail"], out_round=event["round"])
             elif event["kind"] == FINISHED:
                 finished = event["detail"]
+            elif event["kind"] == EXTENDED:
+                plan = replace(plan, extensions=(*plan.extensions, plan.planned_rounds), **json.loads(event["detail"]))
             else:
                 finished = "" if event["kind"] == RESUMED else finished
                 kept.append(Event(**_pick(event, ("at_ns", "kind", "detail"))))
         return Race(
             **_pick(row, _RACE),
             load=Load(**_pick(row, _LOAD)),
-            plan=Plan(**_pick(row, _PLAN)),
+            plan=plan,
             entrants=tuple(entrants.values()),
             rounds=rounds,
             events=tuple(kept),
@@ -407,6 +420,12 @@ def _rows(
 def _pick(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The named columns, as the record's types hold them."""
     return {name: _value(name, row[name]) for name in names}
+
+
+def _plan_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's columns; JSON has lists where the record has tuples."""
+    values = _pick(row, _PLAN)
+    return values | {"blocks": {name: tuple(lengths) for name, lengths in values["blocks"].items()}}
 
 
 def _value(name: str, value: Any) -> Any:

@@ -8,6 +8,7 @@ from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, 
 from dragstrip.inquiry.checks import held_by_generator, inspect, is_void
 from dragstrip.inquiry.findings import Check
 from dragstrip.inquiry.launches import KINDS_ROUNDS, of_two_kinds
+from dragstrip.inquiry.noise import Noise, noise
 from dragstrip.inquiry.passing import MOST_VOID_PASSES, by_passing, causes, may_pass, void_share
 from dragstrip.inquiry.surroundings import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
 
@@ -19,6 +20,7 @@ __all__ = [
     "MOST_VOID_PASSES",
     "UNEQUAL_BLOCKS",
     "Check",
+    "Noise",
     "block_reasons",
     "by_passing",
     "causes",
@@ -26,6 +28,7 @@ __all__ = [
     "inspect",
     "is_void",
     "may_pass",
+    "noise",
     "of_two_kinds",
     "round_reasons",
     "undisturbed",

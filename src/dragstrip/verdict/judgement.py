@@ -75,6 +75,10 @@ class Verdict:
         warming: contenders whose warm-up had not ended in more than half of their rounds: not compared.
         pauses: in words, who loses how much to pauses of its own.
         rounds: rounds that count; void_rounds: those that were run again.
+        metric_reason: in words, why ``metric`` decides where the race left the choice to the machine's own evidence
+            (``--metric auto``); "" where the user named the metric.
+        more_s: forecast of the further budget that would decide every open pair, in seconds; None where nothing is
+            open, or it can't be foreseen.
     """
 
     method: int
@@ -92,6 +96,8 @@ class Verdict:
     pauses: tuple[str, ...]
     rounds: int
     void_rounds: int
+    metric_reason: str = ""
+    more_s: float | None = None
 
 
 def judge(

@@ -32,6 +32,9 @@ class Pair:
         more_rounds, more_s: forecast of what a decision still takes; None if decided or not to be foreseen.
         note: why there is no verdict, where it is not the interval; else "".
         typical: ratio and interval are of the median over passes: between pauses, which are ignored.
+        disturbed: in words, whom the machine disturbed more than the other and by how much, where that is unequal and
+            large enough to matter; the interval is widened for it. "" where it is not.
+        widened: by how much, as a ratio's natural logarithm added at both ends; 0 where it is not.
     """
 
     a: str
@@ -50,6 +53,8 @@ class Pair:
     more_s: float | None = None
     note: str = ""
     typical: bool = False
+    disturbed: str = ""
+    widened: float = 0.0
 
     @property
     def decided(self) -> bool:
