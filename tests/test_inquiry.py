@@ -68,9 +68,6 @@ def test_a_clean_block_has_no_reason() -> None:
         ({"failed": 1, "sent": 1401, "errors": {"wrong_status": 1}}, "wrong answers: wrong_status 1"),
         ({"gave_up": True}, "gave up: "),
         ({"clock_step_ns": 3_000_000}, "clock: it was set by 3000 µs"),
-        ({"requests": 0}, "no answer: "),
-        ({"engine_wait_ns": 6 * MS}, "engine waited: 17 % of the block"),
-        ({"server_wait_ns": 6 * MS, "server_cpu_ns": 29 * MS}, "server waited: 17 % of the block"),
         ({"engine_cpu_ns": 24 * MS, "server_cpu_ns": 20 * MS}, "generator the limit: the engine used 96 %"),
     ],
 )
@@ -78,6 +75,21 @@ def test_each_fault_voids_its_block_in_words(changes: dict[str, object], told: s
     """Exactly one reason, and it says what was seen."""
     (why,) = reasons(samples.block("a", **changes))
     assert why.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"requests": 0}, "no answer: "),
+        ({"engine_wait_ns": 6 * MS}, "engine waited: 17 % of the block"),
+        ({"server_wait_ns": 6 * MS, "server_cpu_ns": 29 * MS}, "server waited: 17 % of the block"),
+    ],
+)
+def test_what_others_took_voids_a_sweeps_block_and_no_races(changes: dict[str, object], told: str) -> None:
+    """A race's interval carries noise; a sweep's quantiles have none for it."""
+    (why,) = reasons(samples.block("a", **changes), waits=True)
+    assert why.startswith(told)
+    assert reasons(samples.block("a", **changes)) == ()
 
 
 def test_a_block_that_gave_up_before_anything_was_counted_is_no_fault_of_the_engine() -> None:
@@ -100,7 +112,7 @@ def test_several_engine_threads_share_their_time() -> None:
 def test_a_server_of_several_threads_waits_for_itself() -> None:
     """Only what exceeds its own usual share is evidence of others; an unknown usual share says nothing."""
     block = samples.block("a", server_wait_ns=14 * MS, server_cpu_ns=21 * MS)
-    several = {"single_threaded": False, "server_cores": 1}
+    several = {"single_threaded": False, "server_cores": 1, "waits": True}
     assert reasons(block, **several, typical_wait=None) == ()
     assert reasons(block, **several, typical_wait=0.3) == ()
     (why,) = reasons(block, **several, typical_wait=0.1)
@@ -113,16 +125,14 @@ def test_a_collectors_helpers_beside_the_main_thread_are_no_evidence_of_others()
     Seen live: a just-in-time server's blocks with 39 % of summed wait, 99.9 % of CPU and a third fewer answers.
     """
     block = samples.block("a", server_wait_ns=14 * MS, server_cpu_ns=35 * MS)
-    assert reasons(block, single_threaded=False, typical_wait=0.01) == ()
+    assert reasons(block, single_threaded=False, typical_wait=0.01, waits=True) == ()
 
 
 def test_waits_say_nothing_where_engine_and_server_share_cores() -> None:
     """They wait for each other; a machine of one core can race."""
     block = samples.block("a", server_wait_ns=16 * MS, engine_wait_ns=16 * MS, server_cpu_ns=17 * MS)
-    assert len(reasons(block)) == 2
-    assert reasons(block, shared_lanes=True) == ()
-    waiting = replace(a_round(), blocks=tuple(replace(b, engine_wait_ns=16 * MS) for b in a_round().blocks))
-    assert inquiry.round_reasons(waiting, steal_ns=0, cores=1, shared_lanes=True) == ()
+    assert len(reasons(block, waits=True)) == 2
+    assert reasons(block, waits=True, shared_lanes=True) == ()
     race = with_blocks(samples.race(server_cores=(0,), engine_cores=(0,)), lambda b: replace(b, engine_wait_ns=16 * MS))
     assert check(race, "engine wait").status == "pass"
 
@@ -134,7 +144,9 @@ def test_a_rounds_blocks_get_their_reasons_with_each_contenders_own_usual_wait()
         return samples.block(name, pass_index=at, server_wait_ns=lost_ms * MS, server_cpu_ns=(35 - lost_ms) * MS)
 
     blocks = [made("a", i, 20 if i == 3 else 10) for i in range(5)] + [made("b", i, 8 * (i == 1)) for i in range(5)]
-    judged = inquiry.with_reasons(blocks, connections=32, server_cores=1, single_threaded={"a": False, "b": True})
+    judged = inquiry.with_reasons(
+        blocks, connections=32, server_cores=1, single_threaded={"a": False, "b": True}, waits=True
+    )
     assert [(block.contender, block.pass_index) for block in judged if block.void] == [("a", 3), ("b", 1)]
     assert [replace(block, void=()) for block in judged] == blocks
 
@@ -187,29 +199,26 @@ def a_round(count: int = 6, **changes: object) -> Round:
 
 
 def test_a_clean_round_counts() -> None:
-    """1 % of steal on two cores, no wait; and one without any block is not judged by its blocks."""
-    assert inquiry.round_reasons(a_round(), steal_ns=20 * MS, cores=2) == ()
-    assert inquiry.round_reasons(replace(a_round(), blocks=()), steal_ns=0, cores=2) == ()
+    """And one without any block is not judged by its blocks."""
+    assert inquiry.round_reasons(a_round()) == ()
+    assert inquiry.round_reasons(replace(a_round(), blocks=())) == ()
 
 
-def test_steal_above_2_percent_voids_the_round() -> None:
-    """Of all its cores over its whole time."""
-    (why,) = inquiry.round_reasons(a_round(), steal_ns=50 * MS, cores=2)
-    assert why == "steal: the hypervisor took 2.5 % of the race's cores"
+def test_steal_and_waits_void_no_round() -> None:
+    """A fifth of the time stolen, the engine off its core for half of it: measured, told, and used."""
+    taken = [replace(block, engine_wait_ns=18 * MS, steal_ns=7 * MS) for block in a_round().blocks]
+    assert inquiry.round_reasons(replace(a_round(), blocks=tuple(taken))) == ()
 
 
-def test_an_engine_that_waits_over_a_tenth_of_the_time_voids_the_round() -> None:
-    """Median over all blocks."""
-    waiting = [replace(block, engine_wait_ns=4 * MS) for block in a_round().blocks]
-    (why,) = inquiry.round_reasons(replace(a_round(), blocks=tuple(waiting)), steal_ns=0, cores=2)
-    assert why.startswith("engine waited: 11 %")
-
-
-def test_a_round_with_fewer_than_a_third_of_its_passes_left_is_run_again() -> None:
-    """With the commonest cause named."""
-    blocks = [replace(b, void=("engine waited: planted",)) if b.pass_index else b for b in a_round().blocks]
-    (why,) = inquiry.round_reasons(replace(a_round(), blocks=tuple(blocks)), steal_ns=0, cores=2)
-    assert why == "too few passes: 1 of 6 are valid (engine waited)"
+def test_a_round_in_which_only_one_contender_has_blocks_that_count_is_run_again() -> None:
+    """With the commonest cause named; two that stand are enough, whoever else has none."""
+    blocks = [replace(b, void=("errors: planted",)) if b.pass_index else b for b in a_round().blocks]
+    (why,) = inquiry.round_reasons(replace(a_round(), blocks=tuple(blocks)))
+    assert why == "too few blocks: 2 of 12 are valid (errors)"
+    one = [replace(b, void=("errors: planted",)) if b.contender == "a" else b for b in a_round().blocks]
+    assert len(inquiry.round_reasons(replace(a_round(), blocks=tuple(one)))) == 1
+    third = [samples.block("c", pass_index=at) for at in range(6)]
+    assert inquiry.round_reasons(replace(a_round(), blocks=(*one, *third))) == ()
 
 
 @pytest.mark.parametrize("fault", ["died", "wrong", "gave up"])
@@ -219,7 +228,7 @@ def test_a_contender_that_falls_out_does_not_make_the_others_round_void(fault: s
     made = a_round(void=("planted: fault",), **changes)
     if fault == "died":
         made = replace(made, launches=(samples.launch("a", died=True), made.launches[1]))
-    assert inquiry.round_reasons(made, steal_ns=0, cores=2) == ()
+    assert inquiry.round_reasons(made) == ()
 
 
 # --- whole races --------------------------------------------------------------------------------------------------
@@ -262,10 +271,12 @@ def test_each_planted_fault_is_found_and_said_what_to_do(name: str, status: str,
         made = replace(block, **change)  # type: ignore[arg-type]
         return replace(made, sent=made.answered + made.failed)
 
+    assert check(with_blocks(samples.race(method=4), planted), name).status == status
     found = check(with_blocks(samples.race(), planted), name)
-    assert found.status == status, found
-    assert found.detail
-    assert inquiry.is_void([found]) == (status == "void")
+    # From method 5 on only what can't be true voids a whole race.
+    lasting = name == "accounting" or "wrong_length" in str(change)
+    assert found.status == (status if lasting else "warn"), found
+    assert inquiry.is_void([found]) == (lasting and status == "void")
 
 
 @pytest.mark.parametrize(("off", "status"), [(1.01, "pass"), (1.05, "warn"), (0.8, "void"), (1.3, "void")])
@@ -282,8 +293,10 @@ def test_a_generator_at_its_limit_does_not_void_what_cpu_time_decides() -> None:
     busy = samples.block("quick", engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS)
     assert reasons(busy)
     assert reasons(busy, by_cpu=True) == ()
-    assert reasons(replace(busy, engine_wait_ns=20 * MS), by_cpu=True)[0].startswith("engine waited")
-    race = with_blocks(samples.race(), lambda block: replace(block, engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS))
+    assert reasons(replace(busy, gave_up=True), by_cpu=True)[0].startswith("gave up")
+    race = with_blocks(
+        samples.race(method=4), lambda block: replace(block, engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS)
+    )
     assert {one.check: one.status for one in inquiry.inspect(race)}["generator"] == "void"
     by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
     assert {one.check: one.status for one in inquiry.inspect(by_cpu)}["generator"] == "warn"
@@ -319,11 +332,12 @@ def test_littles_law_excuses_connections_that_the_server_closes() -> None:
 @pytest.mark.parametrize(("threads", "lost_ms", "status"), [(1, 3, "warn"), (1, 6, "void"), (8, 6, "warn")])
 def test_a_server_that_loses_its_core_to_others_is_named(threads: int, lost_ms: int, status: str) -> None:
     """One thread can only wait for others and voids; several may wait for each other and warn at most."""
-    race = with_launches(samples.race(), lambda launch: replace(launch, threads=threads, processes=1))
+    race = with_launches(samples.race(method=4), lambda launch: replace(launch, threads=threads, processes=1))
     lost = with_blocks(race, lambda b: replace(b, server_wait_ns=lost_ms * MS, server_cpu_ns=(35 - lost_ms) * MS))
     assert check(lost, "server wait").status == status
     full = with_blocks(race, lambda b: replace(b, server_wait_ns=20 * MS, server_cpu_ns=35 * MS))
     assert check(full, "server wait").status == "pass"
+    assert check(replace(lost, method=5), "server wait").status == "warn"
 
 
 def test_a_single_threaded_server_on_two_cores_is_saturated_by_one() -> None:
@@ -415,7 +429,7 @@ def test_launches_of_one_kind_are_not_taken_for_two() -> None:
     assert false <= 2
 
 
-@pytest.mark.parametrize(("rise", "status"), [(0.0, "pass"), (0.03, "warn"), (-0.08, "void")])
+@pytest.mark.parametrize(("rise", "status"), [(0.0, "pass"), (0.03, "warn"), (-0.08, "warn")])
 def test_a_trend_within_rounds_is_found(rise: float, status: str) -> None:
     """A server still warming up, or tiring, from the first pass to the last."""
     race = with_blocks(
@@ -433,7 +447,7 @@ def test_a_trend_within_rounds_is_found(rise: float, status: str) -> None:
 def test_more_than_a_third_of_the_passes_void_voids_the_race(every: int, status: str) -> None:
     """With the commonest cause and its remedy."""
     race = with_blocks(
-        samples.race(rounds=20, passes=6),
+        samples.race(rounds=20, passes=6, method=4),
         lambda b: (
             replace(b, void=("engine waited: planted",))
             if (b.round * 6 + b.pass_index) % every == 0 and b.contender == "quick"
@@ -448,7 +462,7 @@ def test_more_than_a_third_of_the_passes_void_voids_the_race(every: int, status:
 
 def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     """The cause is told from the void rounds themselves."""
-    race = samples.race(rounds=5)
+    race = samples.race(rounds=5, method=4)
     gone = replace(race, rounds=tuple(replace(this, void=("steal: the hypervisor took 9 %",)) for this in race.rounds))
     checks = inquiry.inspect(gone)
     assert inquiry.is_void(checks)

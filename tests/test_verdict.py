@@ -33,6 +33,7 @@ from dragstrip.verdict import (
     holm,
     p_value,
 )
+from dragstrip.verdict.looks import FIRST_SHARE
 
 MS, S = samples.MS, samples.S
 ALPHAS = st.floats(1e-5, 0.2)
@@ -279,7 +280,7 @@ def test_judge_reaches_the_same_numbers_as_the_simulation(metric: str, kind: str
     values = simulate.numbers(simulate.recorded()["ab1"], kind)[picks]
     race = recorded_race("ab1", picks, planned=30)
     for n in (5, 10, 17, 30):
-        judged = only(replace(race, rounds=race.rounds[:n]), metric=metric)
+        judged = only(replace(race, rounds=race.rounds[:n]), metric=metric, method=4)
         assert math.log(judged.ratio) == pytest.approx(values[:n].mean(), abs=1e-9)
         half = factor_within(n, 0.05, 30) * values[:n].std(ddof=1) / math.sqrt(n)
         if n >= FLOOR:
@@ -367,9 +368,9 @@ def two_passes(**changes: object) -> list[Block]:
     ]
 
 
-def totals(race: Race, metric: str = "throughput") -> list[list[float]]:
+def totals(race: Race, metric: str = "throughput", *, method: int | None = None) -> list[list[float]]:
     """Per round, each contender's number."""
-    return [list(row) for row in verdict.round_numbers(race, metric).totals]
+    return [list(row) for row in verdict.round_numbers(race, metric, method=method).totals]
 
 
 def test_totals_are_answers_over_time_and_cpu_over_all_answers() -> None:
@@ -380,18 +381,28 @@ def test_totals_are_answers_over_time_and_cpu_over_all_answers() -> None:
     assert totals(race, "cpu") == [pytest.approx([2 * 34_000 / answered[0], 2 * 34_000 / answered[1]])]
 
 
-def test_a_void_block_drops_its_whole_pass_for_all_contenders() -> None:
-    """So that both sides of every pair are measured over the same passes."""
-    race = racing("ab", [of_blocks(0, two_passes(void=("steal: planted",)))])
-    assert totals(race) == [pytest.approx([40_000, 40_000])]
-    estimate = verdict.judge(race).estimates["b"]
-    assert (estimate.blocks, estimate.void_blocks, estimate.requests) == (2, 1, 1000)
+def test_a_void_block_drops_its_whole_pass_up_to_method_4_and_only_itself_from_5_on() -> None:
+    """Before, both sides of every pair were measured over the same passes."""
+    blocks = [*two_passes()[:3], samples.block("b", pass_index=1, void=("errors: planted",))]
+    race = racing("ab", [of_blocks(0, blocks)])
+    assert totals(race, method=4) == [pytest.approx([40_000, 40_000])]
+    assert totals(race) == [pytest.approx([60_000, 40_000])]
+    for method, of_a in ((4, (2, 1, 1000)), (5, (2, 0, 3000))):
+        estimates = verdict.judge(race, method=method).estimates
+        assert [(e.blocks, e.void_blocks, e.requests) for e in estimates.values()] == [of_a, (2, 1, 1000)]
 
 
-def test_a_pass_without_somebodys_block_is_dropped() -> None:
-    """A round that was cut off: its last, incomplete pass is not used."""
+def test_a_pass_without_somebodys_block_is_dropped_up_to_method_4() -> None:
+    """A slow contender has fewer blocks of its own from version 5 on, and takes nobody else's away."""
     race = racing("ab", [of_blocks(0, two_passes()[:3])])
-    assert totals(race) == [pytest.approx([40_000, 40_000])]
+    assert totals(race, method=4) == [pytest.approx([40_000, 40_000])]
+    assert totals(race) == [pytest.approx([60_000, 40_000])]
+
+
+def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() -> None:
+    """What kept it from answering began before its counted part, be it the machine or a pause of its own."""
+    blocks = [*two_passes(), samples.block("b", pass_index=2, requests=0), samples.block("a", pass_index=2)]
+    assert totals(racing("ab", [of_blocks(0, blocks)])) == [pytest.approx([160_000 / 3, 40_000])]
 
 
 def test_a_void_round_is_dropped_and_counted() -> None:
@@ -404,10 +415,13 @@ def test_a_void_round_is_dropped_and_counted() -> None:
 
 
 def test_a_round_with_fewer_than_a_third_of_its_passes_left_is_too_thin() -> None:
-    """One pass of four is not one number like the others."""
+    """One pass of four is not one number like the others; from version 5 on, one block of twelve."""
     void = {"void": ("engine waited: planted",)}
     blocks = [samples.block(name, pass_index=at, **(void if at else {})) for at in range(4) for name in ("a", "b")]
-    assert np.isnan(totals(racing("ab", [of_blocks(0, blocks)]))).all()
+    assert np.isnan(totals(racing("ab", [of_blocks(0, blocks)]), method=4)).all()
+    thin = [samples.block(name, pass_index=at, **(void if at else {})) for at in range(12) for name in ("a", "b")]
+    assert np.isnan(totals(racing("ab", [of_blocks(0, thin)]))).all()
+    assert not np.isnan(totals(racing("ab", [of_blocks(0, blocks)]))).any()
 
 
 def test_a_contender_that_is_out_yields_nothing_and_voids_nobody_elses_passes() -> None:
@@ -715,7 +729,7 @@ def test_the_forecast_is_where_the_same_mean_and_scatter_would_decide() -> None:
     aim = max(aim, math.log(1.01) - aim)
     enough = 20 + pair.more_rounds
     for n, does in ((enough, True), (enough - 1, False)):
-        assert (factor_within(n, 0.05, 10_000) * scatter / math.sqrt(n) < aim) == does
+        assert (factor_within(n, 0.05 * FIRST_SHARE, 10_000) * scatter / math.sqrt(n) < aim) == does
 
 
 def test_own_intervals_are_the_ordinary_ones_on_the_log_scale() -> None:

@@ -39,7 +39,7 @@ from dragstrip.cli_words import (
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.inquiry import Check, inspect, is_void
 from dragstrip.loading.offer import PRECISIONS
-from dragstrip.metrics import METRICS, TYPICAL
+from dragstrip.metrics import AUTO, METRICS, TYPICAL
 from dragstrip.record import Race
 from dragstrip.report import export, listing, page, picture, terminal
 from dragstrip.report.live import Progress
@@ -69,9 +69,10 @@ def cli() -> None:
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
 @click.option(
     "--metric",
-    type=click.Choice([name for name in METRICS if name != "memory"]),
+    type=click.Choice([AUTO, *(name for name in METRICS if name != "memory")]),
     default=None,
-    help="What decides: throughput (default), cpu (the servers' CPU time per request), latency-… (wants --rate).",
+    help="What decides: auto (default: throughput, or cpu where the machine spoils that), throughput, "
+    "cpu (the servers' CPU time per request), latency-… (wants --rate).",
 )
 @click.option("--rate", "-R", type=AnyRate(), default=None, help="Open loop: so many a second for all; auto.")
 @click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help="Of an open loop, see load --help.")
@@ -157,7 +158,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
 
 def _settled(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[str, Any]:
     """The command line's words count, then the line-up's, then what is usual."""
-    usual = {"connections": 32, "keepalive": True, "http": "1.1", "metric": "throughput"}
+    usual = {"connections": 32, "keepalive": True, "http": "1.1", "metric": AUTO}
     given = {key: getattr(line_up, key) if line_up else value for key, value in usual.items()}
     return {key: value if words[key] is None else words[key] for key, value in given.items()}
 

@@ -10,19 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from dragstrip import conditions, inquiry, machine, schedule, verdict
+from dragstrip import conditions, inquiry, schedule, verdict
 from dragstrip.contender import Entry
 from dragstrip.record import Event, Race
 from dragstrip.rounds import Track, run_round
 from dragstrip.store import Store
 
-#: Before a round the rest of the machine should keep less than this share of the lanes busy.
-QUIET = 0.12
-
-#: How long a race waits for that, all its rounds together; at most so large a share of its budget, which pays for it.
-PATIENCE_S, PATIENCE_SHARE = 30.0, 0.1
-
-#: A void round is run again; so many in a row void the race, where what voids them comes again or no budget ends it.
+#: A void round is run again; so many in a row end the race: what can't be true in five rounds will not be in the sixth.
 MOST_VOID_ROUNDS = 5
 
 
@@ -52,7 +46,6 @@ class Director:
         self.watch = conditions.Watch(track.lanes.all)
         self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
         self.void_in_a_row = 0
-        self.patience_s = min(PATIENCE_S, PATIENCE_SHARE * race.plan.budget_s)
 
     def drive(self) -> Race:
         """Runs rounds until the race is over; an interruption is recorded and passed on."""
@@ -80,7 +73,7 @@ class Director:
 
     def _over(self, needed: frozenset[str]) -> str:
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
-        if self.void_in_a_row >= MOST_VOID_ROUNDS and (plan.rounds_fixed or not inquiry.by_passing(self.race)):
+        if self.void_in_a_row >= MOST_VOID_ROUNDS:
             return "void"
         if plan.rounds_fixed:
             return "rounds" if done >= plan.planned_rounds else ""
@@ -88,10 +81,7 @@ class Director:
         left = plan.planned_rounds - done
         if typical_s > 0:
             left = min(left, round((plan.budget_s - self.spent_s) / typical_s))
-        if inquiry.void_share(self.race, more=max(left, 0)) > inquiry.MOST_VOID_PASSES:
-            return "void"
-        stands = inquiry.void_share(self.race) <= inquiry.MOST_VOID_PASSES or not inquiry.by_passing(self.race)
-        if not needed and stands and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
+        if not needed and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
             return "decided"
         return "budget" if left <= 0 else ""
 
@@ -100,7 +90,6 @@ class Director:
         # Nobody is needed, and yet a round: launches of two kinds, of which more must be met by all.
         names = sorted(needed or self.entries) if not self.race.plan.rounds_fixed else sorted(self.entries)
         began = time.monotonic()
-        self._await_quiet()
         # A race that an earlier version began goes on as it began.
         passes, alternate = self.race.plan.passes, self.race.method >= 3
         order = schedule.round_order(self.race.seed, index, names, passes, alternate=alternate)
@@ -118,17 +107,6 @@ class Director:
     def _note(self, event: Event) -> None:
         self.store.append_event(self.race.id, event)
         self.race = replace(self.race, events=(*self.race.events, event))
-
-    def _await_quiet(self) -> None:
-        """Waits for the rest of the machine, as long as the race still has patience; not after an undisturbed round."""
-        if self.patience_s <= 0 or (self.race.rounds and inquiry.undisturbed(self.race.rounds[-1])):
-            return
-        began = time.monotonic()
-        share = machine.wait_for_quiet(self.track.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)
-        self.patience_s -= time.monotonic() - began - machine.WINDOW_S
-        if share >= QUIET:
-            detail = f"other programs keep {share:.0%} of the race's cores busy; measured all the same, see the checks"
-            self._note(conditions.event("busy machine", detail))
 
     def let_out(self, fallen: Mapping[str, str], index: int) -> None:
         """Takes contenders out of the race, by name with the reason; ``index``: the round in which they fell out."""

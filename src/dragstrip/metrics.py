@@ -12,6 +12,9 @@ from dragstrip.errors import BadUsage
 #: Before a metric's name: judged by the median over passes, what a server does between pauses (``--typical``).
 TYPICAL = "typical-"
 
+#: Left to the machine's own evidence: throughput, or CPU per request where the machine spoils that (``fitness``).
+AUTO = "auto"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
@@ -101,8 +104,19 @@ def known(name: str) -> str:
     """
     own = name.removeprefix(TYPICAL)
     if own not in KNOWN or (own == "memory" and own != name):
-        raise BadUsage(f"metric {name!r} is none that a race can be judged by; {' or '.join(METRICS)} would do")
+        raise BadUsage(
+            f"metric {name!r} is none that a race can be judged by; {' or '.join((AUTO, *METRICS))} would do"
+        )
     return own
+
+
+def known_or_auto(name: str) -> str:
+    """The same, or ``AUTO`` where the choice is left to the machine's evidence.
+
+    Raises:
+        BadUsage: there is no such metric.
+    """
+    return AUTO if name.removeprefix(TYPICAL) == AUTO else known(name)
 
 
 def is_typical(name: str) -> bool:

@@ -21,6 +21,7 @@ from dragstrip import conditions, doctor, machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.director import Director, Progress
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
+from dragstrip.metrics import AUTO
 from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
 from dragstrip.rounds import Running, Track, warm_up
 from dragstrip.scrutiny import Findings, fairness, habits, scrutineer
@@ -69,7 +70,7 @@ class Request:
     timeout_s: float = 2.0
     budget_s: float = 60.0
     margin: float = 0.01
-    metric: str = "throughput"
+    metric: str = AUTO
     alpha: float = 0.05
     seed: int | None = None
     rounds: int | None = None

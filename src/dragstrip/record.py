@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
-METHOD_VERSION = 4
+METHOD_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

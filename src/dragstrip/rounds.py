@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from dragstrip import conditions, inquiry
 from dragstrip.contender import Entry, OwnCount, prepare
 from dragstrip.errors import StageError
-from dragstrip.machine import Lanes, steal_ns
+from dragstrip.machine import Lanes
+from dragstrip.metrics import known_or_auto
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder
 from dragstrip.scrutiny import count_from_now, is_right
@@ -264,7 +265,7 @@ def run_round(
         p50_ns: each one's typical latency from calibration.
         loaded: loads those that are warm instead of the race's own blocks.
     """
-    started_ns, stolen_before = time.monotonic_ns(), steal_ns(track.lanes.all)
+    started_ns = time.monotonic_ns()
     up: dict[str, Running] = {}
     warm: dict[str, Warm] = {}
     out: dict[str, str] = {}
@@ -307,13 +308,7 @@ def run_round(
         )
     ended_ns = time.monotonic_ns()
     record = Round(index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks)
-    reasons = inquiry.round_reasons(
-        record,
-        steal_ns=steal_ns(track.lanes.all) - stolen_before,
-        cores=len(track.lanes.all),
-        shared_lanes=track.lanes.shared,
-    )
-    return Outcome(replace(record, void=reasons), out, tuple(events))
+    return Outcome(replace(record, void=inquiry.round_reasons(record)), out, tuple(events))
 
 
 def launch_twice(track: Track, entry: Entry) -> Running:
@@ -348,7 +343,7 @@ def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping
         server_cores=len(track.lanes.server),
         single_threaded=single,
         shared_lanes=track.lanes.shared,
-        by_cpu=plan.metric == "cpu",
+        by_cpu=known_or_auto(plan.metric) != "throughput",
     )
 
 

@@ -13,7 +13,7 @@ from math import ceil, floor
 import numpy as np
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import ANSWERS, KNOWN, known
+from dragstrip.metrics import ANSWERS, AUTO, KNOWN, known_or_auto
 
 #: Asks for half of what the slowest contender serves in calibration.
 AUTO_RATE = -1.0
@@ -149,7 +149,8 @@ def refuse_metric(metric: str, rate_per_s: float | None) -> None:
     Raises:
         BadUsage: one is asked for, and no rate.
     """
-    if KNOWN[known(metric)].quantile and rate_per_s is None:
+    own = known_or_auto(metric)
+    if own != AUTO and KNOWN[own].quantile and rate_per_s is None:
         raise BadUsage(
             f"--metric {metric}: a closed loop's latency says how long its own requests wait for each other, not how "
             "fast a server is; give --rate, too (--rate auto is half of what the slowest could serve)"
@@ -172,5 +173,6 @@ def long_enough(counted_ns: int, metric: str, rate_per_s: float) -> int:
     """The counted part of an open loop's blocks: long enough for the answers that the metric's quantile needs."""
     if not rate_per_s:
         return counted_ns
-    answers = ANSWERS[KNOWN[known(metric)].quantile or "p50"]
+    own = known_or_auto(metric)
+    answers = ANSWERS[KNOWN[own].quantile or "p50"] if own != AUTO else ANSWERS["p50"]
     return max(counted_ns, ceil(answers / rate_per_s * 1e9))

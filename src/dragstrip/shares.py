@@ -7,7 +7,7 @@ too much (``docs/METHOD.md``, "The round's one number" and "What voids or warns"
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import median
+from statistics import median, quantiles
 
 from dragstrip.record import Block
 
@@ -64,3 +64,17 @@ def lost_to_machine(block: Block, *, cores: int, single_threaded: bool, usual: M
     taken = taken_by_others(block, 1 if single_threaded else cores) or 0.0
     own = 0.0 if single_threaded else usual.get(block.contender, 0.0)
     return min(engine_wait(block) + max(taken - own, 0.0), 1.0)
+
+
+def own_waits(blocks: Iterable[Block], cores: int) -> dict[str, float]:
+    """Each contender's lower quartile of ``taken_by_others`` over these blocks (of a whole race), where it can be read.
+
+    Threads of one server wait for each other in every block; other programs come and go. So what a server's quieter
+    blocks show is its own, and what exceeds it is the machine's (method version 5).
+    """
+    found: dict[str, list[float]] = {}
+    for block in blocks:
+        taken = taken_by_others(block, cores)
+        if taken is not None:
+            found.setdefault(block.contender, []).append(taken)
+    return {name: quantiles(shares, n=4)[0] if len(shares) > 1 else shares[0] for name, shares in found.items()}

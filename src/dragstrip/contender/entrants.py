@@ -107,7 +107,9 @@ class LineUp(Strict):
     connections: int = Field(default=32, ge=1, le=100_000, description="open at once")
     keepalive: bool = Field(default=True, description="or a new connection for each request")
     http: Literal["1.0", "1.1"] = Field(default="1.1", description="1.0 as `ab` speaks it")
-    metric: Literal["throughput", "cpu"] = Field(default="throughput", description="what decides")
+    metric: Literal["auto", "throughput", "cpu"] = Field(
+        default="auto", description="what decides; auto: the machine's evidence"
+    )
 
 
 def line_up(word: str) -> LineUp:

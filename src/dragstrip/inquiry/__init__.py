@@ -4,7 +4,7 @@ Method: ``docs/METHOD.md``, "What voids or warns". A rule may look at the machin
 were right; never at which contender would win.
 """
 
-from dragstrip.inquiry.blocks import block_reasons, round_reasons, undisturbed, with_reasons, wrong_under_load
+from dragstrip.inquiry.blocks import block_reasons, round_reasons, with_reasons, wrong_under_load
 from dragstrip.inquiry.checks import held_by_generator, inspect, is_void
 from dragstrip.inquiry.findings import Check
 from dragstrip.inquiry.launches import KINDS_ROUNDS, of_two_kinds
@@ -31,7 +31,6 @@ __all__ = [
     "noise",
     "of_two_kinds",
     "round_reasons",
-    "undisturbed",
     "void_share",
     "with_reasons",
     "wrong_under_load",

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 
+from dragstrip.fitness import ENGINE_FULL, SERVER_IDLE
 from dragstrip.record import Block, Round
 from dragstrip.shares import engine_share, engine_wait, server_busy, taken_by_others, usual_taken
 
 #: Run-queue wait above this share of a block: others were on that core.
 MOST_WAIT = 0.15
 
-#: The engine's wait below which a round counts as undisturbed.
-LITTLE_WAIT = 0.02
-
 #: Failed requests above this share; a wrong answer voids at once.
 MOST_FAILED = 0.001
 WRONG_KINDS = ("wrong_status", "wrong_length", "wrong_body")
 
-#: The generator is the limit where it is busier than the first and the server less busy than the second.
-ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
-
-#: A round as a whole, judged by what the machine did; it is run again.
-ROUND_STEAL, ROUND_ENGINE_WAIT, ROUND_PASSES_LEFT = 0.02, 0.10, 1 / 3
+#: A contender's round stands with this share of its blocks valid; a round in which fewer than two stand is run again.
+ROUND_BLOCKS_LEFT = 1 / 3
 
 
 def failures(block: Block) -> int:
@@ -46,10 +40,12 @@ def block_reasons(
     typical_wait: float | None,
     shared_lanes: bool = False,
     by_cpu: bool = False,
+    waits: bool = False,
 ) -> tuple[str, ...]:
     """Why this block must never be used; empty if it counts.
 
-    Steal is not judged here: it is read in steps of 10 ms, too coarse for a block (``round_reasons``).
+    In a race only what can't be true voids a block; what others took from the cores is measured, told and carried by
+    the interval (from method version 5 on).
 
     Args:
         connections: of the load, the most that can be in flight.
@@ -58,13 +54,14 @@ def block_reasons(
         typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of
             ``taken_by_others`` in this round, is evidence of others. None: unknown, its wait says nothing.
         shared_lanes: engine and server share cores and wait for each other: waits say nothing.
-        by_cpu: CPU time per request decides, which a generator at its limit does not change.
+        by_cpu: CPU time per request may decide, which a generator at its limit does not change.
+        waits: void a block in which others had the cores (of a sweep, whose quantiles carry no interval for that).
     """
     cores = 1 if single_threaded else server_cores
     usual = 0.0 if single_threaded else typical_wait
-    waits = () if shared_lanes else _waits(block, cores, usual)
+    waited = _waits(block, cores, usual) if waits and not shared_lanes else ()
     limit = () if by_cpu else _generator(block, cores)
-    return (*_accounting(block, connections), *_answers(block), *_clock(block), *waits, *limit)
+    return (*_accounting(block, connections), *_answers(block, waits), *_clock(block), *waited, *limit)
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[str, ...]:
@@ -97,7 +94,7 @@ def _clock(block: Block) -> Iterable[str]:
         yield f"clock: it was set by {block.clock_step_ns / 1000:.0f} µs under way, and arrivals are stamped by it"
 
 
-def _answers(block: Block) -> Iterable[str]:
+def _answers(block: Block, empty: bool) -> Iterable[str]:
     wrong = {kind: block.errors[kind] for kind in WRONG_KINDS if block.errors.get(kind)}
     if wrong:
         yield f"wrong answers: {_kinds(wrong)}"
@@ -105,7 +102,7 @@ def _answers(block: Block) -> Iterable[str]:
         yield f"errors: {failures(block)} to {block.sent} requests ({_kinds(block.errors)})"
     if block.gave_up:
         yield "gave up: every connection was lost for good before the block's end"
-    elif block.requests == 0:
+    elif empty and block.requests == 0:
         yield "no answer: not one right answer within the counted part"
 
 
@@ -139,13 +136,14 @@ def with_reasons(
     single_threaded: Mapping[str, bool],
     shared_lanes: bool = False,
     by_cpu: bool = False,
+    waits: bool = False,
 ) -> tuple[Block, ...]:
     """A round's blocks with the reasons that void them filled in, in the same order.
 
     Args:
         blocks: of one round.
         single_threaded: by contender; one that is missing counts as having several threads.
-        shared_lanes: engine and servers share cores. by_cpu: as ``block_reasons``.
+        shared_lanes: engine and servers share cores. by_cpu, waits: as ``block_reasons``.
     """
     typical = usual_taken(blocks, server_cores)
     return tuple(
@@ -159,6 +157,7 @@ def with_reasons(
                 typical_wait=typical.get(block.contender),
                 shared_lanes=shared_lanes,
                 by_cpu=by_cpu,
+                waits=waits,
             ),
         )
         for block in blocks
@@ -190,41 +189,22 @@ def wrong_under_load(blocks: Sequence[Block]) -> str:
     return ""
 
 
-def round_reasons(record: Round, *, steal_ns: int, cores: int, shared_lanes: bool = False) -> tuple[str, ...]:
-    """Why a round as a whole is void and has to be run again, by what the machine did; empty if it counts.
-
-    Args:
-        steal_ns: hypervisor steal on the race's cores over the whole round, summed; cores: how many those are.
-        shared_lanes: engine and servers share cores: the engine's wait says nothing.
-    """
-    stolen = steal_ns / max((record.ended_ns - record.started_ns) * cores, 1)
-    return tuple(_round_reasons(record, stolen, shared_lanes))
+def round_reasons(record: Round) -> tuple[str, ...]:
+    """Why a round as a whole is void and has to be run again: fewer than two contenders have enough valid blocks."""
+    return tuple(_round_reasons(record))
 
 
-def undisturbed(record: Round) -> bool:
-    """Whether nothing of a round was void and the engine hardly ever waited: the machine was quiet until just now."""
-    if record.void or not record.blocks or any(block.void for block in record.blocks):
-        return False
-    return median(engine_wait(block) for block in record.blocks) < LITTLE_WAIT
-
-
-def _round_reasons(record: Round, stolen: float, shared_lanes: bool) -> Iterable[str]:
-    if stolen > ROUND_STEAL:
-        yield f"steal: the hypervisor took {percent(stolen)} of the race's cores"
-    if not record.blocks:
-        return
-    waited = median(engine_wait(block) for block in record.blocks)
-    if waited > ROUND_ENGINE_WAIT and not shared_lanes:
-        yield f"engine waited: {percent(waited)} of the time for its core (median over blocks), taken by others"
+def _round_reasons(record: Round) -> Iterable[str]:
     # A contender that died or answered wrong leaves the race; that does not make the others' round void.
     fallen = _fallen(record)
-    left: dict[int, bool] = {}
-    for block in record.blocks:
-        if block.contender not in fallen:
-            left[block.pass_index] = left.get(block.pass_index, True) and not block.void
-    if left and sum(left.values()) < ROUND_PASSES_LEFT * len(left):
-        kinds = Counter(why.split(":")[0] for b in record.blocks if b.contender not in fallen for why in b.void)
-        yield f"too few passes: {sum(left.values())} of {len(left)} are valid ({kinds.most_common(1)[0][0]})"
+    blocks = [block for block in record.blocks if block.contender not in fallen]
+    of = Counter(block.contender for block in blocks)
+    left = Counter(block.contender for block in blocks if not block.void)
+    standing = [name for name, count in of.items() if left[name] >= ROUND_BLOCKS_LEFT * count]
+    if of and len(standing) < min(len(of), 2):
+        kinds = Counter(why.split(":")[0] for block in blocks for why in block.void)
+        told = f"{sum(left.values())} of {len(blocks)} are valid ({kinds.most_common(1)[0][0]})"
+        yield f"too few blocks: {told}"
 
 
 def _fallen(record: Round) -> set[str]:

@@ -8,13 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dragstrip.fitness import SERVER_IDLE, choose, limited, rises_of
 from dragstrip.inquiry.blocks import (
-    ENGINE_FULL,
     MOST_FAILED,
-    SERVER_IDLE,
     WRONG_KINDS,
     accounting_faults,
     failures,
@@ -36,6 +32,9 @@ LITTLE = (0.02, 0.10)
 
 #: Warn where connections spend more of their time than this in the engine and the server is not busy.
 MOST_TURN = 0.05
+
+#: Others took less than this share of a calm block.
+CALM = 0.02
 
 TREND = (0.01, 0.05)
 VOID_PASSES = (0.10, MOST_VOID_PASSES)
@@ -117,12 +116,12 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _server_wait(race, measured),
         _steal(race, measured),
         _accounting(race, measured),
-        _errors(measured),
+        _errors(race, measured),
         _little(race, measured),
         _turn_round(race, measured),
         _offered(race, measured) if race.load.rate_per_s else _saturation(measured),
         _launches(measured),
-        _trend(measured),
+        _trend(race, measured),
         _void_passes(race),
         *surroundings(race, {side.name: side.blocks for side in measured}),
         *_parity(race),
@@ -152,8 +151,18 @@ def _parity(race: Race) -> Iterator[Check]:
         yield Check(check=f"parity, {fact}", status=WARN, detail=detail)
 
 
-def _level(value: float, limits: tuple[float, float]) -> str:
-    return VOID if value > limits[1] else WARN if value > limits[0] else PASS
+def _level(value: float, limits: tuple[float, float], *, most: str = VOID) -> str:
+    """ "warn" above the first limit, ``most`` above the second."""
+    return most if value > limits[1] else WARN if value > limits[0] else PASS
+
+
+def _noise_only(race: Race) -> str:
+    """The most that a check of the machine's noise or of one contender's fitness may come to.
+
+    Up to method version 4 they voided the race; from 5 on noise is in the intervals, and a contender that can't be
+    compared takes its own pairs' verdicts, not those of the others (``fitness.unfit``).
+    """
+    return WARN if race.method >= 5 else VOID
 
 
 def _rounds(race: Race) -> Check:
@@ -199,12 +208,6 @@ def _ceiling_per_s(race: Race) -> float | None:
     return float(nearest["ceiling_per_s"]) * race.load.threads / float(known["threads"])
 
 
-def _limited(side: _Side) -> bool:
-    busy = side.busy()
-    full = median(engine_share(block) for block in side.blocks) >= ENGINE_FULL
-    return full and busy is not None and busy < SERVER_IDLE
-
-
 def held_by_generator(race: Race) -> tuple[str, ...]:
     """Contenders whose throughput is the engine's more than their own: it was near its limit or at it, they not."""
     found = []
@@ -224,13 +227,13 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
             busy = side.busy()
             server = "unreadable" if busy is None else percent(busy)
             seen = f"against {side.name} the engine used {percent(share)} of its cores, the server {server} of its own"
-            if _limited(side):
+            if limited(side.blocks, side.cores):
                 # CPU time per request is not changed by a client that can't send more.
                 told = f"the generator is the limit: {seen}"
-                if race.plan.metric == "cpu":
+                if choose(race).metric == "cpu":
                     yield WARN, f"{told}, whose throughput is the generator's; the CPU time per request decides"
                 else:
-                    yield VOID, f"{told}; {REMEDIES['generator the limit']}"
+                    yield _noise_only(race), f"{told}; {REMEDIES['generator the limit']}"
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
                 yield WARN, f"the generator is near its limit: {seen}; {REMEDIES['generator the limit']}"
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
@@ -249,7 +252,9 @@ def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     seen = f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
     if _shared(race):
         return Check(check="engine wait", status=PASS, detail=f"{seen}; it shares them with the servers")
-    return made("engine wait", [(_level(share, WAIT), f"{seen}, taken by others: {QUIET}")], seen)
+    return made(
+        "engine wait", [(_level(share, WAIT, most=_noise_only(race)), f"{seen}, taken by others: {QUIET}")], seen
+    )
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
@@ -263,7 +268,11 @@ def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
             unread.append(side.name)
             continue
         most = max(most, taken)
-        level = _level(taken, WAIT) if side.single else min(_level(taken, WAIT), WARN, key=RANK.__getitem__)
+        level = (
+            _level(taken, WAIT, most=_noise_only(race))
+            if side.single
+            else min(_level(taken, WAIT), WARN, key=RANK.__getitem__)
+        )
         findings.append((level, f"others took up to {percent(taken)} of {side.name}'s time on its cores: {QUIET}"))
     unknown = f"; unreadable: {', '.join(unread)}" if unread else ""
     return made("server wait", findings, f"others took at most {percent(most)} of any server's time{unknown}")
@@ -275,7 +284,7 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
     seen = f"the hypervisor took {percent(share)} of the race's cores"
-    return made("steal", [(_level(share, STEAL), f"{seen}: {REMEDIES['steal']}")], seen)
+    return made("steal", [(_level(share, STEAL, most=_noise_only(race)), f"{seen}: {REMEDIES['steal']}")], seen)
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
@@ -285,7 +294,7 @@ def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     return made("accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order")
 
 
-def _errors(sides: Sequence[_Side]) -> Check:
+def _errors(race: Race, sides: Sequence[_Side]) -> Check:
     def findings() -> Iterable[tuple[str, str]]:
         for side in sides:
             failed, sent = sum(map(failures, side.blocks)), sum(block.sent for block in side.blocks)
@@ -296,7 +305,8 @@ def _errors(sides: Sequence[_Side]) -> Check:
                 kinds.update(block.errors)
             wrong = any(kinds[kind] for kind in WRONG_KINDS)
             by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if count)
-            status = VOID if wrong or failed > MOST_FAILED * sent else WARN
+            # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
+            status = VOID if wrong else _noise_only(race) if failed > MOST_FAILED * sent else WARN
             yield status, f"{side.name}: {failed} errors to {sent} requests ({by_kind}); {REMEDIES['errors']}"
 
     answered = sum(block.answered for side in sides for block in side.blocks)
@@ -310,11 +320,12 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
     seen = "connections = rate × (mean latency + the engine's own turn-round), within"
     findings, most = [], 0.0
     for side in sides:
-        counted_ns = sum(block.counted_ns for block in side.used)
-        answered, connects = sum(block.answered for block in side.used), sum(block.connects for block in side.used)
+        used = _undisturbed(race, side)
+        counted_ns = sum(block.counted_ns for block in used)
+        answered, connects = sum(block.answered for block in used), sum(block.connects for block in used)
         if not counted_ns:
             continue
-        busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in side.used) / counted_ns
+        busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in used) / counted_ns
         off = abs(busy / race.load.connections - 1)
         most = max(most, off)
         level = _level(off, LITTLE)
@@ -326,6 +337,14 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         else:
             findings.append((level, f"{told}, off by {percent(off)}: rate and latency don't belong together"))
     return made("Little's law", findings, f"{seen} {percent(most)}")
+
+
+def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
+    """Blocks in which hardly anything was taken from the cores, by method 5: an answer that waited out a burst of
+    another program's brings the latency of before its block into it."""
+    if race.method < 5:
+        return side.used
+    return [block for block in side.used if engine_wait(block) + (taken_by_others(block, side.cores) or 0.0) < CALM]
 
 
 def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
@@ -356,7 +375,9 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
             told = f"{side.name}: only {percent(share)} of the offered {race.load.rate_per_s:,g}/s left in time"
-            findings.append((VOID, f"{told}: not sustained, so its latency is that of a queue; lower --rate"))
+            findings.append(
+                (_noise_only(race), f"{told}: not sustained, so its latency is that of a queue; lower --rate")
+            )
         elif lag_ns is not None and lag_ns > allowed_ns:
             told = f"{side.name}: one request in a hundred left over {lag_ns / 1000:,.0f} µs late"
             findings.append((WARN, f"{told}: no connection was free (more by -c), or the engine woke late"))
@@ -390,10 +411,10 @@ def _launches(sides: Sequence[_Side]) -> Check:
     return made("launches", findings, "all came up, warmed up, and were of one kind")
 
 
-def _trend(sides: Sequence[_Side]) -> Check:
+def _trend(race: Race, sides: Sequence[_Side]) -> Check:
     findings, most = [], 0.0
     for side in sides:
-        rises = _rises(side.used)
+        rises = rises_of(side.used)
         if len(rises) < LEAST_ROUNDS:
             continue
         mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
@@ -401,23 +422,13 @@ def _trend(sides: Sequence[_Side]) -> Check:
         if abs(mean) > TREND_ERRORS * error:
             way = "rose" if mean > 0 else "fell"
             told = f"{side.name}'s throughput {way} by {percent(abs(mean))} from a round's first block to its last"
-            findings.append((_level(abs(mean), TREND), f"{told}: give it a longer warm-up in its definition"))
+            findings.append(
+                (
+                    _level(abs(mean), TREND, most=_noise_only(race)),
+                    f"{told}: give it a longer warm-up in its definition",
+                )
+            )
     return made("trend", findings, f"no trend within the rounds beyond its noise (largest mean {percent(most)})")
-
-
-def _rises(blocks: Sequence[Block]) -> NDArray[np.float64]:
-    """Per round: the least-squares rise of the log rate from the first pass to the last."""
-    by_round: dict[int, list[tuple[int, float]]] = {}
-    for block in blocks:
-        if block.requests > 0:
-            by_round.setdefault(block.round, []).append((block.pass_index, math.log(block.requests / block.counted_ns)))
-    rises = []
-    for points in by_round.values():
-        at, value = np.array(points).T
-        off = at - at.mean()
-        if len(points) >= 3:
-            rises.append(float(off @ value / (off @ off)) * (at.max() - at.min()))
-    return np.array(rises, dtype=np.float64)
 
 
 def _void_passes(race: Race) -> Check:
@@ -426,5 +437,5 @@ def _void_passes(race: Race) -> Check:
     seen = f"{lost} of {len(passes)} passes void"
     cause = why.most_common(1)[0][0] if why else ""
     told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET)}"
-    level = _level(lost / max(len(passes), 1), VOID_PASSES)
+    level = _level(lost / max(len(passes), 1), VOID_PASSES, most=_noise_only(race))
     return made("void passes", [(level, told)], f"{seen}{f' ({cause})' if cause else ''}")

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import KNOWN, is_typical, known
+from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import beside, charts, export, marks, rows, tables, terminal, words
 from dragstrip.report import definitions as definitions_of
@@ -288,7 +288,7 @@ def command(race: Race) -> str:
     parts += [] if load.http == "1.1" else ["--http", load.http]
     parts += ["--rate", f"{load.rate_per_s:.17g}", "--pace", load.pace] if load.rate_per_s else []
     parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
-    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known(plan.metric), "--seed", str(race.seed)]
+    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known_or_auto(plan.metric), "--seed", str(race.seed)]
     parts += ["--typical"] if is_typical(plan.metric) else []
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
     for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):

@@ -12,7 +12,7 @@ from math import ceil
 import dragstrip
 from dragstrip import conditions, inquiry, machine, racing, schedule
 from dragstrip.contender import Entry, serving
-from dragstrip.director import QUIET, Progress
+from dragstrip.director import Progress
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry.blocks import WRONG_KINDS
 from dragstrip.metrics import ANSWERS
@@ -35,6 +35,9 @@ GENERATOR = "generator the limit"
 
 #: Rounds that the machine spoilt are run again, so many in each stage; seconds of waiting for a quiet machine, in all.
 AGAIN, PATIENCE_S = 3, 20.0
+
+#: Before a launch the rest of the machine should keep less than this share of the cores busy.
+QUIET = 0.12
 
 #: run_round's plan: a sweep's blocks have lengths of their own.
 _PLAN = Plan(lead_ns=LEAD_NS, counted_ns=COUNTED_LEAST_NS, passes=PASSES, budget_s=0.0, planned_rounds=0)
@@ -227,6 +230,7 @@ class _Sweeper:
             server_cores=len(track.lanes.server),
             single_threaded={name: made.running.counts()[1] == 1 for name, made in warm.items()},
             shared_lanes=track.lanes.shared,
+            waits=True,
         )
         self._full = {b.position: why for b in judged for why in b.void if _kind(why) == GENERATOR}
         return tuple(replace(b, void=tuple(why for why in b.void if _kind(why) in MACHINES)) for b in judged)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import known
+from dragstrip.fitness import choose
 from dragstrip.record import METHOD_VERSION, Race
 from dragstrip.verdict.evidence import FLOOR, quantile
 from dragstrip.verdict.likeness import Unlike, unchanged, unlike
@@ -102,7 +102,7 @@ def compare(
     """
     if old.id == new.id:
         raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
-    metric, margin = known(metric or new.plan.metric), new.plan.margin if margin is None else margin
+    metric, margin = choose(new, metric).metric, new.plan.margin if margin is None else margin
     # Both by today's judgement: the rounds are compared, not the verdicts of then.
     then, now = (_Side(race, round_numbers(race, metric, method=METHOD_VERSION)) for race in (old, new))
     sides = (then, now)

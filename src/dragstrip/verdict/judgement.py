@@ -12,7 +12,8 @@ from statistics import median
 import numpy as np
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import KNOWN, METRICS, is_typical, known
+from dragstrip.fitness import choose, unfit
+from dragstrip.metrics import KNOWN, METRICS
 from dragstrip.record import Race
 from dragstrip.verdict.evidence import FLOOR, quantile
 from dragstrip.verdict.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
@@ -118,29 +119,24 @@ def judge(
     for what, given in (("margin", margin), ("alpha", alpha)):
         if not 0 < given < 1:
             raise BadUsage(f"{what} {given} is no share between 0 and 1; 0.01 is 1 %")
-    version = known_method(race, method)
+    version, chosen = known_method(race, method), choose(race, metric)
     tables = read(race, version)
     done = len(tables.rounds)
-    wanted = metric or plan.metric
     rules = Rules(
-        metric=known(wanted),
-        typical=is_typical(wanted),
+        metric=chosen.metric,
+        typical=chosen.typical,
         margin=margin,
         alpha=alpha,
         method=version,
         planned=plan.planned_rounds,
         last=done >= plan.planned_rounds if plan.rounds_fixed else done == plan.planned_rounds,
         fixed=plan.rounds_fixed,
+        extensions=plan.extensions,
     )
     each = {name: numbers_of(tables, name) for name in METRICS}
     numbers = each[rules.metric]
     warming = tuple(name for k, name in enumerate(tables.names) if _is_warming(numbers, k))
-    pairs = pairs_of(tables, numbers, rules, warming)
-    beside = {
-        name: tuple(p for p in pairs_of(tables, found, replace(rules, metric=name, typical=False), warming) if p.rounds)
-        for name, found in each.items()
-        if name != rules.metric
-    }
+    pairs, beside = _all_pairs(race, tables, each, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
     told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict in ("faster", "slower"))
     return Verdict(
@@ -159,7 +155,29 @@ def judge(
         pauses=_pauses(each["throughput"], margin, told_apart, typical=rules.typical),
         rounds=done,
         void_rounds=len(race.rounds) - done,
+        metric_reason=chosen.reason,
+        more_s=_more_s(pairs),
     )
+
+
+def _all_pairs(
+    race: Race, tables: Tables, each: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
+) -> tuple[tuple[Pair, ...], dict[str, tuple[Pair, ...]]]:
+    """The pairs by the metric that decides, and by each other one that there are numbers of."""
+
+    def judged(by: Rules) -> tuple[Pair, ...]:
+        why = unfit(race, by.metric) if by.method >= 5 else {}
+        return pairs_of(tables, each[by.metric], by, why | dict.fromkeys(warming, "still warming up"))
+
+    others = [replace(rules, metric=name, typical=False) for name in each if name != rules.metric]
+    return judged(rules), {by.metric: tuple(pair for pair in judged(by) if pair.rounds) for by in others}
+
+
+def _more_s(pairs: Sequence[Pair]) -> float | None:
+    """The forecast for the pair that takes longest; None where nothing is open, or one can't be foreseen."""
+    open_ = [pair for pair in pairs if not pair.decided and not pair.note]
+    known_s = [pair.more_s for pair in open_ if pair.more_s is not None]
+    return max(known_s) if open_ and len(known_s) == len(open_) else None
 
 
 def _is_warming(numbers: RoundNumbers, k: int) -> bool:

@@ -7,6 +7,7 @@ Method: ``docs/METHOD.md``, "The interval" (from version 3 on). A repeated signi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -22,6 +23,9 @@ SPENT = 0.65
 #: Correction for looks at whole rounds only. In theory the overshoot's mean, 0.583 standard deviations of a round
 #: (Siegmund 1985); with so few rounds, and a scatter that is estimated, simulation asks for less.
 OVERSHOOT = 0.4
+
+#: The share of alpha that a race's first budget has (from method version 5 on); extensions share the rest.
+FIRST_SHARE = 0.8
 
 #: Looks are summed one by one up to this round, beyond it in steps of 2 %, which errs on the safe side.
 ONE_BY_ONE, STEP = 200, 1.02
@@ -58,11 +62,33 @@ def factor_within(n: int, alpha: float, planned: int) -> float:
 
     All intervals from FLOOR to ``planned`` hold at once in at least ``1 - alpha`` of races.
     """
+    level = level_within(n, alpha, planned)
+    return quantile(n, level) if level else math.inf
+
+
+def level_within(n: int, alpha: float, planned: int) -> float:
+    """The nominal level of the look at round ``n``, of which all from FLOOR to ``planned`` spend ``alpha`` together.
+
+    0 before FLOOR and beyond ``planned``.
+    """
     if n < FLOOR or n > planned:
-        return math.inf
+        return 0.0
     levels, spent = _table(planned)
     level = math.exp(float(np.interp(math.log(alpha), spent, levels)))
-    return quantile(n, min(level * float(weight(n)), 1.0))
+    return min(level * float(weight(n)), 1.0)
+
+
+def stage_of(n: int, alpha: float, planned: Sequence[int]) -> tuple[float, int]:
+    """Alpha and last round of the stage that round ``n`` belongs to, of a race whose budget may be extended.
+
+    The first budget has four fifths of alpha. Each extension has half of what is left, however many there will be, so
+    that all looks of all stages together spend no more than alpha (alpha spending, Lan & DeMets 1983).
+
+    Args:
+        planned: the last round of each stage, ascending, at least one; a round beyond all belongs to the last stage.
+    """
+    stage = next((at for at, last in enumerate(planned) if n <= last), len(planned) - 1)
+    return alpha * (FIRST_SHARE if stage == 0 else (1 - FIRST_SHARE) / 2**stage), planned[stage]
 
 
 @cache

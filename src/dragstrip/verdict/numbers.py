@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import ANSWERS, KNOWN, known
+from dragstrip.fitness import choose, lost, taken
+from dragstrip.metrics import ANSWERS, KNOWN
 from dragstrip.record import METHOD_VERSION, Block, Race, Round
-from dragstrip.shares import lost_to_machine, usual_taken
+from dragstrip.shares import own_waits
 
 #: A round of which a smaller share of the passes is left is too thin to be one number like the others.
 THIN = 1 / 3
+
+#: From method version 5 on, a contender's round wants this share of its own blocks: few are void, and none for noise.
+THIN_OWN = 0.1
 
 #: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
 FEWEST = 0.9
@@ -81,7 +85,7 @@ class Tables:
     settled: BoolArray
     memory: FloatArray  # bytes, peak of each launch's tree, NaN if unreadable: axes round, contender
     latency: FloatArray  # ns, quantiles of an open loop's blocks, NaN else: axes round, pass, contender, QUANTILES
-    used: BoolArray  # round and pass: every contender that ran has a block there, and none is void
+    lost: FloatArray  # share of its blocks' time that waits for others and steal took: axes round, contender
 
 
 def read(race: Race, method: int = METHOD_VERSION) -> Tables:
@@ -90,7 +94,8 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     Args:
         method: version 1 counts a block's whole time; from version 2 on, the time in which the machine gave the
             engine's or the server's core to others is no time of the contender's; from version 4 on, a pause that
-            outlasts the counted part is counted to its end.
+            outlasts the counted part is counted to its end; from version 5 on, every contender has its own blocks:
+            one that is void takes nothing from the others.
     """
     names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
     column = {name: k for k, name in enumerate(names)}
@@ -101,58 +106,62 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     good = np.zeros((len(rounds), passes, len(names)), dtype=bool)
     settled = np.zeros((len(rounds), len(names)), dtype=bool)
     ran = np.zeros((len(rounds), len(names)), dtype=bool)
-    memory = np.full((len(rounds), len(names)), np.nan)
+    memory, lost_share = (np.full((len(rounds), len(names)), np.nan) for _ in range(2))
+    own = own_waits((b for r in rounds for b in r.blocks), len(race.server_cores)) if method >= 5 else None
     for row, this in enumerate(rounds):
-        kept = _kept(race, this) if method >= 2 else lambda _: 1.0
+        share = taken(race, this, own)
         late_ns = _late(this) if method >= 4 else lambda _: 0.0
+        mine: dict[int, list[Block]] = defaultdict(list)
         for block in this.blocks:
             k = column.get(block.contender)
             if k is None:
                 continue
             ran[row, k] = True
             if not block.void and block.requests > 0 and block.counted_ns > 0:
-                cells[row, block.pass_index, k] = _cell(block, kept(block), late_ns(block))
+                kept = max(1 - share(block), 0.01) if method >= 2 else 1.0
+                cells[row, block.pass_index, k] = _cell(block, kept, late_ns(block))
                 good[row, block.pass_index, k] = True
+                mine[k].append(block)
                 if block.offered:
                     latency[row, block.pass_index, k] = _latencies(block)
+        for k, blocks in mine.items():
+            lost_share[row, k] = lost(blocks, share)
         for launch in this.launches:
             if launch.contender in column:
                 settled[row, column[launch.contender]] = launch.settled
                 memory[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
-    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
-    used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
+    used = _used_alone(race, names, good) if method >= 5 else _used_together(race, good, ran)
     return Tables(
         names=names,
         rounds=tuple(r.index for r in rounds),
         seconds=np.array([(r.ended_ns - r.started_ns) / 1e9 for r in rounds]),
-        cells=np.where(used[:, :, None, None], cells, 0.0),
+        cells=np.where(used[..., None], cells, 0.0),
         ran=ran,
         settled=settled,
-        memory=np.where(used.any(axis=1, keepdims=True) & ran, memory, np.nan),
-        latency=np.where(used[:, :, None, None], latency, np.nan),
-        used=used,
+        memory=np.where(used.any(axis=1) & ran, memory, np.nan),
+        latency=np.where(used[..., None], latency, np.nan),
+        lost=lost_share,
     )
+
+
+def _used_together(race: Race, good: BoolArray, ran: BoolArray) -> BoolArray:
+    """Versions 1 to 4: a pass counts where every contender that ran has a block in it, and none is void."""
+    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
+    used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
+    return np.broadcast_to(used[:, :, None], good.shape)
+
+
+def _used_alone(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
+    """From version 5 on: each contender's own blocks count, where enough of a round's are left."""
+    planned = np.array([race.plan.blocks[name][2] if name in race.plan.blocks else race.plan.passes for name in names])
+    enough = good.sum(axis=1) >= np.maximum(THIN_OWN * planned, 1)
+    return np.asarray(good & enough[:, None, :])
 
 
 def _latencies(block: Block) -> list[float]:
     """Quantiles of an open loop's block in ns, NaN where too few answers are above one to tell it."""
     told = {name: float(getattr(block, field)) for name, field in QUANTILES.items()}
     return [value if block.requests >= FEWEST * ANSWERS[name] else math.nan for name, value in told.items()]
-
-
-def _kept(race: Race, this: Round) -> Callable[[Block], float]:
-    """The share of a block's time that the machine left to the race, by the round's own evidence."""
-    if set(race.server_cores) & set(race.engine_cores):
-        return lambda _: 1.0  # engine and servers wait for each other: waits say nothing
-    cores = len(race.server_cores)
-    usual = usual_taken(this.blocks, cores)
-    single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
-
-    def share(block: Block) -> float:
-        alone = single.get(block.contender, False)
-        return max(1 - lost_to_machine(block, cores=cores, single_threaded=alone, usual=usual), 0.01)
-
-    return share
 
 
 def _late(this: Round) -> Callable[[Block], float]:
@@ -238,7 +247,7 @@ def round_numbers(race: Race, metric: str | None = None, *, method: int | None =
     Raises:
         BadUsage: there is no such metric or version.
     """
-    return numbers_of(read(race, known_method(race, method)), known(metric or race.plan.metric))
+    return numbers_of(read(race, known_method(race, method)), choose(race, metric).metric)
 
 
 def known_method(race: Race, method: int | None) -> int:

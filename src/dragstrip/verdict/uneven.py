@@ -1,0 +1,71 @@
+"""Whether the machine disturbed one of a pair more than the other, and how much wider the interval is for it.
+
+Method: ``docs/METHOD.md``, "Disturbed unequally" (method version 5). Rules fixed beforehand, by the kernel's account of
+who had the cores; they never look at the pair's ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: A difference of lost shares counts from so many of its standard errors on (paired, over rounds).
+ERRORS = 3.0
+
+#: Fewest rounds over which it is looked for.
+LEAST_ROUNDS = 5
+
+#: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen where
+#: a disturbance of one contender alone was planted (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
+KEPT = {"throughput": 1.5, "cpu": 0.4, "memory": 0.0}
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """The machine took more from one of a pair than from the other.
+
+    Args:
+        lost_a, lost_b: shares of their blocks' time, means over rounds.
+        widened: what the interval is widened by at both ends, on the log scale.
+    """
+
+    lost_a: float
+    lost_b: float
+    widened: float
+
+    def told(self, a: str, b: str) -> str:
+        """In words: whom, by how much, and what that does to the interval."""
+        (more, lost_more), (less, lost_less) = ((a, self.lost_a), (b, self.lost_b))[
+            :: 1 if self.lost_a > self.lost_b else -1
+        ]
+        return (
+            f"the machine disturbed {more} more than {less}: other programs and the hypervisor took "
+            f"{100 * lost_more:.2g} % of its time, of {less}'s {100 * lost_less:.2g} %; "
+            f"the interval is {100 * math.expm1(self.widened):.2g} % wider at both ends for it"
+        )
+
+
+def unevenness(lost_a: FloatArray, lost_b: FloatArray, metric: str, margin: float) -> Uneven | None:
+    """Whether it did, over the rounds of both; None where it did not, or too little to matter.
+
+    Args:
+        lost_a, lost_b: per round the share of each one's time that waits and steal took (``Tables.lost``).
+        metric: that decides: what a lost share does to it.
+        margin: a widening below a quarter of this is left out.
+    """
+    apart = lost_a - lost_b
+    apart = apart[~np.isnan(apart)]
+    n = len(apart)
+    kept = KEPT.get(metric, KEPT["throughput"])
+    if n < LEAST_ROUNDS or not kept:
+        return None
+    mean, error = float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(n)
+    widened = kept * (abs(mean) + error)
+    if abs(mean) <= ERRORS * error or widened < margin / 4:
+        return None
+    return Uneven(float(np.nanmean(lost_a)), float(np.nanmean(lost_b)), widened)
