@@ -65,22 +65,21 @@ def _factor(race: Race) -> float | None:
     for this in rounds:
         share = taken(race, this, own)
         for name, blocks in by_contender(race, [this]).items():
-            values = [_value(block, metric) for block in blocks]
-            told = [value for value in values if math.isfinite(value)]
-            if not told:
-                continue
-            middle = median(told)
-            for block, value in zip(blocks, values, strict=True):
-                if math.isfinite(value):
-                    every.setdefault(name, []).append(value - middle)
-                    if share(block) < CALM and not block.steal_ns:
-                        calm.setdefault(name, []).append(value - middle)
+            quiet = [block for block in blocks if share(block) < CALM and not block.steal_ns]
+            every.setdefault(name, []).extend(_deviations(blocks, metric))
+            calm.setdefault(name, []).extend(_deviations(quiet, metric))
     factors = [
         _spread(every[name]) / _spread(mine)
         for name, mine in calm.items()
         if len(mine) >= LEAST_CALM and _spread(mine) > 0
     ]
     return max(median(factors), 1.0) if factors else None
+
+
+def _deviations(blocks: Sequence[Block], metric: str) -> list[float]:
+    """Each block's log value less their mean; none of fewer than three."""
+    told = [value for value in (_value(block, metric) for block in blocks) if math.isfinite(value)]
+    return [value - sum(told) / len(told) for value in told] if len(told) >= 3 else []
 
 
 def _value(block: Block, metric: str) -> float:
