@@ -381,24 +381,30 @@ def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) 
 
 
 def _plan(request: Request, field_: Field, load: Load) -> Plan:
-    count = max(len(field_.ready), 1)
-    factor = max((field_.habits[name].factor for name in field_.ready), default=1)
-    lengths_ns = schedule.block_lengths(field_.p50_ns, [entry.lead_ns for entry in field_.ready.values()])
-    lead_ns, counted_ns = (factor * part for part in lengths_ns)
-    counted_ns = schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
-    launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
-    passes = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s)
-    round_s = launch_s + passes * count * block_s
+    factors = {name: field_.habits[name].factor for name in field_.ready}
+    leads_ns = {name: entry.lead_ns for name, entry in field_.ready.items()}
+    launch_s = sum(field_.launch_s[name] for name in field_.ready)
+    lengths_ns = schedule.own_lengths({name: field_.p50_ns[name] for name in field_.ready}, leads_ns, factors)
+    if load.rate_per_s:
+        # One length for all: a quantile of so many answers is compared with one of as many.
+        longest = schedule.block_lengths(field_.p50_ns, leads_ns.values())
+        lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
+        both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
+        lengths_ns = dict.fromkeys(field_.ready, both)
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=request.budget_s)
+    blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
+    round_s = launch_s + schedule.loaded_s(blocks)
     return Plan(
-        lead_ns=lead_ns,
-        counted_ns=counted_ns,
-        passes=passes,
+        lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
+        counted_ns=max((counted for _, counted, _ in blocks.values()), default=schedule.block_lengths({})[1]),
+        passes=max(passes.values(), default=schedule.PASSES),
         budget_s=request.budget_s,
         planned_rounds=request.rounds or schedule.planned_rounds(request.budget_s, round_s),
         metric=request.metric,
         margin=request.margin,
         alpha=request.alpha,
         rounds_fixed=request.rounds is not None,
+        blocks={} if load.rate_per_s else blocks,
     )
 
 

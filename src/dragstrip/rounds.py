@@ -17,7 +17,7 @@ from dragstrip.contender import Entry, OwnCount, prepare
 from dragstrip.errors import StageError
 from dragstrip.machine import Lanes, steal_ns
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
-from dragstrip.schedule import RoundOrder
+from dragstrip.schedule import RoundOrder, block_of
 from dragstrip.scrutiny import count_from_now, is_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, enough_s, settled
@@ -328,7 +328,7 @@ def launch_twice(track: Track, entry: Entry) -> Running:
 
 def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]) -> tuple[Block, ...]:
     names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
-    order_of_blocks = [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names]
+    order_of_blocks = [(warm[name].session, *block_of(plan, name), 0) for _, name in names]
     cores, offered, tallies = list(track.lanes.all), pace(track, plan, index), []
     restless = {name: warm[name].running for name in track.restless & warm.keys()}
     if not restless:

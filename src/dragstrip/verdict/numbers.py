@@ -120,6 +120,8 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
                 settled[row, column[launch.contender]] = launch.settled
                 memory[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
     used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
+    if race.plan.blocks:  # each contender takes part in passes of its own
+        used = good.any(axis=2)
     used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
     return Tables(
         names=names,
