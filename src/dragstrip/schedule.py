@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor
 
 import numpy as np
@@ -121,7 +122,7 @@ def _spread(count: int, passes: int, word: int) -> tuple[bool, ...]:
     """In which passes a contender runs: ``count`` of them (1 to all), as evenly as may be, from a drawn place on."""
     count, offset = min(max(count, 1), passes), (word * passes) >> _WORD
     steps = [(at + offset) * count // passes for at in range(passes + 1)]
-    return tuple(after > before for before, after in zip(steps, steps[1:], strict=False))
+    return tuple(after > before for before, after in pairwise(steps))
 
 
 def _words(seed: int, index: int, count: int) -> Iterator[int]:
