@@ -21,7 +21,7 @@ LAYERS = {
     **dict.fromkeys(["machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
     **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "site", "doctor", "rerun", "api"], 3),
-    **dict.fromkeys(["conditions", "director", "noise", "sweep"], 3),
+    **dict.fromkeys(["conditions", "director", "noise", "sweep", "proving", "proofs"], 3),
     **{path.stem: 4 for path in PACKAGE.glob("cli*.py")},
 }
 WORKERS = {name for name, layer in LAYERS.items() if layer == 2}
@@ -67,7 +67,7 @@ def test_imports_run_one_way_and_workers_never_import_each_other(path: Path) -> 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_only_those_who_measure_touch_the_compiled_engine(path: Path) -> None:
     """Judging and re-rendering old results must work where it cannot load."""
-    if module_of(path) not in ("racing", "rounds", "loading", "doctor", "cli", "conditions", "noise"):
+    if module_of(path) not in ("racing", "rounds", "loading", "doctor", "cli", "conditions", "noise", "proving"):
         assert "_engine" not in house_imports(path)
 
 

@@ -88,6 +88,7 @@ def cli() -> None:
     "--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or - for stdout."
 )
 @click.option("--html", "html_path", type=click.Path(path_type=Path), default=None, help="One self-contained page.")
+@click.option("--fresh-scrutiny", is_flag=True, help="Prove contenders anew, also where nothing has changed.")
 @click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")
@@ -152,6 +153,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
         server_cores=words["server_cores"],
         engine_cores=words["engine_cores"],
         io=words["io"],
+        fresh_scrutiny=words["fresh_scrutiny"],
         explicit=line_up is None,
     )
 

@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -40,10 +40,13 @@ IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
 
 #: Short blocks against ones that count after so much load, in calibration; not where short ones are long enough anyway.
 LOADED_NS, SHORTS, LONG_ENOUGH_NS = 100_000_000, 8, 100_000_000
+#: After so many of them it may already be shown that they do not read apart.
+SHORTS_LEAST = 5
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
 #: A median's standard error, in median absolute deviations of normal values, for one of them (Huber 1981).
 OF_DEVIATION = 1.4826 * math.sqrt(math.pi / 2)
 MOST_FACTOR = 4
+NOT_COMPARED = "not compared with lasting load"
 
 
 def event(kind: str, detail: str) -> Event:
@@ -102,13 +105,18 @@ def grown(name: str, before_bytes: int, after_bytes: int, seconds: float) -> lis
     return [event(GROWING, f"{name}: its memory {told}")]
 
 
-def idle_share(running: Running) -> float:
-    """How much of a core a contender uses when nobody asks it anything, 0.05 s after the last answer."""
+def idle_shares(running: Sequence[Running]) -> list[float]:
+    """How much of a core each of these uses when nobody asks it anything, 0.05 s after the last answer and later."""
+    if not any(one.schedstats() for one in running):
+        return [0.0] * len(running)
     time.sleep(IDLE_AFTER_S)
-    before, began = machine.thread_cpu_ns(running.schedstats()), time.monotonic()
+    before, began = [machine.thread_cpu_ns(one.schedstats()) for one in running], time.monotonic()
     time.sleep(IDLE_LOOK_S)
-    after, lasted_ns = machine.thread_cpu_ns(running.schedstats()), (time.monotonic() - began) * 1e9
-    return sum(max(spent - before.get(path, 0), 0) for path, spent in after.items()) / lasted_ns
+    after, lasted_ns = [machine.thread_cpu_ns(one.schedstats()) for one in running], (time.monotonic() - began) * 1e9
+    return [
+        sum(max(spent - first.get(path, 0), 0) for path, spent in last.items()) / lasted_ns
+        for first, last in zip(before, after, strict=True)
+    ]
 
 
 @contextlib.contextmanager
@@ -140,7 +148,8 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
     """How much faster a contender reads in short blocks, with idle time between as in a race, than under lasting load.
 
     Each short block is compared with its neighbours before and after, as long, but counted after 100 ms of load: the
-    machine's own phases are shared by neighbours, and the median over blocks is what few bad ones can't move.
+    machine's own phases are shared by neighbours, and the median over blocks is what few bad ones can't move. Five
+    comparisons suffice where they show that it reads within 2 % of lasting load, three standard errors included.
 
     Returns:
         The log ratio of the rates and its standard error; None where it says nothing: the short blocks are long
@@ -149,20 +158,29 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
     if counted_ns > LONG_ENOUGH_NS:
         return None
     short, loaded = (session, lead_ns, counted_ns, 0), (session, LOADED_NS, counted_ns, 0)
-    tallies = engine.run([loaded])
-    for _ in range(SHORTS):
+    tallies, found = engine.run([loaded]), None
+    for done in range(1, SHORTS + 1):
         time.sleep((lead_ns + counted_ns) / 1e9)
         tallies += engine.run([short, loaded])
-    rates = [math.nan if _disturbed(tally) else math.log(tally.requests / tally.counted_ns) for tally in tallies]
+        if done >= SHORTS_LEAST:
+            found = _apart(tallies, least=SHORTS / 2)
+            if found is not None and abs(found[0]) + ERRORS * found[1] <= APART:
+                break
+    return found
+
+
+def _apart(tallies: Sequence[Tally], *, least: float) -> tuple[float, float] | None:
+    """The median log ratio of short blocks to their neighbours, and its error; None without over ``least`` of them."""
+    rates = [math.nan if disturbed(tally) else math.log(tally.requests / tally.counted_ns) for tally in tallies]
     both = zip(rates[1::2], rates[:-1:2], rates[2::2], strict=True)
     apart = [ratio for one, before, after in both if not math.isnan(ratio := one - (before + after) / 2)]
-    if len(apart) <= SHORTS / 2:
+    if len(apart) <= least:
         return None
     middle = median(apart)
     return middle, OF_DEVIATION * median(abs(ratio - middle) for ratio in apart) / math.sqrt(len(apart))
 
 
-def _disturbed(tally: Tally) -> bool:
+def disturbed(tally: Tally) -> bool:
     """The engine had to wait for its core, or nothing was answered."""
     waited = tally.engine_wait_ns / max(tally.duration_ns * tally.engine_threads, 1)
     return waited > DISTURBED or tally.requests == 0
@@ -176,33 +194,39 @@ class Habits:
         factor: its blocks are to be so many times longer.
         restless: it works while idle, and is to be frozen then.
         facts: for the parity sheet.
+        unclear: the machine disturbed most comparisons of its short blocks.
     """
 
     factor: int
     restless: bool
     facts: Mapping[str, str]
     events: tuple[Event, ...] = ()
+    unclear: bool = False
+
+    def at_idle(self, share: float) -> Habits:
+        """The same, with how much of a core it uses while idle."""
+        if share <= RESTLESS:
+            return self
+        told = f"uses {100 * share:.1f} % of a core; frozen but for its own blocks"
+        return replace(self, restless=True, facts={**self.facts, "while idle": told})
 
 
-def habits(engine: Engine, running: Running, session: int, name: str, lengths_ns: tuple[int, int]) -> Habits:
-    """How one contender, warm and connected, takes short blocks and idleness.
+def habits(engine: Engine, session: int, name: str, lengths_ns: tuple[int, int]) -> Habits:
+    """How one contender, warm and connected, takes short blocks; ``idle_shares`` and ``at_idle`` tell the rest.
 
     Args:
         lengths_ns: lead-in and counted part that its own latency asks for.
     """
     factor, told, events = _factor(engine, session, name, *lengths_ns)
-    facts = {"short blocks": told}
-    share = idle_share(running) if running.schedstats() else 0.0
-    if share > RESTLESS:
-        facts["while idle"] = f"uses {100 * share:.1f} % of a core; frozen but for its own blocks"
-    return Habits(factor, share > RESTLESS, facts, events)
+    unclear = told == NOT_COMPARED and lengths_ns[1] <= LONG_ENOUGH_NS
+    return Habits(factor, False, {"short blocks": told}, events, unclear)
 
 
 def _factor(
     engine: Engine, session: int, name: str, lead_ns: int, counted_ns: int
 ) -> tuple[int, str, tuple[Event, ...]]:
     """Doubles blocks, twice at most, while short ones read over 2 % apart from lasting load; else says that they do."""
-    factor, told = 1, "not compared with lasting load"
+    factor, told = 1, NOT_COMPARED
     while found := short_against_long(engine, session, factor * lead_ns, factor * counted_ns):
         apart, error = found
         told = f"{100 * math.expm1(apart):+.1f} % against blocks after {LOADED_NS // 1_000_000} ms of load"

@@ -91,8 +91,8 @@ class Director:
         names = sorted(needed or self.entries) if not self.race.plan.rounds_fixed else sorted(self.entries)
         began = time.monotonic()
         # A race that an earlier version began goes on as it began.
-        passes, alternate = self.race.plan.passes, self.race.method >= 3
-        order = schedule.round_order(self.race.seed, index, names, passes, alternate=alternate)
+        alternate = self.race.method >= 3
+        order = schedule.order_of(self.race.plan, self.race.seed, index, names, alternate=alternate)
         self.watch.before()
         outcome = run_round(self.track, self.race.plan, order, index, self.entries, self.p50_ns)
         seen = (*outcome.events, *self.watch.after())

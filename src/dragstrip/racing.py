@@ -14,32 +14,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 import dragstrip
-from dragstrip import conditions, doctor, machine, schedule, stage, verdict
-from dragstrip.contender import Entry, Missing, build, check, serving
+from dragstrip import conditions, doctor, machine, proofs, schedule, stage, verdict
+from dragstrip.contender import Entry, Missing, Ready, check, serving
 from dragstrip.director import Director, Progress
-from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
+from dragstrip.errors import BadUsage, EngineFailure, NotReady
 from dragstrip.metrics import AUTO
-from dragstrip.record import METHOD_VERSION, Entrant, Event, Load, Plan, Race
-from dragstrip.rounds import Running, Track, warm_up
-from dragstrip.scrutiny import Findings, fairness, habits, scrutineer
+from dragstrip.proofs import Proofs
+from dragstrip.proving import Field, prove_all
+from dragstrip.record import METHOD_VERSION, Event, Load, Plan, Race
+from dragstrip.rounds import Track
 from dragstrip.store import Store
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
-
-if TYPE_CHECKING:
-    from dragstrip._engine import Tally
-
-#: Randomised probes put to each contender in scrutineering.
-PROBES = 12
-
-#: A calibration block: long enough to meet a slow server's median latency a few times.
-CALIBRATION_NS = 200_000_000
-
-#: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
-LEARNED_LEAST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +46,7 @@ class Request:
         rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
     """
 
     entries: tuple[Entry, ...]
@@ -79,19 +69,7 @@ class Request:
     io: str = "auto"
     explicit: bool = True
     purpose: tuple[str, str] | None = None
-
-
-@dataclass
-class Field:
-    """The contenders as they came out of scrutineering; ``ready`` and the figures only of those that came through."""
-
-    entrants: list[Entrant] = field(default_factory=list)
-    ready: dict[str, Entry] = field(default_factory=dict)
-    p50_ns: dict[str, int] = field(default_factory=dict)
-    launch_s: dict[str, float] = field(default_factory=dict)
-    capacity_per_s: dict[str, float] = field(default_factory=dict)
-    learned: dict[str, Entry] = field(default_factory=dict)
-    habits: dict[str, conditions.Habits] = field(default_factory=dict)
+    fresh_scrutiny: bool = False
 
 
 def run(request: Request, *, store: Store, progress: Progress) -> Race:
@@ -112,7 +90,8 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = machine.facts()
     load = load_of(request, lanes)
-    with stand(request, load, lanes, seed, progress) as (track, field_):
+    kept = kept_proofs(request, store, load, lanes, facts)
+    with stand(request, load, lanes, seed, progress, kept) as (track, field_):
         rate_per_s = schedule.rate(request.rate_per_s, field_.capacity_per_s)
         track.load = replace(load, rate_per_s=rate_per_s, pace=request.pace)
         race = Race(
@@ -135,7 +114,17 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             ),
         )
         store.begin(race)
-        return _director(track, store, progress, race, field_).drive()
+        raced = _director(track, store, progress, race, field_).drive()
+    for entrant in raced.entrants:
+        if entrant.out:
+            kept.forget(field_.keys.get(entrant.name, ""))
+    return raced
+
+
+def kept_proofs(request: Request, store: Store, load: Load, lanes: machine.Lanes, facts: Mapping[str, Any]) -> Proofs:
+    """Scrutineering's results that lie beside the store, of races as this one."""
+    depends_on = proofs.context(request.workload, load, lanes, request.io, facts)
+    return Proofs(store.path.with_suffix(".scrutiny"), depends_on, fresh=request.fresh_scrutiny)
 
 
 def lanes_of(request: Request) -> machine.Lanes:
@@ -167,19 +156,21 @@ def load_of(request: Request, lanes: machine.Lanes) -> Load:
 
 @contextmanager
 def stand(
-    request: Request, load: Load, lanes: machine.Lanes, seed: int, progress: Progress
+    request: Request, load: Load, lanes: machine.Lanes, seed: int, progress: Progress, kept: Proofs | None = None
 ) -> Iterator[tuple[Track, Field]]:
     """A track, and on it every contender proved and calibrated once; all is stopped at the end.
+
+    Args:
+        kept: proofs that may be reused; None: every contender is proved anew.
 
     Raises:
         NotReady: a contender named by hand is missing something.
     """
     progress.phase("checking what is installed")
-    field_, versions = Field(), _ready_versions(request)
+    states = _states(request)
     with _track(request.workload, load, lanes, seed, request.io) as track:
-        for entry in request.entries:
-            _scrutineer(track, entry, versions[entry.name], field_, progress)
-        yield track, field_
+        track.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
+        yield track, prove_all(track, request.entries, states, progress, kept)
 
 
 def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store: Store, progress: Progress) -> Race:
@@ -198,8 +189,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
             f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
         )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-    field_ = Field()
-    by_name = {entry.name: entry for entry in entries}
+    by_name, states = {entry.name: entry for entry in entries}, dict[str, Ready | Missing]()
     with _track(workload, race.load, lanes, race.seed, io_of(race)) as track:
         for entrant in race.entrants:
             if entrant.out:
@@ -210,7 +200,8 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
                     f"{entrant.name}: its definition has changed since race {race.id} began "
                     f"({entrant.definition_hash[:12]} then, {entry.definition_hash[:12]} now); start a new race instead"
                 )
-            _scrutineer(track, entry, entrant.version, field_, progress)
+            states[entrant.name] = Ready(entrant.version, {})
+        field_ = prove_all(track, [by_name[name] for name in states], states, progress)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
         director = _director(track, store, progress, replace(race, finished=""), field_)
         director.let_out({entrant.name: entrant.out for entrant in field_.entrants if entrant.out}, len(race.rounds))
@@ -255,13 +246,12 @@ def refuse_doubles(entries: Sequence[Entry]) -> None:
         )
 
 
-def _ready_versions(request: Request) -> dict[str, str | Missing]:
-    found: dict[str, str | Missing] = {}
+def _states(request: Request) -> dict[str, Ready | Missing]:
+    found: dict[str, Ready | Missing] = {}
     for entry in request.entries:
-        state = check(entry)
+        found[entry.name] = state = check(entry)
         if isinstance(state, Missing) and request.explicit:
             raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
-        found[entry.name] = state if isinstance(state, Missing) else state.version
     return found
 
 
@@ -285,121 +275,31 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: 
             raise EngineFailure(f"the load engine: {error}") from error
 
 
-def _scrutineer(track: Track, entry: Entry, version: str | Missing, field_: Field, progress: Progress) -> None:
-    """Starts a contender once, has it prove its answers, and calibrates on that launch."""
-    progress.entrant(entry.name, "scrutineering")
-    parity: dict[str, str] = {}
-    why = ""
-    if isinstance(version, Missing):
-        why, version = f"missing: {version.reason}; {version.remedy}", ""
-    else:
-        try:
-            build(entry)
-            running = track.launch(entry)
-            try:
-                why, parity = _prove(track, entry, field_, running)
-            finally:
-                running.stop()
-        except StageError as error:
-            why = str(error)
-    progress.entrant(entry.name, f"out: {why}" if why else "ready")
-    if not why:
-        field_.ready[entry.name] = field_.learned.get(entry.name, entry)
-    field_.entrants.append(
-        Entrant(
-            name=entry.name,
-            title=entry.title,
-            kind=entry.kind,
-            version=version,
-            language=entry.language,
-            parameters=dict(entry.parameters),
-            definition_hash=entry.definition_hash,
-            parity=parity,
-            out=why,
-        )
-    )
-
-
-def _prove(track: Track, entry: Entry, field_: Field, running: Running) -> tuple[str, dict[str, str]]:
-    workload, seed, http = track.workload, track.seed, track.load.http
-    both = [
-        (
-            *workload.exchanges(mark=entry.mark, keepalive=keep, http=http, seed=seed),
-            *workload.probes(mark=entry.mark, keepalive=keep, http=http, seed=seed, count=PROBES),
-        )
-        for keep in (True, False)
-    ]
-    findings = scrutineer(running.host, running.port, keepalive=both[0], closing=both[1])
-    if not findings.problems and track.load.keepalive:
-        fair = fairness(running.host, running.port, both[0][0], connections=track.load.connections)
-        findings = Findings(problems=fair.problems, facts={**findings.facts, **fair.facts})
-    if findings.problems:
-        return "; ".join(findings.problems), {}
-    warm = warm_up(track, entry, running, 0)
-    before = machine.thread_cpu_ns(running.schedstats())
-    (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
-    worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
-    processes, threads = running.counts()
-    if tally.requests:
-        lengths_ns = schedule.block_lengths({entry.name: tally.p50_ns}, [entry.lead_ns])
-        field_.habits[entry.name] = conditions.habits(track.engine, running, warm.session, entry.name, lengths_ns)
-    track.engine.close(warm.session)
-    if tally.requests == 0 or not running.alive():
-        words = running.log_tail(5) or "none"
-        return f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}", {}
-    if field_.habits[entry.name].restless:
-        track.restless.add(entry.name)
-    field_.p50_ns[entry.name] = tally.p50_ns
-    field_.capacity_per_s[entry.name] = tally.requests * 1e9 / max(tally.counted_ns, 1)
-    warm_up_s = warm.warm_up_ns / 1e9
-    if entry.contender is None:
-        # Nobody says what runs an ad hoc server, so it was watched as long as a just-in-time runtime; where that
-        # showed no rise, the rounds need not wait so long. Their own warm-ups still end by evidence.
-        least_s = min(max(LEARNED_LEAST_S, warm.enough_s), entry.warm_up_least_s)
-        field_.learned[entry.name] = replace(entry, warm_up_least_s=least_s)
-        warm_up_s = min(warm_up_s, max(least_s, LEARNED_LEAST_S))
-    field_.launch_s[entry.name] = running.ready_ns / 1e9 + warm_up_s
-    # After the calibration, so that an ad hoc server's warm-up was seen from its beginning.
-    tried = habits(running.host, running.port, workload.exchanges(mark=entry.mark, seed=seed)[0])
-    facts = {**findings.facts, **tried, **entry.parity}
-    facts["processes, threads"] = f"{processes}, {threads}" if processes else "unknown"
-    facts |= {**_seen_under_load(track, running, tally, worked), **field_.habits[entry.name].facts}
-    return "", facts
-
-
-def _seen_under_load(track: Track, running: Running, tally: Tally, worked: str) -> dict[str, str]:
-    """Facts for the parity sheet from the calibration block."""
-    facts = {"worked under load": worked} if worked else {}
-    if tally.server_cpu_ns is not None:
-        facts["cores used"] = f"{tally.server_cpu_ns / max(tally.duration_ns, 1):.2f} of {len(track.lanes.server)}"
-    facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
-    facts["CPU read from"] = running.cpu_source
-    if running.users():
-        facts["runs as"] = ", ".join(running.users())
-    if running.note:
-        facts["note"] = running.note
-    return facts
-
-
 def _plan(request: Request, field_: Field, load: Load) -> Plan:
-    count = max(len(field_.ready), 1)
-    factor = max((field_.habits[name].factor for name in field_.ready), default=1)
-    lengths_ns = schedule.block_lengths(field_.p50_ns, [entry.lead_ns for entry in field_.ready.values()])
-    lead_ns, counted_ns = (factor * part for part in lengths_ns)
-    counted_ns = schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
-    launch_s, block_s = sum(field_.launch_s.values()), (lead_ns + counted_ns) / 1e9
-    passes = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=request.budget_s)
-    round_s = launch_s + passes * count * block_s
+    factors = {name: field_.habits[name].factor for name in field_.ready}
+    leads_ns = {name: entry.lead_ns for name, entry in field_.ready.items()}
+    launch_s = sum(field_.launch_s[name] for name in field_.ready)
+    lengths_ns = schedule.own_lengths({name: field_.p50_ns[name] for name in field_.ready}, leads_ns, factors)
+    if load.rate_per_s:
+        # One length for all: a quantile of so many answers is compared with one of as many.
+        longest = schedule.block_lengths(field_.p50_ns, leads_ns.values())
+        lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
+        both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
+        lengths_ns = dict.fromkeys(field_.ready, both)
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=request.budget_s)
+    blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
+    round_s = launch_s + schedule.loaded_s(blocks)
     return Plan(
-        lead_ns=lead_ns,
-        counted_ns=counted_ns,
-        passes=passes,
+        lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
+        counted_ns=max((counted for _, counted, _ in blocks.values()), default=schedule.block_lengths({})[1]),
+        passes=max(passes.values(), default=schedule.PASSES),
         budget_s=request.budget_s,
         planned_rounds=request.rounds or schedule.planned_rounds(request.budget_s, round_s),
         metric=request.metric,
         margin=request.margin,
         alpha=request.alpha,
         rounds_fixed=request.rounds is not None,
+        blocks={} if load.rate_per_s else blocks,
     )
 
 
@@ -436,7 +336,7 @@ def verify(
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
             with _track(load_workload(name), load, lanes, seed=secrets.randbits(32)) as track:
-                _scrutineer(track, entry, state.version, found := Field(), _Silent())
+                found = prove_all(track, [entry], {entry.name: state}, _Silent())
             (one,) = found.entrants
             status = "failed" if one.out else "passed"
             yield Proof(contender=entry.name, workload=name, status=status, reason=one.out, facts=one.parity)

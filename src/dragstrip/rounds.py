@@ -6,7 +6,7 @@ Method: ``docs/METHOD.md``, "The round". Needs an engine handed in; knows nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from dragstrip.errors import StageError
 from dragstrip.machine import Lanes
 from dragstrip.metrics import known_or_auto
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
-from dragstrip.schedule import RoundOrder
+from dragstrip.schedule import RoundOrder, block_of
 from dragstrip.scrutiny import count_from_now, is_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, enough_s, settled
@@ -52,6 +52,7 @@ class Running(Protocol):
     def resident_bytes(self) -> int: ...
     def freeze(self) -> None: ...
     def thaw(self) -> None: ...
+    def begin_stop(self, *, grace_s: float = GRACE_S) -> None: ...
     def stop(self, *, grace_s: float = GRACE_S) -> Ended: ...
 
 
@@ -99,6 +100,9 @@ class AtAddress:
     def thaw(self) -> None:
         """Nothing to do."""
 
+    def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
+        """Nothing to begin."""
+
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Leaves it running."""
         return Ended(exit_status=None, died=False, cpu_ns=None, peak_memory_bytes=None, how="left running", log_tail="")
@@ -131,6 +135,13 @@ class Track:
         load = self.load
         return self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed)
 
+    def stand_by(self, entries: Iterable[Entry]) -> None:
+        """Starts the keepers of contenders that will be launched, all at once: each takes a moment to be there."""
+        for entry in entries:
+            if entry.url is None and entry.name not in self._keepers:
+                keeper = Keeper(name=entry.name, scratch_root=self.scratch)
+                self._keepers[entry.name] = self.keepers.enter_context(keeper)
+
     def launch(self, entry: Entry) -> Running:
         """Starts a contender and waits for its first right answer.
 
@@ -144,9 +155,7 @@ class Track:
             if reason:
                 raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
             return running
-        if entry.name not in self._keepers:
-            keeper = Keeper(name=entry.name, scratch_root=self.scratch)
-            self._keepers[entry.name] = self.keepers.enter_context(keeper)
+        self.stand_by([entry])
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
         start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
@@ -184,6 +193,7 @@ class Warm:
 
     Args:
         enough_s: seconds of warm-up after which nothing was left to gain, as this one was seen.
+        p50_ns: its typical latency, as its slices went by.
     """
 
     entry: Entry
@@ -192,6 +202,7 @@ class Warm:
     warm_up_ns: int
     settled: bool
     enough_s: float
+    p50_ns: int = 0
 
 
 def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
@@ -211,14 +222,16 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
         for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
             rates.append(tally.requests / max(tally.counted_ns, 1))
             if tally.gave_up:
-                return Warm(entry, running, session, time.monotonic_ns() - started, settled=False, enough_s=0.0)
+                return Warm(
+                    entry, running, session, time.monotonic_ns() - started, settled=False, enough_s=0.0, p50_ns=p50_ns
+                )
         spent_ns = time.monotonic_ns() - started
         if spent_ns < entry.warm_up_least_s * 1e9:
             continue
         flat = settled(rates)
         if flat or spent_ns >= entry.warm_up_most_s * 1e9:
             watch(track, running, session)
-            return Warm(entry, running, session, spent_ns, flat, enough_s(rates, slice_ns / 1e9))
+            return Warm(entry, running, session, spent_ns, flat, enough_s(rates, slice_ns / 1e9), p50_ns)
 
 
 def watch(track: Track, running: Running, session: int) -> None:
@@ -298,7 +311,7 @@ def run_round(
     finally:
         for made in warm.values():
             track.engine.close(made.session)
-        stopped = {name: running.stop(grace_s=grace_s) for name, running in up.items()}
+        stopped = stop_all(up, grace_s=grace_s)
         launches = tuple(
             replace(
                 _launch_record(index, track, name, up[name], ended, warm.get(name), counts.get(name, (0, 0))),
@@ -309,6 +322,13 @@ def run_round(
     ended_ns = time.monotonic_ns()
     record = Round(index=index, started_ns=started_ns, ended_ns=ended_ns, launches=launches, blocks=blocks)
     return Outcome(replace(record, void=inquiry.round_reasons(record)), out, tuple(events))
+
+
+def stop_all(up: Mapping[str, Running], *, grace_s: float = GRACE_S) -> dict[str, Ended]:
+    """Stops servers, all at once: every one gets its signal before the first is waited for."""
+    for running in up.values():
+        running.begin_stop(grace_s=grace_s)
+    return {name: running.stop(grace_s=grace_s) for name, running in up.items()}
 
 
 def launch_twice(track: Track, entry: Entry) -> Running:
@@ -323,7 +343,7 @@ def launch_twice(track: Track, entry: Entry) -> Running:
 
 def _load(track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]) -> tuple[Block, ...]:
     names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
-    order_of_blocks = [(warm[name].session, plan.lead_ns, plan.counted_ns, 0) for _, name in names]
+    order_of_blocks = [(warm[name].session, *block_of(plan, name), 0) for _, name in names]
     cores, offered, tallies = list(track.lanes.all), pace(track, plan, index), []
     restless = {name: warm[name].running for name in track.restless & warm.keys()}
     if not restless:

@@ -1,6 +1,6 @@
 """The order of launches and blocks, and how long they are: seeded, interleaved, pure.
 
-Method: ``docs/METHOD.md``, "The round". The order is a pure function of seed, round and names: nothing
+Method: ``docs/METHOD.md``, "The round". The order is a pure function of seed, round, names and plan: nothing
 drawn before changes it, so a race can be resumed, repeated and checked by anybody.
 """
 
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor
 
 import numpy as np
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS, AUTO, KNOWN, known_or_auto
+from dragstrip.record import Plan
 
 #: Asks for half of what the slowest contender serves in calibration.
 AUTO_RATE = -1.0
@@ -55,7 +57,33 @@ class RoundOrder:
     passes: tuple[tuple[str, ...], ...]
 
 
-def round_order(seed: int, index: int, names: Sequence[str], passes: int, *, alternate: bool = False) -> RoundOrder:
+def order_of(plan: Plan, seed: int, index: int, names: Sequence[str], *, alternate: bool = True) -> RoundOrder:
+    """The order of round ``index`` of a planned race; ``round_order`` says what raises.
+
+    Args:
+        names: the contenders that run in it: some may be out, or needed no more.
+    """
+    own = {name: plan.blocks[name][2] for name in names if name in plan.blocks}
+    # The most of those that run: without the fastest there would be passes in which nobody does.
+    passes = max(own.values()) if own and len(own) == len(names) else plan.passes
+    return round_order(seed, index, names, passes, alternate=alternate, own=own)
+
+
+def block_of(plan: Plan, name: str) -> tuple[int, int]:
+    """Lead-in and counted part of a contender's blocks, in nanoseconds."""
+    lead_ns, counted_ns, _ = plan.blocks.get(name, (plan.lead_ns, plan.counted_ns, plan.passes))
+    return lead_ns, counted_ns
+
+
+def round_order(
+    seed: int,
+    index: int,
+    names: Sequence[str],
+    passes: int,
+    *,
+    alternate: bool = False,
+    own: Mapping[str, int] | None = None,
+) -> RoundOrder:
     """Draws the order of round ``index``; the order in which the names are given does not matter.
 
     The generator is Philox4x64-10 (Salmon et al. 2011), a counter-based one keyed by (seed, index). Only its
@@ -67,6 +95,8 @@ def round_order(seed: int, index: int, names: Sequence[str], passes: int, *, alt
         passes: blocks of each contender, at least 1.
         alternate: where there are two, only who begins is drawn, and every pass is alike: neighbours in time share
             the machine's fast phases, and each always runs after the other. Races do, from method version 3 on.
+        own: in how many of the passes a contender takes part, where not in all; they are spread evenly over the
+            round, and where they begin is drawn. Races have it from method version 5 on.
 
     Raises:
         BadUsage: no name, a name given twice, or no pass.
@@ -77,10 +107,22 @@ def round_order(seed: int, index: int, names: Sequence[str], passes: int, *, alt
         raise BadUsage(f"a round's contenders must be at least one and all different; given: {given}")
     if passes < 1 or index < 0:
         raise BadUsage(f"a round wants at least one pass and an index from 0; given: {passes} passes, round {index}")
-    words = _words(seed, index, (passes + 1) * (len(ordered) - 1))
+    words = _words(seed, index, (passes + 1) * (len(ordered) - 1) + len(ordered))
     shuffled = [_shuffled(ordered, words) for _ in range(passes + 1)]
     drawn = shuffled[1:2] * passes if alternate and len(ordered) == 2 else shuffled[1:]
-    return RoundOrder(launches=shuffled[0], passes=tuple(drawn))
+    # Drawn last, so that the order itself is the same with and without.
+    takes = {name: _spread((own or {}).get(name, passes), passes, next(words)) for name in ordered}
+    return RoundOrder(
+        launches=shuffled[0],
+        passes=tuple(tuple(name for name in names if takes[name][at]) for at, names in enumerate(drawn)),
+    )
+
+
+def _spread(count: int, passes: int, word: int) -> tuple[bool, ...]:
+    """In which passes a contender runs: ``count`` of them (1 to all), as evenly as may be, from a drawn place on."""
+    count, offset = min(max(count, 1), passes), (word * passes) >> _WORD
+    steps = [(at + offset) * count // passes for at in range(passes + 1)]
+    return tuple(after > before for before, after in pairwise(steps))
 
 
 def _words(seed: int, index: int, count: int) -> Iterator[int]:
@@ -108,6 +150,47 @@ def block_lengths(p50_ns: Mapping[str, int], leads_ns: Iterable[int] = ()) -> tu
     lead_ns = min(max(LEAD_LATENCIES * slowest_ns, least_ns), LEAD_MOST_NS)
     counted_ns = min(max(COUNTED_LATENCIES * slowest_ns, int(COUNTED_LEADS * least_ns)), COUNTED_MOST_NS)
     return lead_ns, counted_ns
+
+
+def own_lengths(
+    p50_ns: Mapping[str, int], leads_ns: Mapping[str, int], factors: Mapping[str, int] | None = None
+) -> dict[str, tuple[int, int]]:
+    """Lead-in and counted part of each contender's blocks by its own latency alone: a slow one lengthens nobody's.
+
+    Args:
+        p50_ns, leads_ns: as ``block_lengths`` has them, by contender.
+        factors: so many times longer, where calibration asks for it.
+    """
+    found = {}
+    for name, own_ns in p50_ns.items():
+        lead_ns, counted_ns = block_lengths({name: own_ns}, [leads_ns[name]])
+        factor = (factors or {}).get(name, 1)
+        found[name] = factor * lead_ns, factor * counted_ns
+    return found
+
+
+def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, budget_s: float) -> dict[str, int]:
+    """In how many passes of a round each contender takes part; where all lengths are alike, as many as ``passes`` says.
+
+    Each is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes. Where the
+    budget could not pay for 12 rounds of that, all get fewer by the same share, down to 3.
+
+    Args:
+        lengths_ns: lead-in and counted part by contender.
+        launch_s: launching and warming up all contenders once.
+        budget_s: for all rounds.
+    """
+    blocks_s = {name: max(sum(both) / 1e9, 1e-9) for name, both in lengths_ns.items()}
+    loaded_s = max(LOADED_S, launch_s / 2 / max(len(blocks_s), 1))
+    wanted = {name: min(max(ceil(loaded_s / one - 1e-9), PASSES), PASSES_MOST) for name, one in blocks_s.items()}
+    payable_s = budget_s / ROUNDS_WANTED - launch_s
+    share = min(payable_s / max(sum(wanted[name] * one for name, one in blocks_s.items()), 1e-9), 1.0)
+    return {name: max(floor(count * share + 1e-9), PASSES_FLOOR) for name, count in wanted.items()}
+
+
+def loaded_s(blocks: Mapping[str, tuple[int, int, int]]) -> float:
+    """Seconds of blocks in a round of these contenders (``Plan.blocks``)."""
+    return sum((lead_ns + counted_ns) * passes for lead_ns, counted_ns, passes in blocks.values()) / 1e9
 
 
 def usual_passes(block_s: float) -> int:

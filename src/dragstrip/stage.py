@@ -178,6 +178,13 @@ class Running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGSTOP if hold else signal.SIGCONT)
 
+    def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
+        """Gives it its stop signal and waits for nothing; ``stop`` then waits for its end."""
+        if self._ended is None:
+            if self._frozen:
+                self.thaw()
+            self.keeper.begin_finish(self.number, self.stop_signal, grace_s)
+
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Ends every process of it and removes its scratch directory; again: the same answer.
 
@@ -185,9 +192,8 @@ class Running:
             grace_s: seconds from its stop signal to SIGKILL.
         """
         if self._ended is None:
-            if self._frozen:
-                self.thaw()
-            self._ended = self.keeper.finish(self.number, self.stop_signal, grace_s)
+            self.begin_stop(grace_s=grace_s)
+            self._ended = self.keeper.finish(self.number, grace_s)
             _remove(self.scratch, self.log)
             self.keeper.forget(self)
         return self._ended
@@ -325,11 +331,14 @@ class Keeper:
         last = f"; the last answer: {reason}" if reason else ""
         raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")
 
-    def finish(self, number: int, signal_name: str, grace_s: float) -> Ended:
-        """Stops a launch, unless it has died, and waits for the keeper's report; used by ``Running.stop``."""
-        if number not in self._ends and number not in self._stopping:
+    def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:
+        """Has a launch stopped, unless it has died; used by ``Running.begin_stop``."""
+        if not self.has_ended(number) and number not in self._stopping:
             self._stopping.add(number)
             self._tell({"do": "stop", "signal": signal_name, "grace_s": grace_s})
+
+    def finish(self, number: int, grace_s: float) -> Ended:
+        """Waits for the keeper's report of a launch's end; used by ``Running.stop``."""
         said = self._await(lambda: self._ends.get(number), grace_s + LOST_S)
         if said is None:
             self._clean_after_lost_keeper()

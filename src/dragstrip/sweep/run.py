@@ -16,6 +16,7 @@ from dragstrip.director import Progress
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry.blocks import WRONG_KINDS
 from dragstrip.metrics import ANSWERS
+from dragstrip.proving import Field
 from dragstrip.record import Block, Plan, Round
 from dragstrip.rounds import Outcome, Track, Warm, block_record, run_round
 from dragstrip.schedule import RoundOrder
@@ -130,7 +131,7 @@ def _refuse_slow(request: Request) -> None:
 class _Sweeper:
     """Drives one sweep's rounds and keeps its samples."""
 
-    def __init__(self, track: Track, request: Request, stood: racing.Field, progress: Progress) -> None:
+    def __init__(self, track: Track, request: Request, stood: Field, progress: Progress) -> None:
         self.track, self.request, self.progress = track, request, progress
         self.entries: dict[str, Entry] = dict(stood.ready)
         self.p50_ns, self.capacity_per_s = stood.p50_ns, stood.capacity_per_s
