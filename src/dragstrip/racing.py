@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dragstrip
-from dragstrip import conditions, doctor, machine, schedule, stage, verdict
+from dragstrip import awake, conditions, doctor, machine, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, build, check, serving
 from dragstrip.director import Director, Progress
 from dragstrip.errors import BadUsage, EngineFailure, NotReady, StageError
@@ -57,6 +57,8 @@ class Request:
         rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
+        wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
     """
 
     entries: tuple[Entry, ...]
@@ -77,6 +79,8 @@ class Request:
     server_cores: str | None = None
     engine_cores: str | None = None
     io: str = "auto"
+    awake: str = "auto"
+    wait: str = "auto"
     explicit: bool = True
     purpose: tuple[str, str] | None = None
 
@@ -176,7 +180,7 @@ def stand(
     """
     progress.phase("checking what is installed")
     field_, versions = Field(), _ready_versions(request)
-    with _track(request.workload, load, lanes, seed, request.io) as track:
+    with _track(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as track:
         for entry in request.entries:
             _scrutineer(track, entry, versions[entry.name], field_, progress)
         yield track, field_
@@ -200,7 +204,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     field_ = Field()
     by_name = {entry.name: entry for entry in entries}
-    with _track(workload, race.load, lanes, race.seed, io_of(race)) as track:
+    with _track(workload, race.load, lanes, race.seed, io_of(race), *_kept(race)) as track:
         for entrant in race.entrants:
             if entrant.out:
                 continue
@@ -218,8 +222,12 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
 
 
 def io_facts(track: Track) -> dict[str, str]:
-    """How bytes get in and out, and by which clock latencies run."""
-    return {"engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps"}
+    """How bytes get in and out, by which clock latencies run, how the engine waits, and what keeps the cores awake."""
+    return {
+        "engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps",
+        "engine_wait": track.engine.wait,
+        "awake": track.awake.told,
+    }
 
 
 def io_of(race: Race) -> str:
@@ -229,6 +237,12 @@ def io_of(race: Race) -> str:
         return "epoll"
     # Chosen by the engine itself, it may take another way to wait where a worker has one connection.
     return "auto" if "one connection" in began else "uring"
+
+
+def _kept(race: Race) -> tuple[str, str]:
+    """Whether cores were kept awake, and how the engine waited, as the race began."""
+    kept = str(race.machine.get("awake", awake.OFF))
+    return awake.OFF if kept == awake.OFF else "auto", str(race.machine.get("engine_wait", "sleep"))
 
 
 def _cores(cores: Sequence[int]) -> str:
@@ -266,7 +280,15 @@ def _ready_versions(request: Request) -> dict[str, str | Missing]:
 
 
 @contextmanager
-def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: str = "auto") -> Iterator[Track]:
+def _track(
+    workload: Workload,
+    load: Load,
+    lanes: machine.Lanes,
+    seed: int,
+    io: str = "auto",
+    keep: str = awake.OFF,
+    wait: str = "sleep",
+) -> Iterator[Track]:
     from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
 
     stage.sweep_stale()
@@ -277,10 +299,14 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: 
             # The director and its keepers stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
+        against = awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
+        kept = open_things.enter_context(awake.hold(lanes.all, on=keep != awake.OFF, against=against))
+        if wait == "auto":
+            wait = "sleep" if against or lanes.shared else "poll"
         try:
-            engine = Engine(list(lanes.engine[: load.threads]), io=io)
+            engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
             open_things.callback(engine.shutdown)
-            yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+            yield Track(engine, lanes, load, workload, scratch, open_things, seed, awake=kept)
         except EngineError as error:
             raise EngineFailure(f"the load engine: {error}") from error
 
@@ -337,7 +363,8 @@ def _prove(track: Track, entry: Entry, field_: Field, running: Running) -> tuple
         return "; ".join(findings.problems), {}
     warm = warm_up(track, entry, running, 0)
     before = machine.thread_cpu_ns(running.schedstats())
-    (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
+    with track.awake.held():
+        (tally,) = track.engine.run([(warm.session, 0, CALIBRATION_NS, 0)])
     worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     processes, threads = running.counts()
     if tally.requests:

@@ -40,6 +40,8 @@ const LINGER_NS: u64 = 10_000_000;
 const START_BATCH: usize = 64;
 /// Full buffers read from one connection before the others have their turn.
 const MOST_READS: u32 = 16;
+/// Between two looks in vain no more time goes by than this, unless the worker was put off its core.
+const AWAY_NS: u64 = 20_000;
 /// The first read of an answer whose body may be counted: room for its head.
 const FIRST_READ: usize = 4096;
 
@@ -167,7 +169,11 @@ impl<P: Poller> Share<P> {
             self.poller.flush();
             let hold = self.hold(before_ns, lap);
             let limit_ns = self.wait_ns(before_ns, next_scan_ns, lap);
-            let count = self.poller.wait(before_ns, limit_ns, hold);
+            let count = if self.plan.polls {
+                self.poll(before_ns, limit_ns, lap)
+            } else {
+                self.poller.wait(before_ns, limit_ns, hold)
+            };
             if P::BRINGS_BYTES {
                 self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
             }
@@ -203,6 +209,29 @@ impl<P: Poller> Share<P> {
         lap.end(sys::now_ns(), gave_up);
         lap.stepped(self.clocks.follow(&Reading::now()));
         self.tidy(lap, buffer);
+    }
+
+    /// Waits without sleeping: a server that has to wake somebody pays for that in its own time, one that need not does
+    /// not. Answers share no wake-up here, so that none is held back for others.
+    fn poll(&mut self, before_ns: u64, limit_ns: u64, lap: &mut Lap<impl Demand>) -> usize {
+        let mut count = self.poller.wait(before_ns, 0, None);
+        if count > 0 || limit_ns == 0 {
+            return count;
+        }
+        let mut looked_ns = sys::now_ns();
+        loop {
+            count = self.poller.wait(looked_ns, 0, None);
+            let now_ns = sys::now_ns();
+            if count > 0 || now_ns >= before_ns + limit_ns {
+                return count;
+            }
+            let spent_ns = now_ns - looked_ns;
+            if spent_ns < AWAY_NS {
+                lap.polled(spent_ns); // else something else ran on this core, which was no CPU time of ours
+            }
+            looked_ns = now_ns;
+            std::hint::spin_loop();
+        }
     }
 
     fn done(&self, now_ns: u64, lap: &Lap<impl Demand>) -> bool {
