@@ -115,6 +115,11 @@ def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) ->
     return ""
 
 
+def usual_wait(against: str, *, shared: bool) -> str:
+    """How a race's engine waits: it polls where its cores are its own to keep busy; ``shared``: with the servers."""
+    return "sleep" if against or shared else "poll"
+
+
 def cpu_quota() -> float | None:
     """How many cores' time this process may use by its control groups (v2, or v1 at its mount); None: no limit."""
     limits: list[float] = []

@@ -300,9 +300,10 @@ def _track(
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
         against = awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
-        kept = open_things.enter_context(awake.hold(lanes.all, on=keep != awake.OFF, against=against))
         if wait == "auto":
-            wait = "sleep" if against or lanes.shared else "poll"
+            wait = awake.usual_wait(against, shared=lanes.shared)
+        sleepers = lanes.server if wait == "poll" else lanes.all
+        kept = open_things.enter_context(awake.hold(sleepers, on=keep != awake.OFF, against=against))
         try:
             engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
             open_things.callback(engine.shutdown)
