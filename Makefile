@@ -12,7 +12,7 @@ FUZZ_RUNS ?= 200000
 CLAIMS_BUDGET ?= 22m
 BENCH_ROUNDS ?= 5
 
-.PHONY: race build test test-deps lint fmt bench claims check-live calibrate simulate fuzz sanitize check-stacks docs pictures clean
+.PHONY: race build test test-deps lint fmt bench claims check-live awake calibrate simulate fuzz sanitize check-stacks docs pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -76,6 +76,10 @@ claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on whe
 check-live: build  ## does a race call what is true here today: a server against itself, and 10 % planted
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/python benchmarks/live_check.py
+
+awake: build  ## what sleeping cores and a sleeping engine cost planted servers, into docs/CALIBRATION.md
+	cargo build --release --examples -p dragstrip-engine
+	$(BIN)/python benchmarks/awake.py
 
 CALIBRATE_MINUTES ?= 60
 CALIBRATE_KINDS ?=

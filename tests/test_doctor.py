@@ -33,6 +33,9 @@ def test_doctor_says_what_it_saw_and_a_race_on_this_machine_knows_the_ceiling(tm
     assert {"cores", "clock", "descriptors", "ports", "backlog", "io_uring", "steal", "ceiling"} <= set(findings)
     sees = findings["noise"]["numbers"]
     assert 0 < sees["smallest_in_300_s"] < sees["smallest_in_60_s"]
+    both = findings["awake"]["numbers"]
+    assert {"steal_share", "round_sd", "steal_share_off", "round_sd_off"} < set(both)
+    assert both["round_sd"] == sees["round_sd"]
     assert all(finding["remedy"] for finding in told["findings"] if finding["status"] == "warn")
     points = findings["ceiling"]["numbers"]["points"]
     assert [(point["connections"], point["keepalive"]) for point in points] == list(doctor.POINTS)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -61,10 +62,11 @@ def faulty() -> Iterator[Callable[..., Faulty]]:
         server.kill()
 
 
-@pytest.fixture(params=["auto", "epoll"])
+@pytest.fixture(params=["auto", "epoll", "auto, polling", "epoll, polling"])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """One worker on the first core that is ours, over each back end (``auto``: io_uring where it works)."""
-    made = Engine([min(os.sched_getaffinity(0))], io=request.param)
+    io, _, polls = request.param.partition(", ")
+    made = Engine([min(os.sched_getaffinity(0))], io=io, wait="poll" if polls else "sleep")
     yield made
     made.shutdown()
 
@@ -252,7 +254,9 @@ def test_the_servers_cpu_time_is_read_around_each_block(engine: Engine, faulty: 
     assert first.server_cpu_ns is not None
     assert 0 < first.server_cpu_ns < first.duration_ns * 2
     assert first.server_wait_ns is not None
-    assert (second.server_cpu_ns, second.server_wait_ns) == (None, None)
+    assert first.server_runs is not None
+    assert first.server_runs > 0
+    assert (second.server_cpu_ns, second.server_wait_ns, second.server_runs) == (None, None, None)
     watched.kill()
     (third,) = engine.run([(one, 0, HOUR_NS, 1000)])
     assert (third.server_cpu_ns, third.server_wait_ns) == (None, None)
@@ -307,6 +311,23 @@ def test_the_back_end_is_chosen_at_the_start_and_named() -> None:
             Engine(core, "uring")
     with pytest.raises(EngineError, match='io: "ring" given; give auto, uring or epoll'):
         Engine(core, io="ring")
+    assert (Engine(core).wait, Engine(core, wait="poll").wait) == ("sleep", "poll")
+    with pytest.raises(EngineError, match='wait: "doze" given; give sleep or poll'):
+        Engine(core, wait="doze")
+
+
+@pytest.mark.parametrize("io", ["auto", "epoll"])
+@pytest.mark.parametrize("connections", [1, 4])
+def test_looking_in_vain_is_no_work_of_the_engine(io: str, connections: int, faulty: Callable[..., Faulty]) -> None:
+    """Nothing is answered for most of a block: who polls spends its time all the same, and it is not in the tally."""
+    engine = Engine([min(os.sched_getaffinity(0))], io=io, wait="poll")
+    session = connect(engine, faulty("stall", "10").port, connections, timeout_ns=SECOND_NS)
+    before = time.process_time_ns()
+    (tally,) = engine.run([(session, 0, SECOND_NS, 0)])
+    spent_ns = time.process_time_ns() - before
+    assert tally.answered == 10
+    assert tally.engine_cpu_ns < spent_ns / 2
+    engine.shutdown()
 
 
 def test_what_cannot_be_done_is_refused_in_words(engine: Engine, faulty: Callable[..., Faulty]) -> None:

@@ -18,7 +18,7 @@ LAYERS = {
     **dict.fromkeys(["contender", "workload", "claim", "foreign", "record", "scratch", "shares", "store_words"], 1),
     "metrics": 1,
     "fitness": 1,
-    **dict.fromkeys(["machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
+    **dict.fromkeys(["awake", "machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
     **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "site", "doctor", "rerun", "api"], 3),
     **dict.fromkeys(["conditions", "director", "noise", "sweep", "proving", "proofs"], 3),

@@ -93,6 +93,9 @@ class Tally:
     @property
     def server_wait_ns(self) -> int | None: ...
     @property
+    def server_runs(self) -> int | None:
+        """How often a thread of the server was put on a core, whole block."""
+    @property
     def engine_cpu_ns(self) -> int: ...
     @property
     def engine_wait_ns(self) -> int: ...
@@ -128,11 +131,13 @@ class Tally:
 class Engine:
     """One pinned worker thread per core; sessions and blocks run on all of them."""
 
-    def __init__(self, cores: Sequence[int], io: str = "auto") -> None:
+    def __init__(self, cores: Sequence[int], io: str = "auto", wait: str = "sleep") -> None:
         """Starts and pins the workers.
 
         Args:
             io: ``auto`` (io_uring where it works, else epoll), ``uring`` (or nothing) or ``epoll``.
+            wait: ``sleep`` (in the kernel) or ``poll``: workers look again and again, so that no server has to wake
+                them; ``Tally.engine_cpu_ns`` is then without the looks in vain.
 
         Raises:
             EngineError: no core given, one that this process may not run on, io_uring asked for where it does not work.
@@ -141,6 +146,10 @@ class Engine:
     @property
     def backend(self) -> str:
         """Which back end runs and with what; where it is epoll against the wish, why."""
+
+    @property
+    def wait(self) -> str:
+        """How workers wait for answers: "sleep" or "poll"."""
 
     @property
     def latency_stamps(self) -> str:

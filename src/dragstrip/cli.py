@@ -31,6 +31,7 @@ from dragstrip.cli_words import (
     EXIT_VOID,
     Duration,
     Share,
+    awake_option,
     definitions,
     open_store,
     store_option,
@@ -99,6 +100,7 @@ def cli() -> None:
     show_default=True,
     help="The engine's back end; auto is io_uring where it works.",
 )
+@awake_option("auto")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @store_option
@@ -154,6 +156,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
         engine_cores=words["engine_cores"],
         io=words["io"],
         fresh_scrutiny=words["fresh_scrutiny"],
+        awake=words["awake"],
         explicit=line_up is None,
     )
 

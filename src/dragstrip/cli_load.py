@@ -12,7 +12,15 @@ from rich.console import Console
 
 from dragstrip import loading
 from dragstrip.cli_offer import offer, offer_options
-from dragstrip.cli_words import EXIT_FAILURE, EXIT_INTERRUPTED, Duration, Share, write_json, write_text
+from dragstrip.cli_words import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    Duration,
+    Share,
+    awake_option,
+    write_json,
+    write_text,
+)
 from dragstrip.errors import BadUsage
 from dragstrip.loading.pool import Asked, read_pool, read_raw
 from dragstrip.report import load as report
@@ -101,6 +109,7 @@ class Header(click.ParamType[tuple[str, str]]):
     "--check", type=click.Choice(["auto", "full", "length"]), default="auto", show_default=True, help="Of bodies."
 )
 @click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@awake_option("off")
 @offer_options
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
 @click.option("--hgrm", "hgrm_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
@@ -166,6 +175,7 @@ def _request(words: dict[str, Any]) -> loading.LoadRequest:
         timeout_s=words["timeout_s"],
         expect_status=words["status"],
         io=words["io"],
+        awake=words["awake"],
         check=words["check"],
         offer=offer(words),
     )

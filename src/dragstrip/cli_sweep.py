@@ -18,6 +18,7 @@ from dragstrip.cli_words import (
     EXIT_INTERRUPTED,
     EXIT_VOID,
     Duration,
+    awake_option,
     definitions,
     store_option,
     write_json,
@@ -102,6 +103,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")
 @click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@awake_option("off")
 @click.option("--quiet", "-q", is_flag=True, help="Only the result.")
 @store_option
 def sweep(json_path: Path | None, show_path: Path | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
@@ -141,6 +143,8 @@ def _request(words: dict[str, Any]) -> Request:
         server_cores=words["server_cores"],
         engine_cores=words["engine_cores"],
         io=words["io"],
+        awake=words["awake"],
+        wait="sleep",  # as users meet it
     )
     return Request(field=field, objective=words["slo"], rates_per_s=words["rates"], launches=words["launches"])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from dragstrip import awake
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.store import Store, default_path
@@ -69,6 +70,13 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--store", "store_path", type=click.Path(path_type=Path), default=None, help="Where races are kept."
     )(command)
+
+
+def awake_option(usual: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--awake auto|off``; ``usual`` is what holds where nothing is said."""
+    return click.option(
+        "--awake", type=click.Choice(awake.CHOICES), default=usual, show_default=True, help="Keep cores from sleeping."
+    )
 
 
 def open_store(store_path: Path | None) -> Store:

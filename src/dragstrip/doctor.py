@@ -11,14 +11,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dragstrip
-from dragstrip import machine, noise
+from dragstrip import awake, machine, noise
 from dragstrip.machine import Lanes, show_cores
 
 if TYPE_CHECKING:
@@ -333,13 +333,18 @@ def _point(situation: Situation, connections: int, keepalive: bool) -> dict[str,
 
 
 def _noise(situation: Situation) -> Iterable[Finding]:
-    """A server of ours against itself: what the machine alone makes of equal servers."""
+    """A server of ours against itself: what the machine alone makes of equal servers, cores kept awake and not."""
     from dragstrip._engine import EngineError, FixedServer
 
-    situation.tell("the noise floor: equal servers in short blocks")
+    situation.tell("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
+    lanes = situation.lanes
+    against = awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
+    wait = awake.usual_wait(against, shared=lanes.shared)
+    sleepers = lanes.server if wait == "poll" else lanes.all
     try:
-        with _engine(situation.lanes.engine, situation.io) as engine:
-            found = noise.pilot(engine, lambda: FixedServer(situation.lanes.server))
+        with awake.hold(sleepers, against=against) as kept, _engine(lanes.engine, situation.io, wait) as engine:
+            ways = (kept.held, nullcontext) if kept.way else (nullcontext,)
+            found, *without = noise.pilot(engine, lambda: FixedServer(lanes.server), ways=ways, cores=lanes.all)
     except EngineError as error:
         yield Finding(name="noise", status=FAIL, detail=f"it could not be measured: {error}", remedy="see there")
         return
@@ -351,13 +356,36 @@ def _noise(situation: Situation) -> Iterable[Finding]:
         remedy="end other programs; a machine of one's own sees more" if noisy else "",
         numbers=found.numbers(),
     )
+    yield _kept_awake(kept, found, without)
+
+
+def _kept_awake(kept: awake.Awake, found: noise.Noise, without: Sequence[noise.Noise]) -> Finding:
+    """What keeping cores awake does here: the host's share and the scatter, with and without."""
+    if not without:
+        return Finding(
+            name="awake", status=WARN, detail=f"cores can't be kept awake ({kept.told})", remedy="run as root"
+        )
+    (plain,) = without
+    return Finding(
+        name="awake",
+        status=PASS,
+        detail=f"{kept.told}: the hypervisor took {found.steal:.1%} of the cores' time, and a round's ratio scattered "
+        f"by {100 * found.sd:.2g} %; with cores as they are {plain.steal:.1%} and {100 * plain.sd:.2g} %",
+        numbers={
+            "way": kept.way,
+            "steal_share": found.steal,
+            "round_sd": found.sd,
+            "steal_share_off": plain.steal,
+            "round_sd_off": plain.sd,
+        },
+    )
 
 
 @contextmanager
-def _engine(cores: Sequence[int], io: str) -> Iterator[Engine]:
+def _engine(cores: Sequence[int], io: str, wait: str = "sleep") -> Iterator[Engine]:
     from dragstrip._engine import Engine
 
-    engine = Engine(list(cores), io)
+    engine = Engine(list(cores), io, wait)
     try:
         yield engine
     finally:

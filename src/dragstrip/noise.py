@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,16 @@ SHARES = (0.1, 0.03, 0.01)
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The standard deviation of a round's log ratio between a server and itself, and how long a round takes."""
+    """The standard deviation of a round's log ratio between a server and itself, and how long a round takes.
+
+    Args:
+        steal: the share of the cores' time that the host took during the blocks, where that was looked at.
+    """
 
     sd: float
     round_s: float
     rounds: int
+    steal: float = 0.0
 
     def smallest(self, budget_s: float) -> float:
         """The smallest difference (a share) that a race of two finds in nine of ten, within a budget."""
@@ -77,24 +83,51 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def pilot(engine: Engine, new_server: Callable[[], FixedServer]) -> Noise:
-    """A server of ours against itself: fresh ones each round, short blocks in random order, as a race has them."""
+def pilot(
+    engine: Engine,
+    new_server: Callable[[], FixedServer],
+    *,
+    ways: Sequence[Callable[[], AbstractContextManager[None]]] = (nullcontext,),
+    cores: Sequence[int] = (),
+) -> tuple[Noise, ...]:
+    """A server of ours against itself: fresh ones each round, short blocks in random order, as a race has them.
+
+    Args:
+        ways: circumstances to be held during the blocks; each has all its rounds, in turn with the others'.
+        cores: whose steal is looked at.
+    """
     lead_ns, counted_ns = schedule.block_lengths({}, [LEAD_NS])
     passes = schedule.usual_passes((lead_ns + counted_ns) / 1e9)
-    ratios = []
+    found: list[list[tuple[float, float]]] = [[] for _ in ways]
     for index in range(PILOT_ROUNDS):
-        servers = {name: new_server() for name in "ab"}
-        try:
-            order = schedule.round_order(0, index, list(servers), passes, alternate=True)
-            ratios.append(_round(engine, {n: server.port for n, server in servers.items()}, order, lead_ns, counted_ns))
-        finally:
-            for server in servers.values():
-                server.stop()
+        for way, mine in zip(ways, found, strict=True):
+            servers = {name: new_server() for name in "ab"}
+            try:
+                order = schedule.round_order(0, index, list(servers), passes, alternate=True)
+                ports = {name: server.port for name, server in servers.items()}
+                with way():
+                    mine.append(_round(engine, ports, order, lead_ns, counted_ns, cores))
+            finally:
+                for server in servers.values():
+                    server.stop()
     round_s = LAUNCHING_S + 2 * passes * (lead_ns + counted_ns) / 1e9
-    return Noise(sd=float(np.std(ratios, ddof=1)), round_s=round_s, rounds=PILOT_ROUNDS)
+    return tuple(_pilot_noise(mine, round_s) for mine in found)
 
 
-def _round(engine: Engine, ports: dict[str, int], order: schedule.RoundOrder, lead_ns: int, counted_ns: int) -> float:
+def _pilot_noise(rounds: Sequence[tuple[float, float]], round_s: float) -> Noise:
+    ratios, steals = zip(*rounds, strict=True)
+    return Noise(float(np.std(ratios, ddof=1)), round_s, len(rounds), float(np.mean(steals)))
+
+
+def _round(
+    engine: Engine,
+    ports: dict[str, int],
+    order: schedule.RoundOrder,
+    lead_ns: int,
+    counted_ns: int,
+    cores: Sequence[int],
+) -> tuple[float, float]:
+    """The log ratio, and the share of the cores' time that the host took."""
     sessions = {
         name: engine.open(
             "127.0.0.1", port, [REQUEST], connections=CONNECTIONS, keepalive=True, timeout_ns=2_000_000_000
@@ -104,7 +137,7 @@ def _round(engine: Engine, ports: dict[str, int], order: schedule.RoundOrder, le
     try:
         engine.run([(session, 0, 50_000_000, 0) for session in sessions.values()])
         names = [name for one in order.passes for name in one]
-        tallies = engine.run([(sessions[name], lead_ns, counted_ns, 0) for name in names])
+        tallies = engine.run([(sessions[name], lead_ns, counted_ns, 0) for name in names], steal_cores=cores)
     finally:
         for session in sessions.values():
             engine.close(session)
@@ -113,7 +146,8 @@ def _round(engine: Engine, ports: dict[str, int], order: schedule.RoundOrder, le
         answered[name] += tally.requests
         time_ns[name] += tally.counted_ns
     first, second = (math.log(max(answered[name], 1) / max(time_ns[name], 1)) for name in sorted(sessions))
-    return first - second
+    lasted_ns = sum(tally.duration_ns for tally in tallies) * max(len(cores), 1)
+    return first - second, sum(tally.steal_ns for tally in tallies) / max(lasted_ns, 1)
 
 
 def of_race(race: Race) -> Noise | None:

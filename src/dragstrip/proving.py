@@ -257,7 +257,8 @@ def _calibrate(track: Track, one: _Candidate, found: Field, progress: Progress) 
         return
     before = machine.thread_cpu_ns(running.schedstats())
     length_ns = min(max(CALIBRATION_LATENCIES * warm.p50_ns, CALIBRATION_LEAST_NS), CALIBRATION_NS)
-    (tally,) = track.engine.run([(warm.session, 0, length_ns, 0)])
+    with track.awake.held():
+        (tally,) = track.engine.run([(warm.session, 0, length_ns, 0)])
     worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     counts = running.counts()
     if tally.requests:

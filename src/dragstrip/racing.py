@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dragstrip
-from dragstrip import conditions, doctor, machine, proofs, schedule, stage, verdict
+from dragstrip import awake, conditions, doctor, machine, proofs, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, Ready, check, serving
 from dragstrip.director import Director, Progress
 from dragstrip.errors import BadUsage, EngineFailure, NotReady
@@ -47,6 +47,8 @@ class Request:
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
+        awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
+        wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
     """
 
     entries: tuple[Entry, ...]
@@ -67,6 +69,8 @@ class Request:
     server_cores: str | None = None
     engine_cores: str | None = None
     io: str = "auto"
+    awake: str = "auto"
+    wait: str = "auto"
     explicit: bool = True
     purpose: tuple[str, str] | None = None
     fresh_scrutiny: bool = False
@@ -168,7 +172,7 @@ def stand(
     """
     progress.phase("checking what is installed")
     states = _states(request)
-    with _track(request.workload, load, lanes, seed, request.io) as track:
+    with _track(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as track:
         track.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
         yield track, prove_all(track, request.entries, states, progress, kept)
 
@@ -190,7 +194,7 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
         )
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     by_name, states = {entry.name: entry for entry in entries}, dict[str, Ready | Missing]()
-    with _track(workload, race.load, lanes, race.seed, io_of(race)) as track:
+    with _track(workload, race.load, lanes, race.seed, io_of(race), *_kept(race)) as track:
         for entrant in race.entrants:
             if entrant.out:
                 continue
@@ -209,8 +213,12 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
 
 
 def io_facts(track: Track) -> dict[str, str]:
-    """How bytes get in and out, and by which clock latencies run."""
-    return {"engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps"}
+    """How bytes get in and out, by which clock latencies run, how the engine waits, and what keeps the cores awake."""
+    return {
+        "engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps",
+        "engine_wait": track.engine.wait,
+        "awake": track.awake.told,
+    }
 
 
 def io_of(race: Race) -> str:
@@ -220,6 +228,12 @@ def io_of(race: Race) -> str:
         return "epoll"
     # Chosen by the engine itself, it may take another way to wait where a worker has one connection.
     return "auto" if "one connection" in began else "uring"
+
+
+def _kept(race: Race) -> tuple[str, str]:
+    """Whether cores were kept awake, and how the engine waited, as the race began."""
+    kept = str(race.machine.get("awake", awake.OFF))
+    return awake.OFF if kept == awake.OFF else "auto", str(race.machine.get("engine_wait", "sleep"))
 
 
 def _cores(cores: Sequence[int]) -> str:
@@ -256,7 +270,15 @@ def _states(request: Request) -> dict[str, Ready | Missing]:
 
 
 @contextmanager
-def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: str = "auto") -> Iterator[Track]:
+def _track(
+    workload: Workload,
+    load: Load,
+    lanes: machine.Lanes,
+    seed: int,
+    io: str = "auto",
+    keep: str = awake.OFF,
+    wait: str = "sleep",
+) -> Iterator[Track]:
     from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
 
     stage.sweep_stale()
@@ -267,10 +289,15 @@ def _track(workload: Workload, load: Load, lanes: machine.Lanes, seed: int, io: 
             # The director and its keepers stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
+        against = awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
+        if wait == "auto":
+            wait = awake.usual_wait(against, shared=lanes.shared)
+        sleepers = lanes.server if wait == "poll" else lanes.all
+        kept = open_things.enter_context(awake.hold(sleepers, on=keep != awake.OFF, against=against))
         try:
-            engine = Engine(list(lanes.engine[: load.threads]), io=io)
+            engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
             open_things.callback(engine.shutdown)
-            yield Track(engine, lanes, load, workload, scratch, open_things, seed)
+            yield Track(engine, lanes, load, workload, scratch, open_things, seed, awake=kept)
         except EngineError as error:
             raise EngineFailure(f"the load engine: {error}") from error
 

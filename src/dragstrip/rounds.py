@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dragstrip import conditions, inquiry
+from dragstrip.awake import Awake
 from dragstrip.contender import Entry, OwnCount, prepare
 from dragstrip.errors import StageError
 from dragstrip.machine import Lanes
@@ -115,6 +116,7 @@ class Track:
     Args:
         restless: contenders that work while idle: they are frozen but for their own blocks.
         own_counts: where each contender's last launch says how many requests it had; None: it can't say.
+        awake: what keeps the cores awake while blocks run.
     """
 
     engine: Engine
@@ -126,6 +128,7 @@ class Track:
     seed: int
     restless: set[str] = field(default_factory=set)
     own_counts: dict[str, OwnCount | None] = field(default_factory=dict)
+    awake: Awake = field(default_factory=Awake)
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Keeper] = {}
@@ -301,7 +304,8 @@ def run_round(
             counts[name] = up[name].counts()
         asking = {name: count_from_now(track.own_counts.get(name), up[name].host, up[name].port) for name in warm}
         held, began = {name: up[name].resident_bytes() for name in warm}, time.monotonic()
-        blocks = (loaded or _load)(track, plan, order, index, warm)
+        with track.awake.held():
+            blocks = (loaded or _load)(track, plan, order, index, warm)
         lasted_s = time.monotonic() - began
         for name, before_bytes in held.items():
             events += conditions.grown(name, before_bytes, up[name].resident_bytes(), lasted_s)
@@ -406,6 +410,7 @@ def block_record(tally: Tally, contender: str, index: int, pass_index: int, posi
         max_ns=tally.max_ns,
         server_cpu_ns=tally.server_cpu_ns,
         server_wait_ns=tally.server_wait_ns,
+        server_runs=tally.server_runs,
         engine_cpu_ns=tally.engine_cpu_ns,
         engine_wait_ns=tally.engine_wait_ns,
         engine_switches=tally.engine_switches,

@@ -1,9 +1,10 @@
 //! A fixed-answer epoll server with a planted fault, to prove that a race finds what is there.
 //!
-//! `planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]`
+//! `planted PORT [--burn SHARE] [--burn-us T] [--pause-ms M --every-ms N] [--die-after REQUESTS]`
 //!
 //! `--burn 0.10` makes every request cost 10 % more CPU than the server's own cost per request, which
-//! it measures as it runs (thread CPU time, burnt time taken out). `--pause-ms 30 --every-ms 1000`
+//! it measures as it runs (thread CPU time, burnt time taken out). `--burn-us 30` makes every request cost 30 us of its
+//! thread's CPU time more. `--pause-ms 30 --every-ms 1000`
 //! stops serving for 30 ms after every 970 ms of CPU time, as a collector would, the first time after a
 //! part of that which is left to chance.
 //! `--die-after` exits in the middle of its work. One thread, one core: what a fast server costs, mostly the kernel's part.
@@ -23,6 +24,7 @@ const AT_ONCE_NS: f64 = 2_000.0;
 
 struct Fault {
     burn_share: f64,
+    burn: Duration,
     pause: Duration,
     every: Duration,
     die_after: u64,
@@ -127,6 +129,14 @@ impl Burner {
     }
 }
 
+/// So much CPU time of the thread, exactly: what the host or others take meanwhile is not counted.
+fn burn(time: Duration) {
+    if !time.is_zero() {
+        let until = thread_cpu() + time;
+        while thread_cpu() < until {}
+    }
+}
+
 fn argument(name: &str) -> Option<f64> {
     let mut words = std::env::args().skip_while(|word| word != name);
     words.next()?;
@@ -156,7 +166,7 @@ fn watch(epoll: libc::c_int, fd: libc::c_int) {
 }
 
 /// Answers every complete request in one read; a request of ours always fits one segment.
-fn serve(fd: libc::c_int, burner: &mut Burner) -> u64 {
+fn serve(fd: libc::c_int, fault: &Fault, burner: &mut Burner) -> u64 {
     let mut buffer = [0u8; 8192];
     // SAFETY: the buffer is as long as we say and outlives the call.
     let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -170,6 +180,7 @@ fn serve(fd: libc::c_int, burner: &mut Burner) -> u64 {
     let closing = bytes.windows(17).any(|w| w.eq_ignore_ascii_case(b"connection: close"));
     for _ in 0..count {
         burner.request();
+        burn(fault.burn);
         let answer = if closing { CLOSING } else { ANSWER };
         // SAFETY: sends from a constant; a short send would show as a wrong answer in the race.
         unsafe { libc::send(fd, answer.as_ptr().cast(), answer.len(), libc::MSG_NOSIGNAL) };
@@ -220,7 +231,7 @@ fn run(port: u16, fault: &Fault) {
             if fd == listener {
                 accept_all(listener, epoll);
             } else {
-                served += serve(fd, &mut burner);
+                served += serve(fd, fault, &mut burner);
             }
         }
         pauser.pause_if_due(served);
@@ -236,10 +247,12 @@ fn run(port: u16, fault: &Fault) {
 
 fn main() {
     let port = std::env::args().nth(1).and_then(|text| text.parse().ok());
-    let port = port.expect("usage: planted PORT [--burn SHARE] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
+    let port = port
+        .expect("usage: planted PORT [--burn SHARE] [--burn-us T] [--pause-ms M --every-ms N] [--die-after REQUESTS]");
     let millis = |name| Duration::from_secs_f64(argument(name).unwrap_or(0.0) / 1000.0);
     let fault = Fault {
         burn_share: argument("--burn").unwrap_or(0.0),
+        burn: Duration::from_secs_f64(argument("--burn-us").unwrap_or(0.0) / 1e6),
         pause: millis("--pause-ms"),
         every: millis("--every-ms"),
         die_after: argument("--die-after").unwrap_or(0.0) as u64,

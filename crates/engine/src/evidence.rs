@@ -13,20 +13,26 @@ pub struct ServerFiles {
     schedstats: Vec<Option<File>>,
 }
 
-/// CPU time and run-queue wait so far, ns; None where it can't be read.
+/// CPU time and run-queue wait (ns) so far, and how often it was put on a core; None where it can't be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerUse {
     /// User and system.
     pub cpu_ns: Option<u64>,
     /// Runnable, but not running.
     pub wait_ns: Option<u64>,
+    /// Times that a thread of it was put on a core.
+    pub runs: Option<u64>,
 }
 
 impl ServerUse {
     /// From `earlier` to now; None where either is.
     pub fn since(self, earlier: Self) -> Self {
         let minus = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
-        Self { cpu_ns: minus(self.cpu_ns, earlier.cpu_ns), wait_ns: minus(self.wait_ns, earlier.wait_ns) }
+        Self {
+            cpu_ns: minus(self.cpu_ns, earlier.cpu_ns),
+            wait_ns: minus(self.wait_ns, earlier.wait_ns),
+            runs: minus(self.runs, earlier.runs),
+        }
     }
 }
 
@@ -46,25 +52,26 @@ impl ServerFiles {
 
     /// The use so far. The cgroup counts the CPU time where there is one: threads that end stay in it.
     pub fn read(&self) -> ServerUse {
-        let mut threads = (!self.schedstats.is_empty()).then_some((0, 0));
+        let mut threads = (!self.schedstats.is_empty()).then_some([0; 3]);
         for file in &self.schedstats {
-            let read = file.as_ref().and_then(schedstat_ns);
-            threads = threads.zip(read).map(|((cpu, wait), (more_cpu, more_wait))| (cpu + more_cpu, wait + more_wait));
+            let read = file.as_ref().and_then(schedstat);
+            threads = threads.zip(read).map(|(sum, more)| std::array::from_fn(|at| sum[at] + more[at]));
         }
         let cpu_ns = match &self.cgroup_cpu_stat {
             Some(file) => cgroup_usage_ns(file),
-            None => threads.map(|(cpu, _)| cpu),
+            None => threads.map(|[cpu_ns, ..]| cpu_ns),
         };
-        ServerUse { cpu_ns, wait_ns: threads.map(|(_, wait)| wait) }
+        ServerUse { cpu_ns, wait_ns: threads.map(|[_, wait_ns, _]| wait_ns), runs: threads.map(|[.., runs]| runs) }
     }
 }
 
-/// (CPU time, run-queue wait) of one thread.
-fn schedstat_ns(file: &File) -> Option<(u64, u64)> {
+/// CPU time (ns), run-queue wait (ns) and turns on a core of one thread.
+fn schedstat(file: &File) -> Option<[u64; 3]> {
     let mut buffer = [0; 128];
     let length = file.read_at(&mut buffer, 0).ok()?;
     let mut fields = std::str::from_utf8(&buffer[..length]).ok()?.split_ascii_whitespace();
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    let mut next = || -> Option<u64> { fields.next()?.parse().ok() };
+    Some([next()?, next()?, next()?])
 }
 
 fn cgroup_usage_ns(file: &File) -> Option<u64> {
@@ -160,8 +167,8 @@ impl Meter {
 
     /// The use so far; a kernel without schedstat gives no wait.
     pub fn read(&self) -> OwnUse {
-        let wait_ns = self.schedstat.as_ref().and_then(schedstat_ns).map_or(0, |(_, wait)| wait);
-        let packets_ns = self.packets.as_ref().and_then(schedstat_ns).map_or(0, |(cpu, _)| cpu);
+        let wait_ns = self.schedstat.as_ref().and_then(schedstat).map_or(0, |[_, wait_ns, _]| wait_ns);
+        let packets_ns = self.packets.as_ref().and_then(schedstat).map_or(0, |[cpu_ns, ..]| cpu_ns);
         OwnUse { wait_ns, packets_ns, switches: sys::thread_switches() }
     }
 }
@@ -192,9 +199,9 @@ mod tests {
         let threads = [file("a", "100 7 3\n"), file("b", "200 8 1\n")];
         let paths: Vec<&str> = threads.iter().map(String::as_str).collect();
         let both = ServerFiles::open(Some(&stat), &paths).unwrap().read();
-        assert_eq!(both, ServerUse { cpu_ns: Some(12_000), wait_ns: Some(15) });
+        assert_eq!(both, ServerUse { cpu_ns: Some(12_000), wait_ns: Some(15), runs: Some(4) });
         let threads_alone = ServerFiles::open(None, &paths).unwrap().read();
-        assert_eq!(threads_alone, ServerUse { cpu_ns: Some(300), wait_ns: Some(15) });
+        assert_eq!(threads_alone, ServerUse { cpu_ns: Some(300), wait_ns: Some(15), runs: Some(4) });
         assert_eq!(ServerFiles::open(None, &[]).unwrap().read(), ServerUse::default());
         let gone = ServerFiles::open(None, &[paths[0], "/proc/0/none"]).unwrap().read();
         assert_eq!(gone, ServerUse::default());

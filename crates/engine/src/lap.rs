@@ -181,6 +181,8 @@ pub struct Lap<'a, D> {
     /// Next bound of the counted part, at which the worker's CPU time is read.
     crossing_ns: u64,
     cpu_from_ns: u64,
+    /// Spent on looking in vain for answers, where the worker does not sleep.
+    polled_ns: u64,
     /// When it is shown next.
     view_ns: u64,
 }
@@ -189,7 +191,7 @@ impl<'a, D: Demand> Lap<'a, D> {
     /// Begins with the lead-in.
     pub fn new(window: Window<'a>, counts: &'a mut Counts, demand: D) -> Self {
         let view_ns = window.viewer.map_or(u64::MAX, |viewer| window.started_ns + viewer.every_ns);
-        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0, view_ns }
+        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0, polled_ns: 0, view_ns }
     }
 
     /// Reads the worker's CPU time where a bound of the counted part has been passed.
@@ -202,15 +204,26 @@ impl<'a, D: Demand> Lap<'a, D> {
 
     #[cold]
     fn crossed(&mut self, now_ns: u64) {
-        let cpu_ns = sys::thread_cpu_ns();
+        let cpu_ns = self.worked_ns();
         if self.crossing_ns == self.window.counted_from_ns {
             self.cpu_from_ns = cpu_ns;
             self.crossing_ns = self.window.end_ns;
         }
         if now_ns >= self.crossing_ns {
-            self.counts.cpu_ns = cpu_ns - self.cpu_from_ns;
+            self.counts.cpu_ns = cpu_ns.saturating_sub(self.cpu_from_ns);
             self.crossing_ns = u64::MAX;
         }
+    }
+
+    /// The worker's CPU time but for what it spent on looking in vain: what is left would be needed by one that sleeps.
+    fn worked_ns(&self) -> u64 {
+        sys::thread_cpu_ns().saturating_sub(self.polled_ns)
+    }
+
+    /// So long was looked for answers, and there were none.
+    #[inline]
+    pub fn polled(&mut self, spent_ns: u64) {
+        self.polled_ns += spent_ns;
     }
 
     /// Shows what was counted so far, if it is time. Not for the hot path: it copies the histograms.
@@ -220,7 +233,7 @@ impl<'a, D: Demand> Lap<'a, D> {
         };
         self.view_ns += viewer.every_ns;
         let mut counts = self.counts.clone();
-        counts.cpu_ns = sys::thread_cpu_ns() - self.cpu_from_ns;
+        counts.cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
         let view = View { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
         let _ = viewer.to.send(view); // nobody looks any more: so be it
     }
@@ -353,7 +366,7 @@ impl<'a, D: Demand> Lap<'a, D> {
         let early = gave_up || self.counts.stopped;
         let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, early);
         if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
-            self.counts.cpu_ns = sys::thread_cpu_ns() - self.cpu_from_ns;
+            self.counts.cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
         }
         self.counts.counted_end_ns = counted_end_ns;
         self.counts.finished_ns = now_ns;

@@ -362,6 +362,7 @@ fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tall
         quantiles_ns: tally::quantiles_ns(&sum.latency),
         server_cpu_ns: mark.server.cpu_ns,
         server_wait_ns: mark.server.wait_ns,
+        server_runs: mark.server.runs,
         engine_cpu_ns: sum.cpu_ns,
         engine_wait_ns: sum.wait_ns,
         engine_switches: sum.switches,

@@ -70,6 +70,9 @@ pub struct SessionPlan {
     pub body_check: BodyCheck,
     /// Above 1: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
     pub sources: u32,
+    /// Workers look for answers again and again instead of sleeping until one is there, so that what a server is charged
+    /// does not depend on whom it has to wake. For a core that is the worker's alone.
+    pub polls: bool,
 }
 
 /// How much of each answer's body is looked at; statuses and heads always are.
@@ -146,6 +149,7 @@ impl SessionPlan {
             first_byte: false,
             body_check: BodyCheck::Full,
             sources: 1,
+            polls: false,
         }
     }
 

@@ -380,7 +380,9 @@ pub struct Tally {
     pub server_cpu_ns: Option<u64>,
     /// The server's run-queue wait, whole block, where it is watched.
     pub server_wait_ns: Option<u64>,
-    /// The workers' CPU time over the counted part.
+    /// How often a thread of the server was put on a core, whole block, where it is watched.
+    pub server_runs: Option<u64>,
+    /// The workers' CPU time over the counted part, without what they polled in vain.
     pub engine_cpu_ns: u64,
     /// Their run-queue wait, whole block.
     pub engine_wait_ns: u64,

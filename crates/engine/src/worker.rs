@@ -40,6 +40,10 @@ const LINGER_NS: u64 = 10_000_000;
 const START_BATCH: usize = 64;
 /// Full buffers read from one connection before the others have their turn.
 const MOST_READS: u32 = 16;
+/// Between two looks in vain no more time goes by than this, unless the worker was put off its core.
+const AWAY_NS: u64 = 20_000;
+/// A worker that polls and is put off its core by another program sleeps in its waits so many times as long.
+const SLEEP_AFTER: u64 = 4;
 /// The first read of an answer whose body may be counted: room for its head.
 const FIRST_READ: usize = 4096;
 
@@ -146,6 +150,9 @@ struct Share<P: Poller> {
     together: Vec<u8>,
     /// How long it took to open each of the first connections; the first block takes them.
     opened_ns: Vec<u64>,
+    /// Where it polls: until then it does not, and the involuntary switches seen so far.
+    sleeps_until_ns: u64,
+    switches: u64,
 }
 
 impl<P: Poller> Share<P> {
@@ -167,7 +174,11 @@ impl<P: Poller> Share<P> {
             self.poller.flush();
             let hold = self.hold(before_ns, lap);
             let limit_ns = self.wait_ns(before_ns, next_scan_ns, lap);
-            let count = self.poller.wait(before_ns, limit_ns, hold);
+            let count = if self.plan.polls {
+                self.poll(before_ns, limit_ns, hold, lap)
+            } else {
+                self.poller.wait(before_ns, limit_ns, hold)
+            };
             if P::BRINGS_BYTES {
                 self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
             }
@@ -203,6 +214,45 @@ impl<P: Poller> Share<P> {
         lap.end(sys::now_ns(), gave_up);
         lap.stepped(self.clocks.follow(&Reading::now()));
         self.tidy(lap, buffer);
+    }
+
+    /// Waits without sleeping: a server that has to wake somebody pays for that in its own time, one that need not does
+    /// not. Answers share no wake-up here, so that none is held back for others. Where other programs want the core, who
+    /// looks in vain uses up the turns that the work would need: for some time after one had its turn, waits sleep.
+    fn poll(&mut self, before_ns: u64, limit_ns: u64, hold: Option<Hold>, lap: &mut Lap<impl Demand>) -> usize {
+        if before_ns < self.sleeps_until_ns {
+            return self.poller.wait(before_ns, limit_ns, hold);
+        }
+        let mut count = self.poller.wait(before_ns, 0, None);
+        if count > 0 || limit_ns == 0 {
+            return count;
+        }
+        let mut looked_ns = sys::now_ns();
+        loop {
+            count = self.poller.wait(looked_ns, 0, None);
+            let now_ns = sys::now_ns();
+            let spent_ns = now_ns - looked_ns;
+            if spent_ns > AWAY_NS {
+                self.away(now_ns, spent_ns);
+            } else if count == 0 {
+                lap.polled(spent_ns);
+            }
+            if count > 0 || now_ns >= before_ns + limit_ns || now_ns < self.sleeps_until_ns {
+                return count;
+            }
+            looked_ns = now_ns;
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The core was taken away for so long: by the host, which sleeping would not mend, or by another program.
+    #[cold]
+    fn away(&mut self, now_ns: u64, spent_ns: u64) {
+        let switches = sys::thread_switches();
+        if switches > self.switches {
+            self.sleeps_until_ns = now_ns + SLEEP_AFTER * spent_ns;
+        }
+        self.switches = switches;
     }
 
     fn done(&self, now_ns: u64, lap: &Lap<impl Demand>) -> bool {

@@ -30,6 +30,9 @@ struct Engine {
     /// None after shutdown. Never waited for: a run holds it while it needs Python for its signals.
     inner: Mutex<Option<engine::Engine>>,
     stop: Arc<AtomicBool>,
+    /// "sleep", or "poll": sessions are waited for without sleeping.
+    #[pyo3(get)]
+    wait: &'static str,
     #[pyo3(get)]
     backend: String,
     #[pyo3(get)]
@@ -62,13 +65,19 @@ impl Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (cores, io = "auto"))]
-    fn new(py: Python<'_>, cores: Vec<usize>, io: &str) -> PyResult<Self> {
+    #[pyo3(signature = (cores, io = "auto", wait = "sleep"))]
+    fn new(py: Python<'_>, cores: Vec<usize>, io: &str, wait: &str) -> PyResult<Self> {
         let backend: Backend =
             io.parse().map_err(|()| EngineError::new_err(format!("io: {io:?} given; give auto, uring or epoll")))?;
+        let wait = match wait {
+            "sleep" => "sleep",
+            "poll" => "poll",
+            _ => return Err(EngineError::new_err(format!("wait: {wait:?} given; give sleep or poll"))),
+        };
         let inner = py.detach(|| engine::Engine::with_backend(&cores, backend)).map_err(refused)?;
         Ok(Self {
             stop: inner.stop_flag(),
+            wait,
             backend: inner.backend(),
             latency_stamps: inner.latency_stamps(),
             inner: Mutex::new(Some(inner)),
@@ -118,6 +127,7 @@ impl Engine {
                 pipelining,
                 first_byte,
                 sources,
+                polls: self.wait == "poll",
                 body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
                 ..SessionPlan::new(target, exchanges)
             })

@@ -88,6 +88,7 @@ getters! {
     max_ns: u64 = |it| it.quantiles_ns[4];
     server_cpu_ns: Option<u64> = |it| it.server_cpu_ns;
     server_wait_ns: Option<u64> = |it| it.server_wait_ns;
+    server_runs: Option<u64> = |it| it.server_runs;
     engine_cpu_ns: u64 = |it| it.engine_cpu_ns;
     engine_wait_ns: u64 = |it| it.engine_wait_ns;
     engine_switches: u64 = |it| it.engine_switches;

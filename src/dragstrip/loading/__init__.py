@@ -9,6 +9,7 @@ that was outstanding when a timed run's time was up is waited for and told, and 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import dragstrip
+from dragstrip import awake, machine
 from dragstrip.errors import EngineFailure
 from dragstrip.loading.offer import Offer, Step
 from dragstrip.loading.plain import Learned, given, learn
@@ -82,7 +84,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     doubts = notes_before(request)
     progress.begun(request, learned, doubts)
     done: list[Slice] = []
-    with _engine(cores, request.io) as engine:
+    with _engine(cores, request.io) as engine, _awake(request, notes):
         try:
             wanted = [(wire, one.status, one.body) for (*_, wire), one in zip(asked, right, strict=True)]
             session = _open(engine, request, to, wanted, connections)
@@ -155,6 +157,21 @@ def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
     plain = not (to.tls or to.unix or request.close_after or request.pipeline > 1 or request.first_byte)
     least = {"full": math.inf, "length": LEAST_BY_LENGTH, "auto": LARGE_BODY}[request.check]
     return plain and body_bytes >= least
+
+
+@contextmanager
+def _awake(request: LoadRequest, notes: list[str]) -> Iterator[None]:
+    """Keeps all cores awake where that was asked for, and says how: nobody knows which of them are the server's."""
+    if request.awake == awake.OFF:
+        yield
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    against = awake.against_spinning(cores, [machine.siblings(core) for core in cores])
+    with awake.hold(cores, against=against) as kept, kept.held():
+        notes.append(
+            f"cores kept awake: {kept.told}" if kept.way else f"cores not kept awake, though asked ({kept.told})"
+        )
+        yield
 
 
 @contextmanager

@@ -70,6 +70,7 @@ class LoadRequest:
         headers: names and values, in the order in which they are sent.
         timeout_s: for one answer and for one attempt to connect; up to 60.
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        awake: "auto": this machine's cores are kept from sleeping; "off": they do as the kernel wants.
         check: of each body: "full", every byte; "length", all of the first ones and of one in 64 later, else only how
             many bytes there are; "auto": by length from 64 KiB on.
         expect_status: the right status; None takes any 2xx that the first plain answer has.
@@ -98,6 +99,7 @@ class LoadRequest:
     timeout_s: float = 10.0
     expect_status: int | None = None
     io: str = "auto"
+    awake: str = "off"
     check: str = "auto"
     offer: Offer | None = None
     unix: str | None = None

@@ -191,7 +191,7 @@ pub trait Poller: Sized {
 
 /// Whether [`Alone`] can do what this session asks, and is the best for it.
 pub fn alone(plan: &SessionPlan, connections: usize) -> bool {
-    connections == 1 && plan.keepalive && matches!(plan.target, Target::Tcp(_))
+    connections == 1 && plan.keepalive && !plan.polls && matches!(plan.target, Target::Tcp(_))
 }
 
 /// Whether [`Linked`] can do what this session asks, and works here.

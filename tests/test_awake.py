@@ -1,0 +1,214 @@
+"""Cores kept awake: which way is taken, that it works while held, and that all is put back, also after ``kill -9``."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragstrip import awake, machine
+from dragstrip.keeper import family
+
+CORE = max(os.sched_getaffinity(0))
+RESUME = Path(awake.RESUME.format(core=CORE))
+AS_ROOT = pytest.mark.skipif(
+    not os.access(RESUME, os.W_OK) or os.geteuid() != 0, reason="the kernel's settings are root's, and may be missing"
+)
+
+
+def until(true: Callable[[], bool], at_most_s: float = 20.0) -> bool:
+    """Waits for it; how long it takes decides nothing."""
+    end = time.monotonic() + at_most_s
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def spinners(root: int) -> list[int]:
+    """Descendants of a process that have the SCHED_IDLE policy, dead ones apart."""
+    found = []
+    for pid, (_, state) in family(root).items():
+        try:
+            if state != "Z" and os.sched_getscheduler(pid) == os.SCHED_IDLE:
+                found.append(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def running(pid: int) -> bool:
+    """Alive, and not just waiting to be collected by whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def opened() -> list[str]:
+    """Files that this process has open."""
+    return sorted(str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.fixture
+def holder():
+    """A process of its own that holds cores awake by a way, to be killed; it says "held" and then waits."""
+    made = []
+
+    def start(way: str) -> subprocess.Popen[str]:
+        script = f"""
+            import sys
+            from dragstrip import awake
+            with awake.hold([{CORE}], ways=({way!r},)) as kept, kept.held():
+                print(kept.told, flush=True)
+                sys.stdin.read()
+        """
+        words = [sys.executable, "-c", textwrap.dedent(script)]
+        made.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        assert made[-1].stdout is not None
+        assert select.select([made[-1].stdout], [], [], 60)[0], "it never held"
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def test_off_does_nothing() -> None:
+    """No process is started, no file is opened, and the record says off."""
+    before = family(os.getpid()).keys(), opened()
+    with awake.hold([CORE], on=False) as kept, kept.held():
+        assert (kept.told, kept.way) == ("off", "")
+        assert (family(os.getpid()).keys(), opened()) == before
+
+
+@pytest.mark.skipif(not os.access(awake.DEVICE, os.W_OK), reason="the device is not there, or not ours to open")
+def test_the_device_is_open_while_held_and_only_then() -> None:
+    """The kernel takes the wish back with the file: so it is closed between blocks, and gone with the process."""
+    with awake.hold([CORE], ways=("device", "idle")) as kept:
+        assert kept.told == "cpu_dma_latency held at 0"
+        assert awake.DEVICE not in opened()
+        with kept.held():
+            assert awake.DEVICE in opened()
+        assert awake.DEVICE not in opened()
+
+
+def test_without_an_idle_driver_its_settings_are_passed_over() -> None:
+    """There they would do nothing, and a record that said that they did would be wrong."""
+    with awake.hold([CORE]) as kept:
+        if awake._text(awake.DRIVER) in ("", "none"):
+            assert kept.way not in ("device", "resume")
+            assert "no idle driver" in kept.told
+        elif os.access(awake.DEVICE, os.W_OK):
+            assert kept.way == "device"
+
+
+@AS_ROOT
+def test_the_resume_latency_is_set_while_held_and_put_back() -> None:
+    """What was there before comes back, also where it was not the kernel's own value."""
+    before = RESUME.read_text()
+    try:
+        RESUME.write_text("250")
+        with awake.hold([CORE], ways=("resume",)) as kept:
+            assert kept.told == "resume latency n/a on each core"
+            with kept.held():
+                assert RESUME.read_text().strip() == "n/a"
+            assert RESUME.read_text().strip() == "250"
+    finally:
+        RESUME.write_text(before)
+
+
+@AS_ROOT
+def test_the_resume_latency_is_put_back_after_kill_9(holder) -> None:
+    """Its supervisor sees that its director is gone."""
+    before = RESUME.read_text()
+    process = holder("resume")
+    assert RESUME.read_text().strip() == "n/a"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert until(lambda: RESUME.read_text() == before)
+
+
+def test_spinners_run_at_the_lowest_priority_while_held_and_stand_still_in_between() -> None:
+    """One on each core; they are of our own family, so that no race takes them for another program."""
+    with awake.hold([CORE], ways=("idle",)) as kept:
+        assert kept.told == "a SCHED_IDLE spinner on each core"
+        with kept.held():
+            (pid,) = spinners(os.getpid())
+            assert os.sched_getaffinity(pid) == {CORE}
+            assert until(lambda: state(pid) == "R")
+            spent = machine.cpu_by_process([CORE])
+            assert until(lambda: machine.cpu_by_process([CORE])[pid][1] > spent[pid][1]), "it never had the core"
+        assert until(lambda: state(pid) == "T")
+    assert until(lambda: not running(pid))
+
+
+def test_spinners_are_gone_after_kill_9(holder) -> None:
+    """Of the director, and of the helper between them."""
+    process = holder("idle")
+    pids = spinners(process.pid)
+    assert len(pids) == 1
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert until(lambda: not any(map(running, pids)))
+
+    process = holder("idle")
+    (pid,) = spinners(process.pid)
+    (helper,) = (child for child in family(process.pid) if pid in family(child))
+    os.kill(helper, signal.SIGKILL)
+    assert until(lambda: not running(pid))
+
+
+def test_a_way_that_is_barred_is_said_with_its_reason() -> None:
+    """The record says why the cores sleep; nothing is left running."""
+    nowhere = 4095
+    with awake.hold([nowhere], ways=("resume", "idle")) as kept, kept.held():
+        assert kept.way == ""
+        assert kept.told.startswith("off: resume: No such file or directory")
+        assert "idle: " in kept.told
+    assert not spinners(os.getpid())
+    with awake.hold([CORE], ways=("idle",), against="nobody wants it") as kept:
+        assert kept.told == "off: nobody wants it"
+
+
+def test_cores_that_are_not_our_own_are_not_kept_busy() -> None:
+    """Two hardware threads of one physical core would slow each other; then the engine sleeps, too."""
+    assert "one physical core" in awake.against_spinning([0, 1], [(0, 1), (0, 1)])
+    assert awake.against_spinning([0], [(0, 1)]) == "" or awake.cpu_quota() is not None
+    assert awake.usual_wait("", shared=False) == "poll"
+    assert awake.usual_wait("", shared=True) == awake.usual_wait("a reason", shared=False) == "sleep"
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"proc": "0::/a/b", "a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 1.5),
+        (
+            {"proc": "3:cpu,cpuacct:/x\n0::/", "cpu/x/cpu.cfs_quota_us": "50000", "cpu/x/cpu.cfs_period_us": "100000"},
+            0.5,
+        ),
+        ({"proc": "3:cpu:/x", "cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, None),
+    ],
+)
+def test_a_limit_of_cpu_time_is_read_wherever_it_stands(files, cores, monkeypatch) -> None:
+    """Of control groups of both versions, in the group itself or above it."""
+    monkeypatch.setattr(
+        awake,
+        "_text",
+        lambda path: files.get("proc" if path == "/proc/self/cgroup" else path.removeprefix("/sys/fs/cgroup/"), ""),
+    )
+    assert awake.cpu_quota() == cores
