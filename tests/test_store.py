@@ -358,3 +358,27 @@ def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPat
     assert default_path() == Path("/data/dragstrip/races.sqlite")
     monkeypatch.setenv("DRAGSTRIP_STORE", "/x.sqlite")
     assert default_path() == Path("/x.sqlite")
+
+
+def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:
+    """The race's own row is never rewritten; each extension keeps the last round that was planned before it."""
+    race = samples.race(rounds=2)
+    with Store(path) as store:
+        store.begin(replace(race, finished=""))
+        store.extend(race.id, budget_s=180.0, planned_rounds=50)
+        store.extend(race.id, budget_s=240.0, planned_rounds=70)
+        read = store.load(race.id)
+        with pytest.raises(ValueError, match="the store's own"):
+            store.append_event(race.id, Event(at_ns=0, kind="extended", detail="{}"))
+    assert (read.plan.budget_s, read.plan.planned_rounds) == (240.0, 70)
+    assert read.plan.extensions == (race.plan.planned_rounds, 50)
+    assert read.events == race.events
+
+
+def test_blocks_by_contender_come_back_as_they_were(path: Path) -> None:
+    """JSON has lists where the record has tuples."""
+    race = samples.race(rounds=1)
+    race = replace(race, plan=replace(race.plan, blocks={"quick": (2_000_000, 5_000_000, 40)}))
+    with Store(path) as store:
+        store.begin(race)
+        assert store.load(race.id).plan.blocks == race.plan.blocks

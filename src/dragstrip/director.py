@@ -12,12 +12,15 @@ from typing import Protocol
 
 from dragstrip import conditions, inquiry, schedule, verdict
 from dragstrip.contender import Entry
-from dragstrip.record import Event, Race
+from dragstrip.record import Event, Plan, Race
 from dragstrip.rounds import Track, run_round
 from dragstrip.store import Store
 
 #: A void round is run again; so many in a row end the race: what can't be true in five rounds will not be in the sixth.
 MOST_VOID_ROUNDS = 5
+
+#: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
+OVERTIME = 0.25
 
 
 class Progress(Protocol):
@@ -80,7 +83,8 @@ class Director:
         typical_s = self.spent_s / max(len(self.race.rounds), 1)
         left = plan.planned_rounds - done
         if typical_s > 0:
-            left = min(left, round((plan.budget_s - self.spent_s) / typical_s))
+            over_s = OVERTIME * plan.budget_s if done < schedule.ROUNDS_LEAST else 0.0
+            left = min(left, round((plan.budget_s + over_s - self.spent_s) / typical_s))
         if not needed and not (done < inquiry.KINDS_ROUNDS and inquiry.of_two_kinds(self.race)):
             return "decided"
         return "budget" if left <= 0 else ""
@@ -92,9 +96,10 @@ class Director:
         began = time.monotonic()
         # A race that an earlier version began goes on as it began.
         alternate = self.race.method >= 3
-        order = schedule.order_of(self.race.plan, self.race.seed, index, names, alternate=alternate)
+        plan = self._plan()
+        order = schedule.order_of(plan, self.race.seed, index, names, alternate=alternate)
         self.watch.before()
-        outcome = run_round(self.track, self.race.plan, order, index, self.entries, self.p50_ns)
+        outcome = run_round(self.track, plan, order, index, self.entries, self.p50_ns)
         seen = (*outcome.events, *self.watch.after())
         self.spent_s += time.monotonic() - began
         self.store.append_round(self.race.id, outcome.round)
@@ -103,6 +108,16 @@ class Director:
         for event in seen:
             self._note(event)
         self.let_out(outcome.out, index)
+
+    def _plan(self) -> Plan:
+        """The race's plan; with fewer blocks a round where its budget would else not pay for the ten that decide."""
+        plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
+        missing = schedule.ROUNDS_LEAST - done
+        if plan.rounds_fixed or missing <= 0 or not self.race.rounds:
+            return plan
+        typical_s = self.spent_s / len(self.race.rounds)
+        share = (plan.budget_s - self.spent_s) / (missing * typical_s)
+        return plan if share >= 1 else schedule.thinned(plan, max(share, 0.0))
 
     def _note(self, event: Event) -> None:
         self.store.append_event(self.race.id, event)

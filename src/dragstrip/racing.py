@@ -177,17 +177,25 @@ def stand(
         yield track, prove_all(track, request.entries, states, progress, kept)
 
 
-def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store: Store, progress: Progress) -> Race:
+def resume(
+    race_id: str,
+    entries: Sequence[Entry],
+    workload: Workload,
+    *,
+    store: Store,
+    progress: Progress,
+    extra_s: float | None = None,
+) -> Race:
     """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
+
+    Args:
+        extra_s: seconds of further budget, also for a race that has spent its own.
 
     Raises:
         BadUsage: the race has ended by its own rule, or a contender's definition has changed since.
     """
     race = store.load(race_id)
-    if race.finished in ("decided", "budget", "rounds"):
-        raise BadUsage(
-            f"race {race.id} has ended ({race.finished}): there is nothing to resume; start a new race instead"
-        )
+    _refuse_resume(race, extra_s)
     if workload.name != race.workload:
         raise BadUsage(
             f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
@@ -205,11 +213,44 @@ def resume(race_id: str, entries: Sequence[Entry], workload: Workload, *, store:
                     f"({entrant.definition_hash[:12]} then, {entry.definition_hash[:12]} now); start a new race instead"
                 )
             states[entrant.name] = Ready(entrant.version, {})
+        if extra_s is not None:
+            race = _extended(race, extra_s, store)
         field_ = prove_all(track, [by_name[name] for name in states], states, progress)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
         director = _director(track, store, progress, replace(race, finished=""), field_)
         director.let_out({entrant.name: entrant.out for entrant in field_.entrants if entrant.out}, len(race.rounds))
         return director.drive()
+
+
+def _refuse_resume(race: Race, extra_s: float | None) -> None:
+    if race.method != METHOD_VERSION:
+        raise BadUsage(
+            f"race {race.id} was begun by method version {race.method}, this Dragstrip races by {METHOD_VERSION}: its "
+            f"rounds would be of two kinds; start a new race instead (`dragstrip rerun {race.id}`)"
+        )
+    if extra_s is not None and race.plan.rounds_fixed:
+        raise BadUsage(
+            f"race {race.id} has its number of rounds fixed (--rounds {race.plan.planned_rounds}), which more budget "
+            "can't change; start a new race with more rounds instead"
+        )
+    over = ("decided", "rounds") if extra_s is not None else ("decided", "budget", "rounds")
+    if race.finished in over:
+        more = "; `--budget +2m` goes on with it for two minutes" if race.finished == "budget" else ""
+        raise BadUsage(
+            f"race {race.id} has ended ({race.finished}): there is nothing to resume{more or '; start a new race'}"
+        )
+
+
+def _extended(race: Race, extra_s: float, store: Store) -> Race:
+    """The race with more budget, recorded: the last round counts on by what it pays for at the pace so far."""
+    spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
+    done = sum(not this.void for this in race.rounds)
+    budget_s = max(race.plan.budget_s, spent_s) + extra_s
+    pays_for = schedule.planned_rounds(budget_s - spent_s, spent_s / len(race.rounds)) if race.rounds else 0
+    planned = max(race.plan.planned_rounds, done + pays_for)
+    store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
+    extensions = (*race.plan.extensions, race.plan.planned_rounds)
+    return replace(race, plan=replace(race.plan, budget_s=budget_s, planned_rounds=planned, extensions=extensions))
 
 
 def io_facts(track: Track) -> dict[str, str]:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 #: A warm-up slice lasts five typical latencies, within these bounds.
 SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
 
+#: A warm-up that others slow down lasts so many times its definition's most, by the clock.
+WARM_UP_MOST = 3
+
 #: The first look at a server of which nothing is known, for the length of its slices.
 FIRST_LOOK_NS = 20_000_000
 
@@ -211,30 +214,55 @@ class Warm:
 def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
     """Loads a contender until successive slices show no rise, or its ``warm_up.most_s`` is spent.
 
+    Time that others took from its core or the engine's warms nothing up: only what was left counts towards the least
+    and the most. A slice's speed is answers per CPU second where that can be read, which others' bursts hardly move.
+
     Args:
         p50_ns: its typical latency, for the length of a slice; 0 if unknown yet.
     """
     session = track.open(entry, running)
     started = time.monotonic_ns()
+    watch(track, running, session)
     if p50_ns == 0:
         (first,) = track.engine.run([(session, 0, FIRST_LOOK_NS, 0)])
-        p50_ns = first.p50_ns if first.requests else SLICE_MOST_NS
+        p50_ns = own_p50_ns(first, len(track.lanes.server)) if first.requests else SLICE_MOST_NS
     slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
-    rates: list[float] = []
+    speeds: list[float] = []
+    own_ns = 0.0
     while True:
         for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
-            rates.append(tally.requests / max(tally.counted_ns, 1))
+            speeds.append(speed_of(tally))
+            own_ns += left_ns(tally, len(track.lanes.server))
             if tally.gave_up:
-                return Warm(
-                    entry, running, session, time.monotonic_ns() - started, settled=False, enough_s=0.0, p50_ns=p50_ns
-                )
+                spent_ns = time.monotonic_ns() - started
+                return Warm(entry, running, session, spent_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
         spent_ns = time.monotonic_ns() - started
-        if spent_ns < entry.warm_up_least_s * 1e9:
+        if own_ns < entry.warm_up_least_s * 1e9 and spent_ns < WARM_UP_MOST * entry.warm_up_most_s * 1e9:
             continue
-        flat = settled(rates)
-        if flat or spent_ns >= entry.warm_up_most_s * 1e9:
+        flat = settled(speeds)
+        if flat or max(own_ns, spent_ns / WARM_UP_MOST) >= entry.warm_up_most_s * 1e9:
             watch(track, running, session)
-            return Warm(entry, running, session, spent_ns, flat, enough_s(rates, slice_ns / 1e9), p50_ns)
+            return Warm(entry, running, session, spent_ns, flat, enough_s(speeds, slice_ns / 1e9), p50_ns)
+
+
+def speed_of(tally: Tally) -> float:
+    """Answers per nanosecond of the server's CPU time, or of the slice where that can't be read."""
+    if tally.server_cpu_ns:
+        return tally.answered / tally.server_cpu_ns
+    return tally.requests / max(tally.counted_ns, 1)
+
+
+def own_p50_ns(tally: Tally, cores: int) -> int:
+    """A block's median latency less what others made of it: a queue takes as much longer as its core is taken."""
+    return int(tally.p50_ns * left_ns(tally, cores) / max(tally.duration_ns, 1))
+
+
+def left_ns(tally: Tally, cores: int) -> float:
+    """Nanoseconds of a slice that others left to the server and the engine, by the kernel's run-queue waits."""
+    waited = tally.engine_wait_ns / max(tally.engine_threads, 1)
+    if tally.server_cpu_ns is not None and tally.server_wait_ns is not None:
+        waited += min(tally.server_wait_ns, max(tally.duration_ns * cores - tally.server_cpu_ns, 0)) / cores
+    return max(tally.duration_ns - waited, 0.0)
 
 
 def watch(track: Track, running: Running, session: int) -> None:

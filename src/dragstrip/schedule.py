@@ -7,7 +7,7 @@ drawn before changes it, so a race can be resumed, repeated and checked by anybo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor
 
@@ -191,6 +191,20 @@ def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, bu
 def loaded_s(blocks: Mapping[str, tuple[int, int, int]]) -> float:
     """Seconds of blocks in a round of these contenders (``Plan.blocks``)."""
     return sum((lead_ns + counted_ns) * passes for lead_ns, counted_ns, passes in blocks.values()) / 1e9
+
+
+def thinned(plan: Plan, share: float) -> Plan:
+    """The plan with so large a share of each round's blocks, three of each contender at the least.
+
+    For rounds that take longer than was planned for, so that the budget still pays for the ten that decide. It looks
+    at the clock only, never at a ratio.
+    """
+
+    def fewer(passes: int) -> int:
+        return min(max(floor(share * passes), PASSES_FLOOR), passes)
+
+    blocks = {name: (lead, counted, fewer(passes)) for name, (lead, counted, passes) in plan.blocks.items()}
+    return replace(plan, blocks=blocks, passes=fewer(plan.passes))
 
 
 def usual_passes(block_s: float) -> int:

@@ -24,8 +24,8 @@ from dragstrip.shares import own_waits
 #: A round of which a smaller share of the passes is left is too thin to be one number like the others.
 THIN = 1 / 3
 
-#: From method version 5 on, a contender's round wants this share of its own blocks: few are void, and none for noise.
-THIN_OWN = 0.1
+#: From method version 5 on, a contender's round wants this share of its own blocks, or so many: none is void for noise.
+THIN_OWN, ENOUGH_OWN = 0.1, 3
 
 #: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
 FEWEST = 0.9
@@ -154,7 +154,7 @@ def _used_together(race: Race, good: BoolArray, ran: BoolArray) -> BoolArray:
 def _used_alone(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
     """From version 5 on: each contender's own blocks count, where enough of a round's are left."""
     planned = np.array([race.plan.blocks[name][2] if name in race.plan.blocks else race.plan.passes for name in names])
-    enough = good.sum(axis=1) >= np.maximum(THIN_OWN * planned, 1)
+    enough = good.sum(axis=1) >= np.clip(THIN_OWN * planned, 1, ENOUGH_OWN)
     return np.asarray(good & enough[:, None, :])
 
 
