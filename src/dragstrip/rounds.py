@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: A warm-up slice lasts five typical latencies, within these bounds.
 SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
 
-#: A warm-up that others slow down lasts so many times its definition's most, by the clock.
+#: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
 WARM_UP_MOST = 3
 
 #: The first look at a server of which nothing is known, for the length of its slices.
@@ -237,7 +237,7 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
                 spent_ns = time.monotonic_ns() - started
                 return Warm(entry, running, session, spent_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
         spent_ns = time.monotonic_ns() - started
-        if own_ns < entry.warm_up_least_s * 1e9 and spent_ns < WARM_UP_MOST * entry.warm_up_most_s * 1e9:
+        if max(own_ns, spent_ns / WARM_UP_MOST) < entry.warm_up_least_s * 1e9:
             continue
         flat = settled(speeds)
         if flat or max(own_ns, spent_ns / WARM_UP_MOST) >= entry.warm_up_most_s * 1e9:
