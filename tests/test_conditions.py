@@ -152,24 +152,40 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
     assert "--rounds 20" not in check(many, "launches").detail
 
 
-def test_a_race_goes_on_while_its_budget_may_still_outweigh_what_the_machine_voided() -> None:
-    """Rounds of a second each, of which the first are void; in turn: the budget, who is needed, why."""
-    steal, limit = "steal: the hypervisor took 9 %", "too few passes: 0 of 8 are valid (generator the limit)"
+def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_be_true() -> None:
+    """Rounds of a second each, of which the first are void; in turn: the budget, who is needed."""
 
-    def ends(rounds: int, void: int, budget_s: float, *needed: str, why: str = steal, fixed: bool = False) -> str:
+    def ends(rounds: int, void: int, budget_s: float, *needed: str, fixed: bool = False) -> str:
         race = samples.race(rounds=rounds, noise=0.004)
-        plan = replace(race.plan, planned_rounds=int(budget_s), budget_s=budget_s, rounds_fixed=fixed)
-        after = tuple(replace(r, void=(why,) if r.index < void else ()) for r in race.rounds)
+        plan = replace(race.plan, planned_rounds=max(int(budget_s), 10), budget_s=budget_s, rounds_fixed=fixed)
+        why = ("too few blocks: 0 of 8 are valid (errors)",)
+        after = tuple(replace(r, void=why if r.index < void else ()) for r in race.rounds)
         return over(replace(race, plan=plan, rounds=after), needed=needed, spent_s=float(rounds))
 
-    assert ends(5, 5, 20, "quick") == ""  # 5 of 20 void would do
-    assert ends(5, 5, 14, "quick") == "void"  # 5 of 14 would not
-    assert ends(5, 5, 20, "quick", why=limit) == "void"  # comes again
-    assert ends(5, 5, 20, "quick", fixed=True) == "void"  # no budget would end it
-    assert ends(12, 5, 20) == ""  # decided, but 5 of 12 are void
-    assert ends(15, 5, 20) == "decided"
+    assert ends(5, 5, 20, "quick") == "void"  # a sixth would be no truer
+    assert ends(5, 5, 20, "quick", fixed=True) == "void"
+    assert ends(5, 4, 20, "quick") == ""
+    assert ends(12, 5, 20) == "decided"
     assert ends(15, 5, 15, "quick") == "budget"
-    assert ends(12, 3, 20) == "decided"
+    assert ends(8, 0, 8, "quick") == ""  # a quarter over, for the tenth round
+    assert ends(10, 0, 8, "quick") == "budget"
+    assert ends(9, 1, 7, "quick") == "budget"  # over by more than a quarter
+
+
+def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
+    """Planned for a second a round, and one takes two: half of the blocks, three at the least."""
+    race = samples.race(rounds=2, passes=20)
+    plan = replace(race.plan, planned_rounds=20, budget_s=20.0, blocks={"quick": (1, 2, 20), "steady": (5, 9, 6)})
+    director = Director.__new__(Director)
+    director.race, director.spent_s = replace(race, plan=plan), 4.0
+    assert director._plan().passes == 20
+    director.spent_s = 6.4
+    thinned = director._plan()
+    assert (thinned.passes, {name: own[2] for name, own in thinned.blocks.items()}) == (10, {"quick": 10, "steady": 3})
+    director.spent_s = 100.0
+    assert {own[2] for own in director._plan().blocks.values()} == {3}
+    director.race = replace(director.race, plan=replace(plan, rounds_fixed=True))
+    assert director._plan().passes == 20
 
 
 # --- on the real thing --------------------------------------------------------------------------------------------
