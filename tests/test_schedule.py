@@ -12,11 +12,17 @@ from scipy import stats
 from dragstrip import verdict
 from dragstrip.contender import serve_entry
 from dragstrip.errors import BadUsage
+from dragstrip.record import Plan
 from dragstrip.schedule import (
     PASSES_FLOOR,
     PASSES_MOST,
     ROUNDS_LEAST,
     block_lengths,
+    block_of,
+    loaded_s,
+    order_of,
+    own_lengths,
+    own_passes,
     passes,
     planned_rounds,
     round_order,
@@ -147,3 +153,94 @@ def test_the_planned_last_round_is_what_nine_tenths_of_the_budget_pay_for() -> N
     assert planned_rounds(60.0, 0.9) == 60
     assert planned_rounds(5.0, 1.0) == ROUNDS_LEAST
     assert verdict.FLOOR == ROUNDS_LEAST
+
+
+# --- blocks as long as each contender needs ---------------------------------------------------------------------------
+
+
+def plan_of(blocks: dict[str, tuple[int, int, int]]) -> Plan:
+    lead_ns, counted_ns, most = (max(each) for each in zip(*blocks.values(), strict=True))
+    return Plan(lead_ns=lead_ns, counted_ns=counted_ns, passes=most, budget_s=60.0, planned_rounds=20, blocks=blocks)
+
+
+@given(SEEDS, st.integers(0, 10_000), NAMES, st.integers(1, 60), st.data())
+def test_each_contender_runs_in_its_own_number_of_passes_spread_evenly(seed, index, names, count, data) -> None:
+    """Any stretch of the round, its end joined to its beginning, has a contender's share of the passes, within one."""
+    own = {name: data.draw(st.integers(1, count)) for name in names}
+    order = round_order(seed, index, names, count, own=own)
+    assert len(order.passes) == count
+    for name in names:
+        runs = [name in drawn for drawn in order.passes]
+        assert sum(runs) == own[name]
+        length = data.draw(st.integers(1, count))
+        for start in range(count):
+            met = sum((runs * 2)[start : start + length])
+            assert abs(met - own[name] * length / count) < 1 + 1e-9
+
+
+@given(SEEDS, st.integers(0, 10_000), NAMES, st.integers(1, 60), st.booleans(), st.data())
+def test_passes_of_their_own_leave_the_drawn_order_as_it_was(seed, index, names, count, alternate, data) -> None:
+    """Launches are the same, and each pass is the same permutation with some left out: so old races are, too."""
+    own = {name: data.draw(st.integers(1, count)) for name in names}
+    old = round_order(seed, index, names, count, alternate=alternate)
+    new = round_order(seed, index, names, count, alternate=alternate, own=own)
+    assert new.launches == old.launches
+    for before, after in zip(old.passes, new.passes, strict=True):
+        assert after == tuple(name for name in before if name in after)
+    assert round_order(seed, index, names, count, alternate=alternate, own=dict.fromkeys(names, count)) == old
+    assert round_order(seed, index, names[::-1], count, alternate=alternate, own=own) == new
+
+
+def test_a_plan_without_lengths_of_their_own_gives_the_order_of_old() -> None:
+    """Races of earlier versions go on, and are checked, as they began."""
+    plan = Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=8, budget_s=60.0, planned_rounds=20)
+    names = ["nginx", "node", "lua"]
+    assert order_of(plan, 7, 3, names) == round_order(7, 3, names, 8, alternate=True)
+    assert block_of(plan, "node") == (10 * MS, 25 * MS)
+
+
+def test_without_its_fastest_contender_a_round_has_as_many_passes_as_the_others_need() -> None:
+    """None is left in which nobody runs."""
+    plan = plan_of({"fast": (2 * MS, 5 * MS, 40), "slow": (20 * MS, 80 * MS, 8), "slower": (40 * MS, 160 * MS, 4)})
+    order = order_of(plan, 7, 3, ["slow", "slower"])
+    assert len(order.passes) == 8
+    assert all(order.passes)
+    assert len(order_of(plan, 7, 3, ["slow", "fast"]).passes) == 40
+
+
+def test_a_slow_contender_lengthens_nobody_elses_blocks() -> None:
+    """Tornado at 4 ms beside nginx at 0.2 ms: each has the blocks it would have alone, the slow one fewer."""
+    p50_ns, leads_ns = {"nginx": 200_000, "tornado": 4 * MS}, {"nginx": 2 * MS, "tornado": 10 * MS}
+    lengths = own_lengths(p50_ns, leads_ns)
+    assert lengths == {"nginx": (2 * MS, 5 * MS), "tornado": (20 * MS, 80 * MS)}
+    count = own_passes(lengths, launch_s=0.6, budget_s=60.0)
+    assert count == {"nginx": 40, "tornado": 8}
+    assert own_lengths(p50_ns, leads_ns, {"tornado": 2, "nginx": 1})["tornado"] == (40 * MS, 160 * MS)
+    blocks = {name: (*lengths[name], count[name]) for name in lengths}
+    plan = plan_of(blocks)
+    assert [block_of(plan, name) for name in lengths] == list(lengths.values())
+    # As one length for all it would be 0.1 s of each in each pass.
+    assert loaded_s(blocks) == pytest.approx(40 * 0.007 + 8 * 0.1)
+    assert loaded_s(blocks) < 8 * 2 * 0.1
+
+
+@given(st.floats(0, 100), st.integers(11, 1200), st.integers(1, 40), st.floats(1, 10_000))
+def test_where_all_lengths_are_alike_the_passes_are_what_they_were(launch_s, block_ms, contenders, budget_s) -> None:
+    """The rule of one length for all is the special case."""
+    lengths = {f"c{k}": (MS, (block_ms - 1) * MS) for k in range(contenders)}
+    count = own_passes(lengths, launch_s=launch_s, budget_s=budget_s)
+    old = passes(launch_s=launch_s, block_s=block_ms / 1e3, contenders=contenders, budget_s=budget_s)
+    assert set(count.values()) == {next(iter(count.values()))}
+    assert abs(count["c0"] - old) <= 1  # the two divide in another order: a last digit may decide
+    assert PASSES_FLOOR <= count["c0"] <= PASSES_MOST
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(5, 1200), min_size=1), st.floats(0, 30), st.floats(1, 600)
+)
+def test_a_short_budget_takes_from_all_alike(lengths_ms, launch_s, budget_s) -> None:
+    """Either twelve rounds can be paid for, or somebody has no more than three passes."""
+    lengths = {name: (MS, (ms - 1) * MS) for name, ms in lengths_ms.items()}
+    count = own_passes(lengths, launch_s=launch_s, budget_s=budget_s)
+    round_s = launch_s + loaded_s({name: (*lengths[name], count[name]) for name in lengths})
+    assert 12 * round_s <= budget_s + 1e-6 or min(count.values()) == PASSES_FLOOR

@@ -163,6 +163,8 @@ def _beside(entry: Entry, ready: Ready, built: Path | None) -> list[str]:
     assert contender is not None
     values = found.settings(contender, ready.programs)
     said = [f"{name}={value}" for name, value in sorted(values.items())]
+    # The definition's hash covers them as they were when it was read: this, as they are now.
+    said += [_identity(contender.folder / name) for name in contender.files()]
     needed = [text for text in contender.fields.needs.files if all(values.get(name) for name in placeholders(text))]
     said += [_identity(place) for text in needed if (place := Path(fill(text, values))).exists()]
     if modules := values.get("modules"):

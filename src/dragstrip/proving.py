@@ -125,7 +125,7 @@ def _candidate(
     if one.proof is None:
         progress.entrant(entry.name, "scrutineering")
     else:
-        one.facts = {"scrutineering": f"of {one.proof.when} UTC, reused: nothing has changed since", **one.proof.parity}
+        one.facts = {"scrutineering": f"of {one.proof.when} UTC, reused", **one.proof.parity}
     return one
 
 
