@@ -331,6 +331,36 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(env: dict[str, str]) -> No
     assert run["rounds"] >= 2
 
 
+def test_ctrl_c_while_servers_are_asked_side_by_side_leaves_nothing(env: dict[str, str]) -> None:
+    """Two that hold every request are waited for in threads; the interrupt ends them with their servers."""
+    words = ["race", "nginx-return", *misbehaving("one", "holds"), *misbehaving("two", "holds")]
+    race = begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    below = psutil.Process(race.pid)
+
+    def held() -> int:
+        return sum("misbehaving.py" in " ".join(one.cmdline()) for one in below.children(recursive=True))
+
+    until(lambda: held() >= 2, 60, "they were never up together")
+    race.send_signal(signal.SIGINT)
+    out, _ = race.communicate(timeout=60)
+    assert race.returncode == 130, out
+    assert "Traceback" not in out
+    assert json.loads(dragstrip_run(env, "runs", "--json").stdout) == []
+
+
+def test_several_that_hold_their_requests_are_out_and_the_others_race_on(env: dict[str, str], tmp_path: Path) -> None:
+    """Asked side by side: each is named with what it did not do, and none of them is left running."""
+    out = tmp_path / "out.json"
+    held = [word for name in ("one", "two", "three") for word in misbehaving(name, "holds")]
+    words = ["race", "nginx-return", "nginx-static", *held, "--rounds", "2", "-c", "4", "--json", str(out)]
+    done = dragstrip_run(env, *words)
+    told = {one["name"]: one["out"] for one in json.loads(out.read_text())["contenders"]}
+    assert not told["nginx-return"], done.stdout
+    assert not told["nginx-static"], done.stdout
+    for name in ("one", "two", "three"):
+        assert "over keep-alive" in told[name]
+
+
 def test_an_interrupted_race_goes_on_where_it_stopped(env: dict[str, str], tmp_path: Path) -> None:
     """--resume keeps seed, plan and rounds, and counts on."""
     race = _racing(env)

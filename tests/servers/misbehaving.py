@@ -7,6 +7,7 @@ forgets (every 500th request, whose connection it keeps open), exits (ends at on
 slow (spends 300 µs of CPU time on each answer),
 restless (works while idle, and keeps 8 KiB of every request for ever),
 counts (says at /served how many it has answered), lies (says a tenth fewer),
+holds (answers the first request alone, and lets every later one wait for ever),
 hostile (right answers, with headers that attack a terminal and a page),
 dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
 """
@@ -78,7 +79,7 @@ def serve(port: str, fault: str) -> None:
                 connection.close()
                 continue
             # HTTP/1.0 it never keeps alive, asked or not.
-            if fault == "forgets" and served % 500 == 499:
+            if (fault == "forgets" and served % 500 == 499) or (fault == "holds" and served):
                 served += 1
                 kept.append(request)
                 ready.unregister(connection)
