@@ -348,13 +348,15 @@ def _plan(request: Request, field_: Field, load: Load) -> Plan:
     leads_ns = {name: entry.lead_ns for name, entry in field_.ready.items()}
     launch_s = sum(field_.launch_s[name] for name in field_.ready)
     lengths_ns = schedule.own_lengths({name: field_.p50_ns[name] for name in field_.ready}, leads_ns, factors)
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=request.budget_s)
     if load.rate_per_s:
         # One length for all: a quantile of so many answers is compared with one of as many.
         longest = schedule.block_lengths(field_.p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
         both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
-        lengths_ns = dict.fromkeys(field_.ready, both)
-    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=request.budget_s)
+        count = max(len(field_.ready), 1)
+        alike = schedule.passes(launch_s=launch_s, block_s=sum(both) / 1e9, contenders=count, budget_s=request.budget_s)
+        lengths_ns, passes = dict.fromkeys(field_.ready, both), dict.fromkeys(field_.ready, alike)
     blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
     round_s = launch_s + schedule.loaded_s(blocks)
     return Plan(
