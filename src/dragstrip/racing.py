@@ -127,7 +127,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
 
 def kept_proofs(request: Request, store: Store, load: Load, lanes: machine.Lanes, facts: Mapping[str, Any]) -> Proofs:
     """Scrutineering's results that lie beside the store, of races as this one."""
-    depends_on = proofs.context(request.workload, load, lanes, request.io, facts)
+    depends_on = proofs.context(request.workload, load, lanes, request.io, facts, request.awake, request.wait)
     return Proofs(store.path.with_suffix(".scrutiny"), depends_on, fresh=request.fresh_scrutiny)
 
 
