@@ -167,9 +167,9 @@ def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_
     assert ends(5, 4, 20, "quick") == ""
     assert ends(12, 5, 20) == "decided"
     assert ends(15, 5, 15, "quick") == "budget"
-    assert ends(8, 0, 8, "quick") == ""  # a quarter over, for the tenth round
+    assert ends(8, 0, 8, "quick") == ""  # half over, for the tenth round
     assert ends(10, 0, 8, "quick") == "budget"
-    assert ends(9, 1, 7, "quick") == "budget"  # over by more than a quarter
+    assert ends(9, 1, 6, "quick") == "budget"  # over by more than half
 
 
 def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:

@@ -20,7 +20,7 @@ from dragstrip.store import Store
 MOST_VOID_ROUNDS = 5
 
 #: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
-OVERTIME = 0.25
+OVERTIME = 0.5
 
 
 class Progress(Protocol):
