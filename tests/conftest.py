@@ -1,7 +1,11 @@
-"""Fixtures that several test modules share."""
+"""What tests need of the process they run in, whoever started it, and fixtures that several test modules share."""
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +14,31 @@ import pytest
 
 if TYPE_CHECKING:
     from loads import Nginx
+
+
+def _settle() -> None:
+    """Signals, umask, locale, time zone, descriptors: as in a fresh login, also under nohup or in a background job.
+
+    Tests of what the program does with inherited settings set them for a process of its own.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    of_python = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT}  # it ignores the first two on purpose
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP} - of_python:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.umask(0o022)
+    for key in [key for key in os.environ if key == "LANGUAGE" or key.startswith("LC_")]:
+        del os.environ[key]
+    os.environ |= {"LANG": "C.UTF-8", "TZ": "UTC"}
+    time.tzset()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < 4096:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096 if hard == resource.RLIM_INFINITY else min(4096, hard), hard))
+
+
+_settle()
 
 
 @pytest.fixture

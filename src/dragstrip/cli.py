@@ -18,6 +18,7 @@ from dragstrip.cli_compare import compare
 from dragstrip.cli_contenders import contenders, install_command, verify
 from dragstrip.cli_doctor import doctor
 from dragstrip.cli_export import export_command, import_command
+from dragstrip.cli_inherited import settle
 from dragstrip.cli_load import load
 from dragstrip.cli_new import new
 from dragstrip.cli_offer import AnyRate
@@ -278,6 +279,7 @@ for command in (
 
 def main() -> None:
     """Runs the command line and turns every refusal into one line on stderr and its exit code."""
+    settle()
     try:
         cli.main(standalone_mode=False)
     except DragstripError as error:

@@ -48,6 +48,8 @@ UNKILLABLE_S = 10.0
 #: Soft limit of descriptors where the hard one is higher: some servers size arrays by it (uWSGI with
 #: Docker's 2^30 takes gigabytes).
 DESCRIPTORS_AT_MOST = 1 << 20
+#: Soft limit of a stack in bytes, which is also that of each thread: "unlimited" changes the layout of memory.
+STACK_BYTES = 8 << 20
 #: Lines and bytes of the log that a report of the end carries.
 TAIL_LINES, TAIL_BYTES = 20, 4096
 
@@ -201,6 +203,31 @@ def why_not_as_user(order: dict[str, Any]) -> str:
     return why
 
 
+def default_signals() -> None:
+    """Every signal does what it does by default and none is blocked: what a parent set stays so over exec."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def set_limits() -> None:
+    """Limits of the calling process that don't depend on the shell; those of memory and processes stay as they are."""
+    none = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    for limit in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
+        try:
+            resource.setrlimit(limit, none)
+        except (ValueError, OSError):  # only root may raise a hard limit
+            hard = resource.getrlimit(limit)[1]
+            resource.setrlimit(limit, (hard, hard))
+    # A dump of a large dead server would be written in the middle of the others' blocks.
+    softs = {
+        resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: DESCRIPTORS_AT_MOST, resource.RLIMIT_STACK: STACK_BYTES,
+    }  # fmt: skip
+    for limit, soft in softs.items():
+        hard = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
 def _become_server(order: dict[str, Any], output: int, keeper: int, pipe: int) -> None:
     """In the forked child: everything between fork and exec. Each line on the pipe is a complaint."""
     os.setsid()
@@ -211,16 +238,11 @@ def _become_server(order: dict[str, Any], output: int, keeper: int, pipe: int) -
         except OSError:
             os.write(pipe, b"no cgroup\n")
     os.sched_setaffinity(0, order["cores"])
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    soft = DESCRIPTORS_AT_MOST if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_AT_MOST)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    # A dump of a large dead server would be written in the middle of the others' blocks.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    set_limits()
     nothing = os.open(os.devnull, os.O_RDWR)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)  # what a parent ignores stays ignored over exec
+    default_signals()
     if order["user"] is not None:
         _take_user(order)
     # Should the keeper itself be killed, the main process at least goes with it (set last: setuid clears it).
@@ -308,6 +330,8 @@ class Keeper:
         self._orders: list[dict[str, Any]] = []
         self._text = b""
         self._abandoned = self._told_to_end = self._childless = False
+        os.umask(0o022)  # of the logs and, inherited, of the servers
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # with SIGCHLD blocked no end would be seen
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._wake, waking = os.pipe()
         for fd in (self._wake, waking, 0):

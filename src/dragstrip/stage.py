@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -285,7 +285,7 @@ class Keeper:
     def _start(
         self, number: int, start: Start, scratch: Path, log: Path, cores: tuple[int, ...], user: tuple[int, int] | None
     ) -> dict[str, Any]:
-        environment = dict(os.environ)
+        environment = server_environment(os.environ)
         if user is not None:
             environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody", "LOGNAME": "nobody"}
         cgroup = make_cgroup(number)
@@ -427,6 +427,15 @@ class Keeper:
             self._clean_after_lost_keeper()
         if self._running is not None:
             _remove(self._running.scratch, self._running.log)
+
+
+def server_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Our environment as servers get it: C.UTF-8 and UTC whatever we were started under; a start's own lies over it.
+
+    ``LC_*`` go rather than being set, so that a definition that sets ``LANG`` alone gets what it says.
+    """
+    kept = {key: value for key, value in own.items() if key != "LANGUAGE" and not key.startswith("LC_")}
+    return kept | {"LANG": "C.UTF-8", "TZ": "UTC"}
 
 
 def free_port() -> int:

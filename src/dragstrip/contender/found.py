@@ -222,8 +222,9 @@ def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
 def _done(command: tuple[str, ...], _state: tuple[int, int]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S
-        )
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},  # programs that speak the user's language would say it otherwise
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error
 

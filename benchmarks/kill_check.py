@@ -1,0 +1,368 @@
+"""What is left, and what is lost, after `kill -9` at random moments of a race? Run as root or not, on any machine.
+
+python benchmarks/kill_check.py [--kills 100] [--seed 1] [--resume-every 10] [--minutes 12]
+
+A short race of two is started again and again. Each time one process gets SIGKILL: mostly the program itself, in turn
+also a supervisor (keeper) or a server's main process. The moments are drawn from the seed: evenly over the four
+phases (start, scrutineering, rounds, report), and within a phase evenly over what an undisturbed race took for it.
+
+Afterwards, within 5 s: no process of the race lives (found by its session, its environment, its working folder), no
+scratch folder, no cgroup, no changed resume latency of a core. The store opens and passes SQLite's integrity check,
+every round that was in it before the kill still is, `dragstrip show` reads the race, a page is whole or absent; every
+tenth race that was cut off is resumed. Exit status 1 if anything was left or lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from dragstrip.cli import cli
+
+PHASES = ("start", "scrutineering", "rounds", "report")
+VICTIMS = ("program", "keeper", "server")
+#: Seconds after which nothing of a race may live any more.
+GONE_S = 5.0
+#: Seconds that a race whose keeper or server was killed may take to end by itself.
+ENDS_S = 60.0
+RACE = ("race", "nginx-return", "lua", "--budget", "1s")
+MARK = "DRAGSTRIP_KILL_CHECK"
+SCRIPT = "keeper.py"
+
+
+@dataclass
+class Result:
+    """One kill: whom, in which phase, and what was wrong afterwards."""
+
+    victim: str
+    phase: str
+    gone_s: float = 0.0
+    rounds: int = 0
+    resumed: bool = False
+    wrong: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of /proc; ``started`` tells it from another that got its number later."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+
+
+def processes() -> dict[int, Process]:
+    """Every process that is no zombie, by its number."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            words = stat.read_text().rpartition(")")[2].split()
+            if words[0] not in "ZX":
+                pid = int(stat.parent.name)
+                found[pid] = Process(pid, int(words[1]), int(words[3]), int(words[19]))
+    return found
+
+
+def command_of(pid: int) -> str:
+    """Its command line; "" once it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+class Watch:
+    """Everything that one race starts, as far as it can be seen from outside.
+
+    Args:
+        pid: the program's; mark: a text that stands in its environment.
+    """
+
+    def __init__(self, pid: int, mark: str) -> None:
+        self.pid, self._mark = pid, mark.encode()
+        self._known: dict[int, int] = {}
+        self._sessions = {pid}
+
+    def look(self) -> dict[int, Process]:
+        """All living descendants now; remembers them and their sessions."""
+        now = processes()
+        below: dict[int, list[Process]] = {}
+        for one in now.values():
+            below.setdefault(one.parent, []).append(one)
+        queue, found = [self.pid], {}
+        while queue:
+            for one in below.get(queue.pop(), ()):
+                found[one.pid] = one
+                queue.append(one.pid)
+        self._known |= {one.pid: one.started for one in found.values()}
+        own = os.getsid(0)
+        self._sessions |= {one.session for one in found.values() if one.session != own}
+        return found
+
+    def _is_ours(self, one: Process) -> bool:
+        if self._known.get(one.pid) == one.started or one.session in self._sessions:
+            return True
+        with suppress(OSError):
+            if f"/dragstrip-{self.pid}-" in str(Path(f"/proc/{one.pid}/cwd").readlink()):
+                return True
+        with suppress(OSError):
+            return self._mark in Path(f"/proc/{one.pid}/environ").read_bytes()
+        return False
+
+    def left(self) -> list[str]:
+        """What of it is still there, in words; [] once nothing is."""
+        there = [
+            f"process {one.pid} ({command_of(one.pid)[:80]})" for one in processes().values() if self._is_ours(one)
+        ]
+        there += [f"folder {path}" for path in Path("/tmp").glob(f"dragstrip-{self.pid}-*")]
+        for mount in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
+            there += [f"cgroup {path}" for path in mount.glob(f"**/dragstrip-{self.pid}-*") if path.is_dir()]
+        return there
+
+
+def latencies() -> dict[str, str]:
+    """The resume latency that is asked of each core: what keeps cores awake may set it and must put it back."""
+    found = {}
+    for path in sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/power/pm_qos_resume_latency_us")):
+        with suppress(OSError):
+            found[str(path)] = path.read_text().strip()
+    return found
+
+
+def in_store(store: Path) -> list[tuple[str, int, bool]]:
+    """Each race's id, number of rounds and whether it has ended; [] without a store. Writes nothing."""
+    if not store.exists():
+        return []
+    sql = (
+        "SELECT id, (SELECT count(*) FROM round WHERE race = id),"
+        " EXISTS (SELECT 1 FROM event WHERE race = id AND kind = 'finished') FROM race"
+    )
+    try:
+        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=5)) as db:
+            return [(name, rounds, bool(ended)) for name, rounds, ended in db.execute(sql)]
+    except sqlite3.OperationalError:
+        return []  # no tables yet
+
+
+class Run:
+    """One race in a folder of its own."""
+
+    def __init__(self, folder: Path, number: int, seed: int) -> None:
+        self.store, self.page = folder / "races.sqlite", folder / "page.html"
+        self.mark = f"{os.getpid()}-{number}-{seed}"
+        self.log = (folder / "output").open("w+b")
+        where = ("--store", str(self.store), "--html", str(self.page))
+        self.held: list[tuple[str, int, bool]] = []
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            dragstrip(*RACE, "--seed", str(seed), *where), env={**os.environ, MARK: self.mark},
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True,
+        )  # fmt: skip
+        self.watch = Watch(self.process.pid, f"{MARK}={self.mark}")
+
+    def phase(self) -> str:
+        """What it is at now, by what can be seen: keepers, a race in the store (noted in ``held``), its end in it."""
+        if self.process.poll() is not None:
+            return "ended"
+        self.held = in_store(self.store)
+        if self.held:
+            return "report" if self.held[-1][2] else "rounds"
+        return "scrutineering" if any(SCRIPT in command_of(pid) for pid in self.watch.look()) else "start"
+
+    def reach(self, phase: str) -> None:
+        """Waits until it is in a phase, or past it, or at its end."""
+        while (now := self.phase()) != "ended":
+            if PHASES.index(now) >= PHASES.index(phase):
+                return
+            time.sleep(0.005)
+
+    def told(self) -> str:
+        """Its last words."""
+        self.log.seek(0)
+        return self.log.read().decode("utf-8", "replace")
+
+
+def dragstrip(*words: str) -> list[str]:
+    """The command line of the package that this interpreter has."""
+    return [sys.executable, "-m", "dragstrip", *words]
+
+
+def undisturbed(folder: Path) -> dict[str, float]:
+    """Seconds that each phase of a race takes where nobody kills."""
+    folder.mkdir()
+    run = Run(folder, 0, 0)
+    began, times = {"start": run.began}, {}
+    for phase in PHASES[1:]:
+        run.reach(phase)
+        began[phase] = time.monotonic()
+    run.process.wait(ENDS_S)
+    ends = [*list(began.values())[1:], time.monotonic()]
+    times = {phase: max(end - began[phase], 0.05) for phase, end in zip(PHASES, ends, strict=True)}
+    run.log.close()
+    return times
+
+
+def pick(run: Run, victim: str) -> tuple[str, int]:
+    """The process to kill: the program itself where there is none of that kind just now."""
+    if victim == "program":
+        return victim, run.process.pid
+    below = run.watch.look()
+    keepers = sorted(pid for pid in below if SCRIPT in command_of(pid))
+    servers = sorted(one.pid for one in below.values() if one.parent in keepers)
+    there = keepers if victim == "keeper" else servers
+    return (victim, there[0]) if there else ("program", run.process.pid)
+
+
+def kill_once(folder: Path, number: int, dice: random.Random, times: Mapping[str, float], resume: bool) -> Result:
+    """One race, one kill, and everything that must hold afterwards."""
+    folder.mkdir()
+    wanted = PHASES[number % len(PHASES)]
+    victim = dice.choices(VICTIMS, (8, 1, 1))[0] if wanted in ("scrutineering", "rounds") else "program"
+    before = latencies()
+    run = Run(folder, number, number + 1)
+    run.reach(wanted)
+    time.sleep(dice.random() * times[wanted])
+    phase = wanted if wanted == "report" else run.phase()  # which is over in 0.1 s: no time to look
+    victim, pid = pick(run, victim)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    result = Result(victim, phase)
+    try:
+        status = run.process.wait(ENDS_S)
+    except subprocess.TimeoutExpired:
+        run.process.kill()
+        status = run.process.wait()
+        result.wrong.append(f"it did not end within {ENDS_S:g} s of the {victim}'s death")
+    if victim == "program" and status != -signal.SIGKILL:
+        result.phase = "ended"  # it was quicker
+    elif victim != "program" and (status not in (0, 1, 3) or "Traceback" in run.told()):
+        result.wrong.append(f"exit status {status}: {run.told()[-300:]}")
+    result.gone_s = await_nothing(run, result, before)
+    look_into(run, result, resume)
+    run.log.close()
+    return result
+
+
+def await_nothing(run: Run, result: Result, before: dict[str, str]) -> float:
+    """Seconds until nothing of the race was left; what is left after 5 s goes into the result, and is ended."""
+    died = time.monotonic()
+
+    def there() -> list[str]:
+        changed = [path for path, value in latencies().items() if before.get(path) != value]
+        return [*run.watch.left(), *(f"changed {path}" for path in changed)]
+
+    while left := there():
+        if time.monotonic() - died > GONE_S:
+            result.wrong += [f"left: {one}" for one in left]
+            for one in left:
+                if one.startswith("process "):
+                    with suppress(ProcessLookupError):
+                        os.kill(int(one.split()[1]), signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    return time.monotonic() - died
+
+
+def look_into(run: Run, result: Result, resume: bool) -> None:
+    """The store, the race and the page after the kill."""
+    if run.page.exists() and not run.page.read_text(encoding="utf-8").rstrip().endswith("</html>"):
+        result.wrong.append("the page is cut off")
+    if not run.store.exists():
+        return
+    with closing(sqlite3.connect(run.store)) as db:
+        if (said := db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+            result.wrong.append(f"integrity check: {said}")
+    now = {name: (rounds, ended) for name, rounds, ended in in_store(run.store)}
+    for name, rounds, _ in run.held:
+        if now.get(name, (-1, False))[0] < rounds:
+            result.wrong.append(f"race {name} had {rounds} rounds before the kill, now {now.get(name)}")
+    for name, (rounds, ended) in now.items():
+        result.rounds = rounds
+        shown = CliRunner().invoke(cli, ["show", name, "--store", str(run.store)])
+        if shown.exit_code not in (0, 3):
+            result.wrong.append(f"show: exit status {shown.exit_code}: {shown.exception!r} {shown.output[-300:]}")
+        if resume and not ended:
+            words = ("race", "--resume", name, "--store", str(run.store), "-q")
+            said = subprocess.run(dragstrip(*words), capture_output=True, text=True, timeout=120)
+            result.resumed = True
+            if said.returncode not in (0, 3) or in_store(run.store)[-1][1] < max(rounds, 2):
+                result.wrong.append(f"resume: exit status {said.returncode}: {said.stderr[-300:]}")
+
+
+def table(results: Sequence[Result]) -> str:
+    """One row per phase and victim: kills, what was left or lost, how long it took to be gone."""
+    lines = ["| killed | while | kills | wrong | gone after, median / most |", "|-|-|-:|-:|-:|"]
+    for (victim, phase), times in sorted(Counter((one.victim, one.phase) for one in results).items()):
+        rows = [one for one in results if (one.victim, one.phase) == (victim, phase)]
+        took = [one.gone_s for one in rows]
+        wrong = sum(bool(one.wrong) for one in rows)
+        lines.append(f"| {victim} | {phase} | {times} | {wrong} | {statistics.median(took):.2f} / {max(took):.2f} s |")
+    kept, resumed = sum(one.rounds for one in results), sum(one.resumed for one in results)
+    kills = sum(one.phase != "ended" for one in results)
+    lines.append(f"\n{kills} kills; {kept} finished rounds kept and readable; {resumed} races resumed")
+    return "\n".join(lines)
+
+
+def check(
+    kills: int, *, seed: int = 1, resume_every: int = 10, minutes: float = 12.0, say: Callable[[str], object] = print,
+    times: Mapping[str, float] | None = None,
+) -> list[Result]:  # fmt: skip
+    """So many kills, or as many as fit into the minutes; says each one's outcome.
+
+    Args:
+        times: seconds of each phase, to draw the moments from; None: an undisturbed race shows them.
+    """
+    dice, results, ends = random.Random(seed), [], time.monotonic() + minutes * 60
+    with tempfile.TemporaryDirectory() as place:
+        times = times or undisturbed(Path(place) / "undisturbed")
+        say("phases: " + ", ".join(f"{phase} {spent:.1f} s" for phase, spent in times.items()))
+        cut_off = number = 0
+        while sum(one.phase != "ended" for one in results) < kills and number < 3 * kills:
+            if time.monotonic() > ends:
+                say(f"stopped after {minutes:g} minutes")
+                break
+            due = cut_off % resume_every == resume_every - 1
+            one = kill_once(Path(place) / str(number), number, dice, times, resume=due)
+            number += 1
+            cut_off += one.resumed or (one.phase == "rounds" and not due)
+            results.append(one)
+            said = "; ".join(one.wrong) or "nothing left, nothing lost"
+            say(f"{number:4} {one.victim} while {one.phase}, {one.rounds} rounds, {one.gone_s:.2f} s: {said}")
+    return results
+
+
+def main() -> None:
+    """The command line."""
+    wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    wanted.add_argument("--kills", type=int, default=100)
+    wanted.add_argument("--seed", type=int, default=1)
+    wanted.add_argument("--resume-every", type=int, default=10, help="of the races cut off within their rounds")
+    wanted.add_argument("--minutes", type=float, default=12.0)
+    told = wanted.parse_args()
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    results = check(told.kills, seed=told.seed, resume_every=told.resume_every, minutes=told.minutes, say=say)
+    print(table(results))
+    sys.exit(1 if any(one.wrong for one in results) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What the program takes over from whoever started it, and what of that it does not want."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+def settle() -> None:
+    """Undoes inherited settings that would break the program; what a background job asks for stays.
+
+    - No signal is blocked, and SIGTERM and SIGCHLD do what they do by default: with SIGCHLD ignored the kernel reaps
+      every child itself, and each failed command would read as a success.
+    - SIGINT that is ignored stays so in a background job (a shell ignores it there, so that the terminal's Ctrl-C hits
+      the foreground alone); in the foreground of a terminal it is Ctrl-C again.
+
+    SIGHUP stays as ``nohup`` set it. What servers get is the keeper's affair.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and in_foreground():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def in_foreground() -> bool:
+    """Whether we are in the foreground of the terminal that standard input is; False where it is none."""
+    try:
+        return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp() if sys.__stdin__ else False
+    except (OSError, ValueError):
+        return False
