@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragstrip import contender
-from dragstrip.contender import Entry, Missing, Ready, Start, found
+from dragstrip.contender import Entry, Missing, Ready, Start, binary, found
 from dragstrip.contender.definition import Source
 from dragstrip.errors import BadDefinition, BadUsage, NotReady, StageError
 from dragstrip.workload import Exchange
@@ -362,17 +362,134 @@ def test_what_is_missing_is_said_with_a_remedy(folder: Path, needs: str, words: 
         contender.prepare(contender.variant(mine), scratch=folder / "s", port=1, cores=(0,), workload="hello")
 
 
-def nginx_at(folder: Path, said: str, *modules: str) -> Path:
-    """A stand-in for an nginx that was built elsewhere, as far as it is asked; with modules beside it."""
+def nginx_at(folder: Path, said: str, *modules: str, version: str = "nginx/1.99.9", holds: str = "") -> Path:
+    """A stand-in for an nginx that was built elsewhere, as far as it is asked; with modules beside it.
+
+    Args:
+        version: after "nginx version: ". holds: words that stand in its bytes, as names do in a real program's.
+    """
     (folder / "sbin").mkdir(parents=True)
     (folder / "modules").mkdir()
     for name in modules:
         (folder / "modules" / name).touch()
     program = folder / "sbin" / "nginx"
     told = f"configure arguments: --prefix={folder} {said}"
-    program.write_text(f"#!/bin/sh\necho nginx version: nginx/1.99.9 >&2\necho '{told}' >&2\n")
+    held = "".join(f"\0{word}\0" for word in holds.split(","))
+    program.write_text(
+        f"#!/bin/sh\necho nginx version: {version} >&2\n[ $1 = -v ] || echo '{told}' >&2\nexit 0\n{held}"
+    )
     program.chmod(0o755)
     return program
+
+
+#: What OpenResty's `nginx -V` says after its prefix, shortened, and the names of modules in its bytes.
+OPENRESTY = "--add-module=../ngx_devel_kit-0.3.4 --add-module=../ngx_lua-0.10.29 --add-module=../ngx_lua_upstream-0.07"
+OPENRESTY_NAMES = "ndk_http_module,ngx_http_lua_module,ngx_http_lua_upstream_module,LuaJIT 2.1.1753364724"
+
+
+@pytest.mark.parametrize(
+    "name", ["nginx-static", "nginx-return", "nginx-open-file-cache", "nginx-php-fpm", "fastcgi-lua54", "uwsgi-lua54"]
+)
+def test_openrestys_own_nginx_first_on_path_is_taken_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is an nginx, of a version that says whose; nobody is told that nginx is missing."""
+    before = contender.check(contender.entry(name))
+    if isinstance(before, Missing):
+        pytest.skip(f"{name}: {before.reason}")
+    program = nginx_at(tmp_path / "own", OPENRESTY, version="openresty/1.29.2.1", holds=OPENRESTY_NAMES)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    state = contender.check(contender.entry(name))
+    assert isinstance(state, Ready), state
+    assert state.programs["nginx"] == program
+    assert state.version.split()[0] == "openresty/1.29.2.1"
+    assert dict(state.programs) == dict(before.programs) | {"nginx": program}
+
+
+def test_a_program_that_says_no_version_is_passed_by_and_alone_is_never_a_reason_to_edit_the_product(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one on PATH serves; where the user insists, another place is asked for, not another definition."""
+    program = nginx_at(tmp_path / "odd", "", version="of my own making")
+    program.write_text(program.read_text().replace("nginx version:", "this is an nginx"))
+    before = contender.check(contender.entry("nginx-return"))
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    assert contender.check(contender.entry("nginx-return")) == before
+    state = contender.check(contender.entry(f"nginx-return:program={program}"))
+    assert isinstance(state, Missing)
+    assert "doesn't say a version that matches" in state.reason
+    assert "`--set nginx-return.program=/path/to/nginx` names another `nginx`" in state.remedy
+    assert "contender.toml" not in state.remedy
+
+
+def test_a_version_that_a_definition_of_ones_own_misreads_is_ones_own_to_correct(folder: Path) -> None:
+    """There the file is named."""
+    asked = '[needs]\ncommands = ["sh"]\n[version]\ncommand = ["sh", "-c", "echo one"]\npattern = "two (.)"\n'
+    text = GOOD.replace("[start]", f"{asked}[start]")
+    state = contender.check(define(folder, text))
+    assert isinstance(state, Missing)
+    assert state.remedy == f"correct [version] in {folder}/contender.toml"
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "holds", "version"),
+    [
+        ("nginx-lua", OPENRESTY, OPENRESTY_NAMES, "1.99.9 (ngx_lua-0.10.29; LuaJIT 2.1.1753364724)"),
+        ("nginx-lua", "--add-module=/a --add-module=/b", "ndk_http_module,ngx_http_lua_module", "1.99.9"),
+        ("nginx-lws", "--add-module=/build/42", "lws_module,$LuaVersion: Lua 5.4.7 ", "1.99.9 (Lua 5.4.7)"),
+        ("nginx-lws", "--add-module=../nginx-lws-1.2", "lws_module", "1.99.9 (nginx-lws-1.2)"),
+        ("ngx-mruby", "--add-module=/build/42", "ngx_http_mruby_module,mruby 3.3.0 (2024)", "1.99.9 (mruby 3.3.0)"),
+        ("ngx-mruby", "--add-module=/src/ngx_mruby", "", "1.99.9 (ngx_mruby)"),
+        ("nginx-njs", "--add-module=/src/njs-0.8.10/nginx", "ngx_http_js_module", "1.99.9"),
+    ],
+)  # fmt: skip
+def test_a_built_in_module_is_known_by_what_it_is_and_its_language_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, holds: str, version: str
+) -> None:
+    """By the names in the program's bytes, whatever the folder was called; no module is loaded a second time."""
+    program = nginx_at(tmp_path / "inside", said, holds=holds)
+    bare = nginx_at(tmp_path / "bare", "--add-module=/a/ngx_http_lua_module-less", holds="ngx_http_lua_upstream_module")
+    monkeypatch.setenv("PATH", f"{bare.parent}:{program.parent}:{os.environ['PATH']}")
+    state = contender.check(contender.entry(name))
+    assert isinstance(state, Ready), state
+    assert (state.programs["nginx"], state.version) == (program, version)
+    (tmp_path / "scratch").mkdir()
+    start = contender.prepare(contender.entry(name), scratch=tmp_path / "scratch", port=1, cores=(0,), workload="hello")
+    assert start.command[0] == str(program)
+    assert "load_module" not in (tmp_path / "scratch" / "nginx.conf").read_text()
+
+
+def test_a_module_is_known_by_its_sources_where_the_program_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that stands for nginx has no names in it; the sources' own `config` has."""
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "config").write_text('ngx_feature="Lua"\nngx_addon_name=ngx_http_lua_module\n')
+    program = nginx_at(tmp_path / "inside", f"--add-module={tmp_path}/sources")
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    state = contender.check(contender.entry("nginx-lua"))
+    assert isinstance(state, Ready), state
+    assert state.programs["nginx"] == program
+
+
+def test_openresty_is_warmed_up_as_nginx_lua_is() -> None:
+    """It is the same module."""
+    one, other = (contender.find(name).fields.warm_up for name in ("openresty", "nginx-lua"))
+    assert one == other
+    assert one.lead_ms < 10
+
+
+def test_a_real_programs_modules_and_libraries_are_read(folder: Path) -> None:
+    """Of the system's own nginx; a file that isn't there has none."""
+    place = next((one for one in ("/usr/sbin/nginx", "/usr/local/sbin/nginx") if Path(one).exists()), None)
+    if place is None:
+        pytest.skip("nginx is not installed")
+    names = binary.module_names(Path(place))
+    assert {"ngx_core_module", "ngx_http_core_module"} <= set(names)
+    assert "ngx_http_mruby_module" not in names
+    assert any(library.name.startswith("libc.so") for library in binary.linked(Path(place)))
+    assert binary.first_match(r"(GNU C Library)", [folder / "nothing", Path(place)]) == "GNU C Library"
+    assert binary.first_match(r"(no such words, ever\?)", [Path(place)]) is None
 
 
 @pytest.mark.parametrize("name", ["nginx-lws", "ngx-mruby"])

@@ -22,12 +22,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
-from dragstrip.contender.fields import FILE_NAME, PER_CORE, Contender, Value, Words, load
+from dragstrip.contender.fields import FILE_NAME, PER_CORE, SHIPPED, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-SHIPPED = _PACKAGE / "contenders"
-LINE_UPS = _PACKAGE / "lineups"
+LINE_UPS = SHIPPED.parent / "lineups"
 
 #: The mark that an ad hoc contender must answer with where the workload asks for one.
 AD_HOC_MARK = "USER"
@@ -301,7 +299,7 @@ def variant(
     typed = ",".join(f"{key}={text}" for key, text in (overrides or {}).items())
     name = f"{contender.name}:{typed}" if typed else contender.name
     told = {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
-    noted = {} if contender.folder.parent == SHIPPED else {DEFINITION: str(contender.source.file)}
+    noted = {} if contender.shipped else {DEFINITION: str(contender.source.file)}
     noted |= {TYPED: name} if label else {}
     noted |= {f"{PLACE}{key}": text for key, text in absolute.items()}
     parity = {key: fill(text, told | {"mark": fields.mark}) for key, text in fields.parity.items()}

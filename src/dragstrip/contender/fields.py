@@ -17,6 +17,9 @@ from dragstrip.contender.definition import Key, Source, Strict, check_placeholde
 
 FILE_NAME = "contender.toml"
 
+#: Where the package keeps its own definitions, a folder each.
+SHIPPED = Path(__file__).resolve().parents[1] / "contenders"
+
 #: What a contender may be called.
 NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")
 
@@ -49,7 +52,7 @@ MEANING = {
     "npm": "the folder of its npm packages (`node_modules`), for `NODE_PATH`",
     "modules": "nginx's folder of modules",
     "loadable": "the files in it; for templates whose definition names `{modules}`",
-    "built_in": "the modules that nginx was built with (`--add-module`); likewise",
+    "built_in": "the modules that nginx was built with, by their own names and the folders of `--add-module`; likewise",
     "cache": "Dragstrip's own folder, kept between races",
     "arch": "the machine's architecture, like `x86_64`",
 }
@@ -67,7 +70,9 @@ class Needs(Strict):
     commands: Words = Field(default=(), description="programs on PATH, in the sbin folders or a private environment")
     files: Words = Field(default=(), description="must exist; `{modules}` is nginx's folder of modules")
     built_in: str = Field(
-        default="", description="part of a module's name: where nginx was built with it, the `files` are not needed"
+        default="",
+        description="part of a module's name: where nginx was built with it, the `files` are not needed; nor is a file "
+        "of `{modules}` whose module is built in",
     )
     python: Words = Field(default=(), description="modules in its private Python environment")
     run: Annotated[tuple[Command, ...], Field(strict=False)] = Field(
@@ -113,6 +118,11 @@ class Version(Strict):
     command: Words = Field(default=(), description="says the version")
     pattern: str = Field(default="", description="a regular expression with one group, which is the version")
     package: str = Field(default="", description="instead: the Python package whose version it is")
+    also: Words = Field(
+        default=(),
+        description="regular expressions with one group each, shown beside the version: looked for in what the command "
+        "says, then in the bytes of the program, its `{modules}` and their libraries, like `'(LuaJIT \\d[\\w.-]*)'`",
+    )
 
 
 class WarmUp(Strict):
@@ -215,6 +225,11 @@ class Contender:
     def folder(self) -> Path:
         """Where its templates and application files lie."""
         return self.source.file.parent
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is one of the package's own: what is wrong with it is not the user's to mend."""
+        return self.folder.parent == SHIPPED
 
     @cached_property
     def definition_hash(self) -> str:
@@ -339,6 +354,8 @@ def _check_rest(contender: Contender) -> None:
     if not version.package and bool(version.command) != bool(version.pattern):
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
     _check_pattern(contender, ("version", "pattern"), version.pattern or "()", "the version")
+    for pattern in version.also:
+        _check_pattern(contender, ("version", "also"), pattern, "what is shown")
     _check_served(contender)
     for key, allowed in fields.choices.items():
         if fields.parameters.get(key) not in allowed:

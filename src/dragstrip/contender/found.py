@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
+from dragstrip.contender.binary import first_match, module_names
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.fields import Alternative, Contender
 
@@ -95,7 +96,7 @@ def python_of(contender: Contender) -> Path:
 def find_programs(contender: Contender) -> dict[str, Path]:
     """Every needed command with its place; the alternatives' programs stand in where PATH has none.
 
-    Of several on PATH the first that has the needed modules beside it; else the first.
+    Of several on PATH the first that says its version as expected and has the needed modules; else the first.
 
     Raises:
         _AbsentError: the first one that is nowhere.
@@ -107,7 +108,7 @@ def find_programs(contender: Contender) -> dict[str, Path]:
             continue
         everywhere = _on_path(name)
         first = everywhere[0] if everywhere else _in_environments(contender, name)
-        place = next((one for one in everywhere if len(everywhere) > 1 and _has_files(contender, name, one)), first)
+        place = next((one for one in everywhere if len(everywhere) > 1 and _suits(contender, name, one)), first)
         if place is None:
             raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
         found[name] = place
@@ -150,39 +151,55 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
     values = {"python": str(python_of(contender)), "npm": str(packages), "arch": platform.machine()}
     used = {name for text in _all_texts(contender) for name in placeholders(text)}
     if used & _MODULES and _LOADER in programs:
-        values |= _modules(say((str(programs[_LOADER]), _ASKED)), contender.places.get("modules", ""))
+        values |= _modules(programs[_LOADER], contender.places.get("modules", ""))
     elif "modules" in contender.places:
         values["modules"] = contender.places["modules"]
     return values
 
 
-def _modules(said: str, told: str) -> dict[str, str]:
-    """Where nginx's modules are, which of them lie there and which are part of it; by what `nginx -V` says.
+def _modules(program: Path, told: str) -> dict[str, str]:
+    """Where an nginx's modules are, which of them lie there and which are part of it.
 
-    Without --modules-path they are in the folder `modules` of its prefix (nginx's own auto/options).
+    Without --modules-path they are in the folder `modules` of its prefix (nginx's own auto/options). Part of it is
+    what its own bytes name; a script that stands for it has only the folders of `nginx -V`, whose names say less.
 
     Args:
         told: where the user says they are; "" if nowhere.
     """
+    said = say((str(program), _ASKED))
     if "configure arguments" not in said and not told:
         return {"modules": "", "loadable": "", "built_in": ""}
     prefix = re.search(r"--prefix=(\S+)", said)
     path = re.search(r"--modules-path=(\S+)", said)
     folder = told or str(Path(prefix[1] if prefix else "/usr/local/nginx") / (path[1] if path else "modules"))
+    added = [Path(one) for one in re.findall(r"--add-module=(\S+)", said)]
+    built_in = {*module_names(program), *(one.name for one in added), *filter(None, map(_own_name, added))}
     return {
         "modules": folder,
         "loadable": " ".join(sorted(one.name for one in Path(folder).glob("*.so"))),
-        "built_in": " ".join(Path(one).name for one in re.findall(r"--add-module=(\S+)", said)),
+        "built_in": " ".join(sorted(built_in)),
     }
 
 
-def _has_files(contender: Contender, name: str, place: Path) -> bool:
-    """Whether a program is one that has the needed files beside it, or built in."""
+def _own_name(source: Path) -> str:
+    """What a module's sources call it, in the file `config` that nginx's own build reads; "" if they are not here."""
     try:
-        _need_files(contender, settings(contender, {name: place}))
+        match = re.search(r"^\s*ngx_addon_name=[\"']?(\w+)", (source / "config").read_text(errors="replace"), re.M)
+    except OSError:
+        return ""
+    return match[1] if match and source.is_absolute() else ""
+
+
+def _suits(contender: Contender, name: str, place: Path) -> bool:
+    """Whether a program has the needed files beside it, or built in, and says its version as expected."""
+    programs = {name: place}
+    try:
+        values = settings(contender, programs)
+        _need_files(contender, values)
+        command = contender.fields.version.command
+        return command[:1] != (name,) or _told_version(contender, programs, values) is not None
     except _AbsentError:
         return False
-    return True
 
 
 def _all_texts(contender: Contender) -> list[str]:
@@ -256,10 +273,12 @@ def look(contender: Contender) -> Ready | Missing:
 
 
 def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
-    module = contender.fields.needs.built_in
-    if module and module in values.get("built_in", ""):
+    module, built_in = contender.fields.needs.built_in, values.get("built_in", "")
+    if module and module in built_in:
         return
     for text in contender.fields.needs.files:
+        if "modules" in placeholders(text) and Path(text).stem in built_in.split():
+            continue  # by nginx's own convention the file of a module has its name
         absent = [name for name in placeholders(text) if not values.get(name)]
         if absent:
             raise _AbsentError(f"{text} is not here: nothing here says where {{{absent[0]}}} is")
@@ -292,15 +311,46 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
     if not wanted.command:
         return "unknown"
     command = resolve(wanted.command, programs, values)
-    said = say(command, any_status=True)  # many tell it in a help text, and end as if it were a mistake to ask
-    match = re.search(wanted.pattern, said)
-    if not match:
+    told = _told_version(contender, programs, values)
+    if told is None:
+        said = say(command, any_status=True).strip()[:200]
         raise _AbsentError(
-            f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {said.strip()[:200]!r}",
-            f"correct [version] in {contender.source.file}",
+            f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {said!r}",
+            _another_program(contender, wanted.command[0]),
         )
-    packaged = _debian_versions(contender, Path(command[0]))
-    return f"{match[1]} ({packaged})" if packaged else match[1]
+    version, said = told
+    beside = [_debian_versions(contender, Path(command[0])), *_parts(contender, Path(command[0]), said, values)]
+    return f"{version} ({'; '.join(filter(None, beside))})" if any(beside) else version
+
+
+def _told_version(
+    contender: Contender, programs: Mapping[str, Path], values: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """The version that the definition's command says, and all that it said; None if that doesn't match."""
+    wanted = contender.fields.version
+    # Many tell it in a help text, and end as if it were a mistake to ask.
+    said = say(resolve(wanted.command, programs, values), any_status=True)
+    match = re.search(wanted.pattern, said)
+    return (match[1], said) if match else None
+
+
+def _parts(contender: Contender, program: Path, said: str, values: Mapping[str, str]) -> list[str]:
+    """What `[version] also` finds: in the command's words, else in the program, its modules and their libraries."""
+    names = [fill(text, values) for text in contender.fields.needs.files if "modules" in placeholders(text)]
+    files = [program, *(Path(name) for name in names if Path(name).is_file())]
+    found = []
+    for pattern in contender.fields.version.also:
+        match = re.search(pattern, said)
+        found.append(match[1] if match else first_match(pattern, files))
+    return [text for text in dict.fromkeys(found) if text]
+
+
+def _another_program(contender: Contender, name: str) -> str:
+    """What would do where a program isn't the expected one: for a shipped definition never to edit it."""
+    if not contender.shipped:
+        return f"correct [version] in {contender.source.file}"
+    key = next((key for key, stands in contender.place_keys().items() if stands == name), name)
+    return f"`--set {contender.name}.{key}=/path/to/{name}` names another `{name}`, or put one before it on PATH"
 
 
 def _python_package_version(contender: Contender, package: str) -> str:

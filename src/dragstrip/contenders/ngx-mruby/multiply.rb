@@ -5,7 +5,6 @@ begin
   a, b = Integer(query["a"]), Integer(query["b"])
   body = "<html><body><p>Hello {{ mark }}!</p><p>PATH=#{request.uri}</p><p>RESULT: #{a}*#{b}=#{a * b}</p></body></html>\n"
   request.content_type = "text/html"
-  request.headers_out["Content-Length"] = body.bytesize.to_s
   Nginx.rputs body
   Nginx.return Nginx::HTTP_OK
 rescue ArgumentError, TypeError
