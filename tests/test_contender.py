@@ -448,7 +448,7 @@ def test_a_built_in_module_is_known_by_what_it_is_and_its_language_is_named(
 ) -> None:
     """By the names in the program's bytes, whatever the folder was called; no module is loaded a second time."""
     program = nginx_at(tmp_path / "inside", said, holds=holds)
-    bare = nginx_at(tmp_path / "bare", "--add-module=/a/ngx_http_lua_module-less", holds="ngx_http_lua_upstream_module")
+    bare = nginx_at(tmp_path / "bare", "--add-module=/a/lua-upstream", holds="ngx_http_lua_upstream_module")
     monkeypatch.setenv("PATH", f"{bare.parent}:{program.parent}:{os.environ['PATH']}")
     state = contender.check(contender.entry(name))
     assert isinstance(state, Ready), state
