@@ -23,11 +23,11 @@ CORE = max(os.sched_getaffinity(0))
 class Talk:
     """A keeper run as the stage runs it, spoken to line by line."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **how: Any) -> None:
         self.root = root
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__, str(root)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, **how,
         )  # fmt: skip
 
     def say(self, **order: Any) -> None:

@@ -176,6 +176,70 @@ def test_what_a_careless_configuration_does_is_seen_on_the_wire(
         assert (found.facts | habits(running.host, running.port, exchange))[fact] == told
 
 
+#: As much of ngx_mruby as our handlers use, for H2O's mruby: it notes what they set, and sends no length of its own.
+NGX_MRUBY = """\
+module Nginx
+  HTTP_OK, HTTP_BAD_REQUEST = 200, 400
+  class << self
+    attr_accessor :asked, :said, :status, :sent
+    def begin(env)
+      @asked, @said, @status, @sent = env, "", 0, {}
+    end
+    def rputs(text)
+      @said += text
+    end
+    def return(status)
+      @status = status
+    end
+  end
+  class Request
+    def args
+      Nginx.asked["QUERY_STRING"]
+    end
+    def uri
+      Nginx.asked["PATH_INFO"]
+    end
+    def content_type=(type)
+      Nginx.sent["Content-Type"] = type
+    end
+    def headers_out
+      Nginx.sent
+    end
+  end
+end
+lambda do |env|
+  Nginx.begin(env)
+  HANDLER
+  [Nginx.status, {"content-type" => Nginx.sent["Content-Type"], "x-set" => Nginx.sent.keys.join(",")}, [Nginx.said]]
+end
+"""
+
+
+@pytest.mark.live
+@pytest.mark.skipif("h2o-mruby" not in READY, reason="H2O, whose mruby stands in for ngx_mruby, is not installed")
+@pytest.mark.parametrize(("workload", "file"), [("hello", "hello.rb"), ("multiply", "multiply.rb")])
+def test_ngx_mrubys_handlers_answer_right_and_leave_the_length_to_it(tmp_path: Path, workload: str, file: str) -> None:
+    """It adds up what is put out and sends one Content-Length; a second one, set by hand, would stand beside it."""
+    mark = SHIPPED["ngx-mruby"].fields.mark
+    handler = (SHIPPED["ngx-mruby"].folder / file).read_text().replace("{{ mark }}", mark)
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        (Path(place) / "handler.rb").write_text(NGX_MRUBY.replace("HANDLER", handler))
+        copy = tmp_path / "h2o-mruby"
+        shutil.copytree(SHIPPED["h2o-mruby"].folder, copy)
+        text = (copy / "h2o.yaml").read_text()
+        cut = text.index("mruby.handler:")
+        (copy / "h2o.yaml").write_text(f"{text[:cut]}mruby.handler-file: {place}/handler.rb\n")
+        definition = copy / "contender.toml"
+        definition.write_text(definition.read_text().replace('mark = "H2MR"', f'mark = "{mark}"'))
+        with serving(str(definition), workload) as (entry, running):
+            for exchange in right_ones(entry, workload):
+                with connect(running.host, running.port) as sock:
+                    answer = fetch(sock, exchange)
+                assert fault(exchange, answer) is None
+                assert answer.header("x-set") == "Content-Type"
+
+
 #: Those that by default close a connection that is idle for 5 or 10 s, as it is between two blocks of a round.
 IDLE = [name for name in ("node", "apache-static", "lighttpd-magnet", "h2o-mruby") if name in READY]
 

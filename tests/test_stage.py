@@ -494,6 +494,28 @@ def test_a_start_can_set_the_environment(keeper: Keeper, root: Path) -> None:
     running.stop()
 
 
+def test_a_server_has_our_locale_and_time_zone_unless_its_start_says_otherwise(
+    keeper: Keeper, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C.UTF-8 and UTC wherever the race was started; what the start sets, LANG alone too, is what it gets."""
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    command = ("sh", "-c", "echo ${LC_ALL-none} $LANG $TZ > told; exec sleep 600")
+    told = []
+    for own in ({}, {"LANG": "el_GR.UTF-8", "TZ": "Europe/Athens"}):
+        scratch = root / f"launch-{len(told)}"
+        scratch.mkdir()
+        start = Start(name="env", command=command, cwd=scratch, port=1, env=own)
+
+        def written(host: str, port: int, file: Path = scratch / "told") -> str | None:
+            return None if file.exists() and file.read_text() else "nothing written"
+
+        running = keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=written)  # type: ignore[arg-type]
+        told.append((scratch / "told").read_text().split())
+        running.stop()
+    assert told == [["none", "C.UTF-8", "UTC"], ["none", "el_GR.UTF-8", "Europe/Athens"]]
+
+
 def test_free_ports_are_free_and_never_given_twice() -> None:
     """The kernel chooses; a port handed out is not handed out again."""
     ports = [free_port() for _ in range(50)]
