@@ -3,8 +3,9 @@
 python benchmarks/kill_check.py [--kills 100] [--seed 1] [--resume-every 10] [--minutes 12]
 
 A short race of two is started again and again. Each time one process gets SIGKILL: mostly the program itself, in turn
-also a supervisor (keeper) or a server's main process. The moments are drawn from the seed: evenly over the four
-phases (start, scrutineering, rounds, report), and within a phase evenly over what an undisturbed race took for it.
+also a supervisor (keeper), a server's main process, or what keeps the cores awake. The moments are drawn from the seed:
+evenly over the four phases (start, scrutineering, rounds, report), and within a phase evenly over what an undisturbed
+race took for it.
 A race's own report takes 0.1 s; four of five report kills hit `dragstrip report` on the undisturbed race's store.
 
 Afterwards, within 5 s: no process of the race lives (found by its session, its environment, its working folder), no
@@ -37,14 +38,14 @@ from click.testing import CliRunner
 from dragstrip.cli import cli
 
 PHASES = ("start", "scrutineering", "rounds", "report")
-VICTIMS = ("program", "keeper", "server")
+VICTIMS = ("program", "keeper", "server", "awake")
 #: Seconds after which nothing of a race may live any more.
 GONE_S = 5.0
 #: Seconds that a race whose keeper or server was killed may take to end by itself.
 ENDS_S = 60.0
 RACE = ("race", "nginx-return", "lua", "--budget", "1s")
 MARK = "DRAGSTRIP_KILL_CHECK"
-SCRIPT = "keeper.py"
+SCRIPT, AWAKE = "keeper.py", "awake.py"
 
 
 @dataclass
@@ -239,8 +240,11 @@ def pick(run: Run, victim: str) -> tuple[str, int]:
         return victim, run.process.pid
     below = run.watch.look()
     keepers = sorted(pid for pid in below if SCRIPT in command_of(pid))
-    servers = sorted(one.pid for one in below.values() if one.parent in keepers)
-    there = keepers if victim == "keeper" else servers
+    there = {
+        "keeper": keepers,
+        "server": sorted(one.pid for one in below.values() if one.parent in keepers),
+        "awake": sorted(pid for pid in below if AWAKE in command_of(pid)),
+    }[victim]
     return (victim, there[0]) if there else ("program", run.process.pid)
 
 
@@ -263,7 +267,7 @@ def kill_once(folder: Path, number: int, dice: random.Random, times: Mapping[str
     """One race, one kill, and everything that must hold afterwards."""
     folder.mkdir()
     wanted = PHASES[number % len(PHASES)]
-    victim = dice.choices(VICTIMS, (8, 1, 1))[0] if wanted in ("scrutineering", "rounds") else "program"
+    victim = dice.choices(VICTIMS, (7, 1, 1, 1))[0] if wanted in ("scrutineering", "rounds") else "program"
     before = latencies()
     run = Run(folder, number, number + 1)
     run.reach(wanted)
