@@ -143,7 +143,9 @@ class StartFields(Strict):
     """How it is started and stopped. Names in braces are filled in; no shell sees the command."""
 
     command: Command = Field(description="serves in the foreground, one word per item")
-    env: dict[str, str] = Field(default_factory=dict, description="set for it, on top of your own")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="set for it, on top of your own, of `LANG=C.UTF-8` and of `TZ=UTC`"
+    )
     render: Words = Field(default=(), description="Jinja2 templates (`{{ port }}`), filled into the scratch folder")
     copy_: Words = Field(  # pydantic's models have a method of that name
         default=(), alias="copy", description="files copied into the scratch folder as they are"
