@@ -414,6 +414,19 @@ def test_a_keeper_killed_outright_is_noticed_and_its_server_ended(root: Path) ->
     assert list(root.iterdir()) == []
 
 
+def test_a_lost_keepers_daemons_are_found_without_a_cgroup(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have a session of their own, and nothing but the scratch folder ties them to the launch."""
+    monkeypatch.setattr(stage, "make_cgroup", lambda number: None)
+    with Keeper(name="mine", scratch_root=root) as keeper:
+        running = as_server(keeper, root, "family")
+        pids = running.pids()
+        assert len(pids) == 3
+        os.kill(keeper.pid, signal.SIGKILL)
+        wait_until(lambda: not running.alive())
+        assert running.stop().died
+        wait_until(lambda: all(is_gone(pid) for pid in pids))
+
+
 def test_a_keeper_told_to_end_ends_its_tree_orderly(root: Path) -> None:
     """SIGTERM to the keeper alone: its server is ended and reported, though the director never asked."""
     with Keeper(name="mine", scratch_root=root) as keeper:

@@ -130,3 +130,24 @@ def remove_cgroup(cgroup: Path | None) -> None:
             cgroup.rmdir()
         except OSError:
             time.sleep(0.005)
+
+
+def strays(leader: int, scratch: Path | None) -> list[int]:
+    """Processes of a launch whose keeper is lost: those of its session, and those tied to its scratch folder.
+
+    Tied is who works in that folder or has it in its environment (``TMPDIR``), as daemons do, which have a session of
+    their own; unless it has a terminal: a user may look around there. Fields of proc(5)'s stat.
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            session, terminal = map(int, (process / "stat").read_bytes().rpartition(b")")[2].split()[3:5])
+            tied = scratch is not None and terminal == 0 and _is_tied(process, scratch)
+            if tied or (leader and session == leader):
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _is_tied(process: Path, folder: Path) -> bool:
+    works_there = f"{(process / 'cwd').readlink()}/".startswith(f"{folder}/")
+    return works_there or os.fsencode(folder) in (process / "environ").read_bytes()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip.errors import StageError
 from dragstrip.keeper import family
-from dragstrip.scratch import make_cgroup, remove_cgroup, scratch_root, sweep_stale
+from dragstrip.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
@@ -404,11 +404,11 @@ class Keeper:
             at_most_s = 0.0
 
     def _clean_after_lost_keeper(self) -> None:
-        """Nobody reaps for us: kill what can be found of the server's session and its cgroup."""
+        """Nobody reaps for us: kill its cgroup, and what can be found of it by its session and its scratch folder."""
         if self._cgroup is not None:
             with contextlib.suppress(OSError):
                 (self._cgroup / "cgroup.kill").write_text("1")
-        for pid in _session(self._main_pid):
+        for pid in strays(self._main_pid, self._running.scratch if self._running else None):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         remove_cgroup(self._cgroup)
@@ -488,13 +488,3 @@ def _threads(pid: int) -> tuple[str, ...]:
         return tuple(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 (names are wanted, not paths)
     except OSError:
         return ()
-
-
-def _session(leader: int) -> list[int]:
-    """Processes of a session; the sixth field of proc(5)'s stat."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            if leader and int(stat.read_bytes().rpartition(b")")[2].split()[3]) == leader:
-                found.append(int(stat.parent.name))
-    return found
