@@ -234,7 +234,8 @@ def speed(races: Races) -> Iterator[str]:
             ran = [line for line in mine if not line.get("failed")]
             yield (
                 f"| {title} | {mine[0]['budget_s']:g} s | {len(mine)} "
-                f"| {median(value(line, DECIDED) for line in mine):g} | {median(value(line, APART) for line in mine):g} "
+                f"| {median(value(line, DECIDED) for line in mine):g} "
+                f"| {median(value(line, APART) for line in mine):g} "
                 f"| {sum(wrong_way(line, reference) for line in ran)} | {sum(map(refused, mine))} | {seconds(mine)} |"
             )
     if both:

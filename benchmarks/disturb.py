@@ -341,7 +341,8 @@ def run(told: argparse.Namespace) -> int:
             code = _command(told.exec, until_s)
         else:
             for pid, _ in cores:
-                code = max(code, os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status)
+                ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                code = max(code, ended.si_status if ended else 0)
     finally:
         took = _end(cores)
     text = json.dumps({"ordered": told.duty / 100, "seed": told.seed, "cores": took})

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from dragstrip.record import Race  # noqa: E402
+from dragstrip.record import Block, Race  # noqa: E402
 from dragstrip.store import Store  # noqa: E402
 
 DISTURB = ROOT / "benchmarks" / "disturb.py"
@@ -46,10 +46,9 @@ dragstrip.cli.main()
 #: How a marked contender's command line is told from its twin's: the same file by another way to say it.
 MARK = "/\\./"
 
-COLUMNS = (
-    "race", "round", "pass", "position", "contender", "lead_ns", "counted_ns", "duration_ns", "requests", "sent",
-    "answered", "server_cpu_ns", "server_wait_ns", "engine_cpu_ns", "engine_wait_ns", "steal_ns",
-)  # fmt: skip
+#: Fields of a block that the table has: nanoseconds, told in microseconds; ``MAY_LACK`` those that may not be readable.
+TIMES = ("lead", "counted", "duration", "engine_cpu", "engine_wait")
+MAY_LACK = ("server_cpu_ns", "server_wait_ns", "server_runs")
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,27 @@ def pack(folder: Path, out: Path) -> None:
     """All recordings' blocks as one table."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    times = [*(f"{name}_ns" for name in TIMES), "steal_ns"]
+    columns = ["race", "round", "pass", "position", "contender", "requests", "answered", *times, *MAY_LACK]
+    columns += ["round_ns", "threads", "settled"]
+    table.writerow(column.replace("_ns", "_us") for column in columns)
     for name, race in recorded(folder):
         for this in race.rounds:
+            launches = {launch.contender: launch for launch in this.launches}
             for block in this.blocks:
-                side = "a" if block.contender == "a" else "b"
-                values = (getattr(block, column) for column in COLUMNS[5:])
-                table.writerow((name, this.index, block.pass_index, block.position, side, *values))
+                launch, side = launches[block.contender], "a" if block.contender == "a" else "b"
+                told: list[object] = [name, this.index, block.pass_index, block.position, side]
+                told += [block.requests, block.answered, *(_short(block, column) for column in (*times, *MAY_LACK))]
+                told += [round((this.ended_ns - this.started_ns) / 1000), launch.threads, int(launch.settled)]
+                table.writerow(told)
     with out.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file:
         file.write(text.getvalue().encode())
+
+
+def _short(block: Block, column: str) -> int | None:
+    """A field as the table has it."""
+    value: int | None = getattr(block, column)
+    return round(value / 1000) if value is not None and column.endswith("_ns") else value
 
 
 def main() -> None:
