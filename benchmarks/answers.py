@@ -182,11 +182,11 @@ def told_of(kind: Kind, told: dict[str, Any]) -> Line:
         "kernel": told["machine"].get("kernel"),
         "finished": told["finished"],
         "void": told["void"],
-        "headline": told["headline"],
+        "headline": told["headline"][:300],
         "rounds": told["rounds"],
-        "void_rounds": told["void_rounds"],
+        "void_rounds": len(told["void_rounds"]),
         "checks": {check["check"]: check["status"] for check in told["validity"] if check["status"] != "pass"},
-        "warnings": [check["detail"][:300] for check in told["validity"] if check["status"] != "pass"],
+        "warnings": [check["detail"][:160] for check in told["validity"] if check["status"] != "pass"],
         "pairs": pairs,
     }
     if len(pairs) == 1:

@@ -284,17 +284,20 @@ def _enough(_number: int, _frame: object) -> NoReturn:
     raise Enough
 
 
-def on_core(core: int, told: argparse.Namespace, until_s: float) -> dict[str, Any]:
+def on_core(core: int, told: argparse.Namespace) -> dict[str, Any]:
     """All that one core's process does; what it took."""
     os.sched_setaffinity(0, {core})
     work = walker(2 * last_level_cache()) if told.caches else burn
     bursts = Core(told.duty / 100, random.Random(f"{told.seed}/{core}"), work)
     began_s, cpu_ns = time.monotonic(), time.process_time_ns()
+    until_s = began_s + told.seconds
     with contextlib.suppress(Enough):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if told.only_pattern or told.pid_file:
             bursts.while_at_work(Watch(told.only_pattern, told.pid_file), until_s)
         else:
             bursts.all_the_time(until_s)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     took_s = time.monotonic() - began_s
     worked_s = bursts.worked_s if told.only_pattern or told.pid_file else None
     of_s = took_s if worked_s is None else worked_s
@@ -311,12 +314,14 @@ def on_core(core: int, told: argparse.Namespace, until_s: float) -> dict[str, An
 # --- all of it --------------------------------------------------------------------------------------------------
 
 
-def start(core: int, told: argparse.Namespace, until_s: float) -> tuple[int, int]:
+def start(core: int, told: argparse.Namespace) -> tuple[int, int]:
     """Forks one core's process; its id, and the pipe on which it will say what it took."""
     reading, writing = os.pipe()
     parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it can tell what it took
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.close(writing)
         return pid, reading
     try:
@@ -324,7 +329,7 @@ def start(core: int, told: argparse.Namespace, until_s: float) -> tuple[int, int
         signal.signal(signal.SIGTERM, _enough)
         ends_with_its_parent()
         if os.getppid() == parent:
-            os.write(writing, json.dumps(on_core(core, told, until_s)).encode())
+            os.write(writing, json.dumps(on_core(core, told)).encode())
         os._exit(0)
     except BaseException as error:
         os.write(2, f"disturb: core {core}: {error!r}\n".encode())
@@ -333,31 +338,35 @@ def start(core: int, told: argparse.Namespace, until_s: float) -> tuple[int, int
 
 def run(told: argparse.Namespace) -> int:
     """Starts the cores' processes and the command, waits for the end of either, leaves nothing; the exit code."""
-    until_s = time.monotonic() + told.seconds
-    cores = [start(core, told, until_s) for core in told.cores]
+    cores: list[tuple[int, int]] = []
     code = 0
     try:
+        cores.extend(start(core, told) for core in told.cores)
         if told.exec:
-            code = _command(told.exec, until_s)
+            code = _command(told.exec, told.seconds)
         else:
             for pid, _ in cores:
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
                 code = max(code, ended.si_status if ended else 0)
     finally:
-        took = _end(cores)
+        _tell(_end(cores), told)
+    return code
+
+
+def _tell(took: Sequence[dict[str, Any]], told: argparse.Namespace) -> None:
+    """What came of it, also where it was asked to end early."""
     text = json.dumps({"ordered": told.duty / 100, "seed": told.seed, "cores": took})
     if told.json:
         told.json.write_text(text + "\n")
     else:
         print(text, file=sys.stderr, flush=True)
-    return code
 
 
-def _command(words: Sequence[str], until_s: float) -> int:
+def _command(words: Sequence[str], most_s: float) -> int:
     """Runs a command to its end, which is asked for when the time is over; its exit code."""
     process = subprocess.Popen(words, preexec_fn=lambda: ends_with_its_parent(signal.SIGTERM))
     try:
-        return process.wait(max(until_s - time.monotonic(), 0))
+        return process.wait(most_s)
     except subprocess.TimeoutExpired:
         return 124  # as timeout(1) has it
     finally:
@@ -376,7 +385,7 @@ def _end(cores: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         with os.fdopen(reading, "rb") as pipe:
-            if select.select([pipe], [], [], 2.0)[0] and (text := pipe.read()):
+            if select.select([pipe], [], [], 10.0)[0] and (text := pipe.read()):
                 took.append(json.loads(text))
         os.kill(pid, signal.SIGKILL)  # its own child, not yet waited for: the id is nobody else's
         os.waitpid(pid, 0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,8 +25,21 @@ import sys, time
 while True:
     if sys.argv[1].startswith("busy"):
         for _ in range(50000): pass
-    time.sleep(0.002)
+        time.sleep(0.002)
+    else:
+        time.sleep(0.05)
 """
+
+
+@pytest.fixture(scope="module")
+def disturb() -> ModuleType:
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("disturb", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def order(*words: str, seconds: float = 2.0) -> subprocess.Popen[str]:
@@ -54,19 +70,26 @@ def until(found: Any, seconds: float = 30.0) -> Any:
     raise AssertionError("not seen in time")
 
 
+@pytest.mark.parametrize("ordered", [0.1, 0.2, 0.4])
+def test_what_is_drawn_comes_to_the_duty_ordered(disturb: ModuleType, ordered: float) -> None:
+    """Bursts of 1 to 50 ms and the pauses between them, whatever the machine then does with them."""
+    core = disturb.Core(ordered, random.Random(1), disturb.burn)
+    pauses, bursts = zip(*(core.draw() for _ in range(20_000)), strict=True)
+    assert sum(bursts) / (sum(bursts) + sum(pauses)) == pytest.approx(ordered, rel=0.03)
+    assert 0.001 <= min(bursts) < 0.002
+    assert 0.049 < max(bursts) <= 0.050
+
+
 @pytest.mark.parametrize("words", [(), ("--caches",)], ids=["counting", "caches"])
-def test_the_duty_ordered_is_the_cpu_time_taken(words: tuple[str, ...]) -> None:
-    """By its own CPU time, which the machine's other work can lower but not raise; twice the duty takes more."""
-    before = os.times().children_user
-    took = {duty: told(order("--duty", str(duty), *words)) for duty in (15, 30)}
-    spent_s = os.times().children_user - before
-    for duty, core in took.items():
-        assert 0 < core["duty"] < 1.8 * duty / 100, core
-        assert core["bursts"] >= 5
-        assert core["beside"] < 0.2
-    assert took[30]["duty"] > took[15]["duty"]
-    # The kernel's account of the same: what the bursts say that they took was not made up.
-    assert spent_s > 0.8 * sum(core["duty"] * core["seconds"] for core in took.values())
+def test_it_takes_its_own_cpu_time_and_no_more_than_ordered(words: tuple[str, ...]) -> None:
+    """Other programs can keep it from its duty; nothing makes it take much more. The kernel's account has it, too."""
+    before = os.times()
+    core = told(order("--duty", "30", *words))
+    after = os.times()
+    spent_s = after.children_user + after.children_system - before.children_user - before.children_system
+    assert core["bursts"] >= 1
+    assert 0 < core["duty"] < 0.6
+    assert spent_s > 0.8 * core["duty"] * core["seconds"]
 
 
 def test_no_duty_takes_nothing() -> None:
@@ -89,10 +112,8 @@ def test_only_while_the_server_that_it_was_told_works(tmp_path: Path) -> None:
         for server in servers:
             server.kill()
             server.wait()
-    for core in hit:
-        assert core["worked_s"] > 0.1
-        assert core["duty"] > 0.1
-    assert spared["worked_s"] < 0.2 * min(core["worked_s"] for core in hit)
+    assert all(core["worked_s"] > 0 and core["duty"] > 0 for core in hit)
+    assert spared["worked_s"] < 0.5 * min(core["worked_s"] for core in hit)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=["TERM", "INT", "KILL"])
@@ -101,9 +122,11 @@ def test_however_it_ends_nothing_is_left(number: signal.Signals) -> None:
     process = order("--duty", "20", seconds=60.0)
     mine = until(lambda: children(process.pid))
     process.send_signal(number)
-    process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine))
     assert process.returncode != 0
+    if number != signal.SIGKILL:
+        assert len(json.loads(errors.splitlines()[-1])["cores"]) == 1, "what it took is told all the same"
 
 
 def test_it_ends_with_the_command_that_it_runs_beside_and_with_its_exit_code() -> None:
