@@ -81,7 +81,7 @@ KINDS = (
         for name, program in SERVERS.items()
     ),
     Kind("planted 10 %", PLANTED, (20,), 60, 10, truth=1.10),
-    Kind("nginx-return against node", NGINX_NODE, (0, 20, 40), 20, 10, None, needs=("nginx", "node")),
+    Kind("nginx-return against node", NGINX_NODE, (0, 20, 40), 60, 10, None, needs=("nginx", "node")),
     *(
         Kind(f"one-sided: {name}", (f"a={name}", f"b-{name}", "--contenders", "{defs}"), (20, 40), 20, 5, only=name,
              needs=(program,))
