@@ -12,7 +12,7 @@ FUZZ_RUNS ?= 200000
 CLAIMS_BUDGET ?= 22m
 BENCH_ROUNDS ?= 5
 
-.PHONY: race build test test-deps lint fmt bench claims check-live awake calibrate simulate fuzz sanitize check-stacks docs pictures clean
+.PHONY: race build test test-deps lint fmt bench claims check-live awake calibrate answers simulate fuzz sanitize check-stacks docs pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -87,6 +87,15 @@ calibrate: build  ## many live races of known truth into docs/CALIBRATION.md; ad
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/dragstrip install nginx-return nginx-lua luajit node --yes
 	$(BIN)/python benchmarks/calibration.py --minutes $(CALIBRATE_MINUTES) --kinds '$(CALIBRATE_KINDS)'
+
+ANSWERS_MINUTES ?= 120
+ANSWERS_KINDS ?=
+answers: build  ## races beside an ordered disturbance into docs/calibration/disturbed.jsonl and docs/CALIBRATION.md; ANSWERS_MINUTES=120, ANSWERS_KINDS='^same'
+	cargo build --release --examples -p dragstrip-engine
+	$(BIN)/dragstrip install --line-up default --yes
+	$(BIN)/python benchmarks/answers.py --minutes $(ANSWERS_MINUTES) --kinds '$(ANSWERS_KINDS)'
+	$(BIN)/python benchmarks/answers.py --write
+	$(BIN)/python benchmarks/simulate_disturbed.py --write docs/CALIBRATION.md
 
 simulate: build  ## the same by simulation and on recorded noise, into docs/METHOD.md
 	$(BIN)/python benchmarks/simulate.py --write docs/METHOD.md

@@ -64,6 +64,9 @@ def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
 def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[[Block], float]:
     """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
 
+    Where the servers have one core, what its tree did not use of it while a thread of it waited was others'. On several
+    cores threads wait for each other on one while another is idle: only what exceeds a server's own waits counts.
+
     Args:
         own: by contender, what its threads wait for each other (``shares.own_waits``); None: the round's median
             (method versions 2 to 4).
@@ -75,7 +78,7 @@ def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[
     single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
 
     def share(block: Block) -> float:
-        alone = single.get(block.contender, False)
+        alone = single.get(block.contender, False) or (own is not None and cores == 1)
         return lost_to_machine(block, cores=cores, single_threaded=alone, usual=usual)
 
     return share

@@ -249,7 +249,7 @@ def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, 
     for entrant in race.entrants:
         name, k = entrant.name, column.get(entrant.name)
         counts = ~np.isnan(rates[:, k]) if k is not None else np.zeros(0, dtype=bool)
-        used = int((tables.cells[:, :, k, 0] > 0).sum()) if k is not None else 0
+        used = int((tables.cells[:, :, k, 3] > 0).sum()) if k is not None else 0
         made[name] = Estimate(
             throughput_per_s=_interval(rates[:, k]) if k is not None else None,
             server_cpu_us_per_request=_interval(costs[:, k]) if k is not None else None,

@@ -27,6 +27,10 @@ THIN = 1 / 3
 #: From method version 5 on, a contender's round wants this share of its own blocks, or so many: none is void for noise.
 THIN_OWN, ENOUGH_OWN = 0.1, 3
 
+#: A block without an answer in its counted part: others had the cores for this share of it, or a pause of the server's
+#: own that began before. That one is no counted time; what the machine took is everybody's.
+MACHINES = 0.5
+
 #: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
 FEWEST = 0.9
 
@@ -92,7 +96,7 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     """The tables of a race.
 
     Args:
-        method: version 1 counts a block's whole time; from version 2 on, the time in which the machine gave the
+        method: versions 1 and 5 count a block's whole time; in versions 2 to 4 the time in which the machine gave the
             engine's or the server's core to others is no time of the contender's; from version 4 on, a pause that
             outlasts the counted part is counted to its end; from version 5 on, every contender has its own blocks:
             one that is void takes nothing from the others.
@@ -117,8 +121,10 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
             if k is None:
                 continue
             ran[row, k] = True
-            if not block.void and block.requests > 0 and block.counted_ns > 0:
-                kept = max(1 - share(block), 0.01) if method >= 2 else 1.0
+            if not block.void and block.counted_ns > 0 and (block.requests > 0 or (method >= 5 and block.answered > 0)):
+                kept = max(1 - share(block), 0.01) if 2 <= method < 5 else 1.0
+                if not block.requests and share(block) < MACHINES:
+                    kept = 0.0
                 cells[row, block.pass_index, k] = _cell(block, kept, late_ns(block))
                 good[row, block.pass_index, k] = True
                 mine[k].append(block)

@@ -50,6 +50,11 @@ class Uneven:
         )
 
 
+def _cost(lost: FloatArray) -> FloatArray:
+    """By how much a lost share lowers a log throughput."""
+    return np.asarray(-np.log1p(-np.minimum(lost, 0.95)))
+
+
 def unevenness(lost_a: FloatArray, lost_b: FloatArray, metric: str, margin: float) -> Uneven | None:
     """Whether it did, over the rounds of both; None where it did not, or too little to matter.
 
@@ -58,7 +63,8 @@ def unevenness(lost_a: FloatArray, lost_b: FloatArray, metric: str, margin: floa
         metric: that decides: what a lost share does to it.
         margin: a widening below a quarter of this is left out.
     """
-    apart = lost_a - lost_b
+    # A throughput falls with the share that is left; CPU per request rises with the share that is lost.
+    apart = lost_a - lost_b if metric == "cpu" else _cost(lost_a) - _cost(lost_b)
     apart = apart[~np.isnan(apart)]
     n = len(apart)
     kept = KEPT.get(metric, KEPT["throughput"])

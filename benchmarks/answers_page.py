@@ -1,0 +1,299 @@
+"""The tables of docs/CALIBRATION.md on disturbed machines, from the races that ``benchmarks/answers.py`` has run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from calibration_page import share
+
+Line = dict[str, Any]
+
+APART = frozenset({"faster", "slower"})
+DECIDED = APART | {"same"}
+TURNED = {"faster": "slower", "slower": "faster"}
+
+
+def write_page(lines: Sequence[Line], method: int, page: Path) -> None:
+    """Puts the tables between the page's marks, which are put at its end where there are none."""
+    put(page, "disturbed", report(lines, method))
+
+
+def put(page: Path, mark: str, body: str) -> None:
+    """Replaces what stands between ``<!-- MARK:begin -->`` and ``<!-- MARK:end -->``."""
+    begin, end = f"<!-- {mark}:begin -->\n", f"<!-- {mark}:end -->"
+    text = page.read_text()
+    if begin not in text:
+        text += f"\n{begin}{end}\n"
+    marks = re.compile(f"({re.escape(begin)}).*?({re.escape(end)})", re.DOTALL)
+    text, found = marks.subn(lambda match: f"{match[1]}{body}\n{match[2]}", text)
+    if found != 1:
+        raise SystemExit(f"{page} has {found} sections between {mark}:begin and :end marks; one would do")
+    page.write_text(text)
+
+
+# --- one race ---------------------------------------------------------------------------------------------------
+
+
+def refused(line: Line) -> bool:
+    """It ended without an answer that stands: void, or an exit code other than 0, or not at all."""
+    return bool(line.get("failed") or line.get("void") or line.get("exit"))
+
+
+def the_pair(line: Line) -> Line:
+    """The only pair of a race of two."""
+    pairs = line.get("pairs") or [{}]
+    return dict(pairs[0])
+
+
+def warned(line: Line) -> bool:
+    """The pair says whom the machine disturbed more."""
+    return bool(the_pair(line).get("disturbed"))
+
+
+def in_words(line: Line) -> str:
+    """One race in one line, for the terminal."""
+    head = f"{line['kind']}, {line['duty']} %, {line['code']}: "
+    if line.get("failed"):
+        return head + "failed: " + " ".join(line["failed"].split())[-150:]
+    tail = f", exit {line['exit']}, {line['rounds']} rounds, {line['took_s']:.0f} s{', void' if line['void'] else ''}"
+    if len(line["pairs"]) > 1:
+        return f"{head}{count(line, APART)} apart, {count(line, DECIDED)} decided of {len(line['pairs'])}{tail}"
+    pair = the_pair(line)
+    ends = f" ({pair['low']:.4g}–{pair['high']:.4g})" if pair.get("low") else ""
+    ratio = f" {pair['ratio']:.4g}" if pair.get("ratio") else ""
+    notes = f", {'WRONG, ' if line.get('wrong') else ''}{'warned, ' if warned(line) else ''}by {line['metric']}"
+    return f"{head}{pair.get('verdict')}{ratio}{ends}{tail}{notes}"
+
+
+def count(line: Line, words: frozenset[str]) -> int:
+    """Pairs of a race with one of these words."""
+    return sum(pair["verdict"] in words for pair in line["pairs"])
+
+
+def holds(pair: Line, value: float | None) -> bool:
+    """The pair's interval has the value in it."""
+    return bool(value and pair.get("low") and pair["low"] <= value <= pair["high"])
+
+
+def meets(pair: Line, other: Line) -> bool:
+    """Two intervals of the same pair, in the same order, have a value in common."""
+    return bool(pair.get("low") and other.get("low") and pair["low"] <= other["high"] and other["low"] <= pair["high"])
+
+
+def wrong_way(line: Line, reference: Line | None) -> int:
+    """Pairs that the reference tells apart the other way round."""
+    known = {(p["a"], p["b"]): p["verdict"] for p in reference["pairs"]} if reference else {}
+    known |= {(b, a): TURNED.get(word, word) for (a, b), word in known.items()}
+    return sum(TURNED.get(p["verdict"]) == known.get((p["a"], p["b"]), "") != "" for p in line["pairs"])
+
+
+# --- the tables -------------------------------------------------------------------------------------------------
+
+
+class Races:
+    """The races of one version of the method, by kind."""
+
+    def __init__(self, lines: Sequence[Line], method: int) -> None:
+        self.lines = [line for line in lines if line.get("method") == method or line["code"] == "former"]
+        self._all = lines
+
+    def of(self, kind: str, duty: int | None = None, code: str = "now") -> list[Line]:
+        """Races of a kind, or of all whose name begins so, that ran."""
+        return [
+            line
+            for line in self.lines
+            if line["kind"].startswith(kind) and line["code"] == code and duty in (None, line["duty"])
+        ]
+
+    def names(self, start: str) -> list[tuple[str, int]]:
+        """Kinds and duties that there are races of."""
+        return sorted({(line["kind"], line["duty"]) for line in self.of(start)})
+
+    def reference(self, kind: str) -> Line | None:
+        """The reference of a kind with the most rounds, of this version of the method where there is one."""
+        name = f"reference: {'line-up' if kind == 'speed' else kind}"
+        for among in (self.lines, self._all):
+            found = [line for line in among if line["kind"] == name and not line.get("failed")]
+            if found:
+                return max(found, key=lambda line: line["rounds"])
+        return None
+
+
+def seconds(lines: Iterable[Line]) -> str:
+    """The median race's seconds, from the command to its end."""
+    took = [line["took_s"] for line in lines]
+    return f"{median(took):.0f} s" if took else "–"
+
+
+def by_metric(lines: Iterable[Line]) -> str:
+    """By which metrics races were decided: ``12 throughput, 3 cpu``."""
+    metrics = [line["metric"] for line in lines if not line.get("failed")]
+    return ", ".join(f"{metrics.count(metric)} {metric}" for metric in sorted(set(metrics), reverse=True))
+
+
+def same(races: Races) -> Iterator[str]:
+    """A server against itself."""
+    yield "| a server against itself | duty | races | called wrongly | called same | open | refused | by | median |"
+    yield "|-|-|-|-|-|-|-|-|-|"
+    duties = sorted({duty for _, duty in races.names("same: ")})
+    rows = [*races.names("same: "), *(("same: ", duty) for duty in duties)]
+    for name, duty in rows:
+        mine = races.of(name, duty)
+        wrong, words = sum(bool(line.get("wrong")) for line in mine), [the_pair(line).get("verdict") for line in mine]
+        title = name.removeprefix("same: ") or "**all**"
+        yield (
+            f"| {title} | {duty} % | {len(mine)} | {share(wrong, len(mine))} | {words.count('same')} "
+            f"| {words.count('undecided')} | {sum(map(refused, mine))} | {by_metric(mine)} | {seconds(mine)} |"
+        )
+
+
+def different(races: Races) -> Iterator[str]:
+    """Differences that are known, planted or from a reference."""
+    yield (
+        "| a difference that is there | duty | races | told | wrong way | holds what was planted "
+        "| meets the reference | refused | by | median |"
+    )
+    yield "|-|-|-|-|-|-|-|-|-|-|"
+    for name, duty in [*races.names("planted"), *races.names("nginx-return against")]:
+        mine, reference = races.of(name, duty), races.reference(name)
+        truth = mine[0]["truth"]
+        right = "faster" if (truth or (the_pair(reference).get("ratio") if reference else 1) or 1) > 1 else "slower"
+        words = [the_pair(line).get("verdict") for line in mine if not refused(line)]
+        held = share(sum(holds(the_pair(line), truth) for line in mine), len(mine)) if truth else "–"
+        met = share(sum(meets(the_pair(line), the_pair(reference)) for line in mine), len(mine)) if reference else "–"
+        yield (
+            f"| {name} | {duty} % | {len(mine)} | {share(words.count(right), len(mine))} "
+            f"| {words.count(TURNED[right])} | {held} | {met} | {sum(map(refused, mine))} | {by_metric(mine)} "
+            f"| {seconds(mine)} |"
+        )
+
+
+def one_sided(races: Races) -> Iterator[str]:
+    """Only one of two alike is disturbed."""
+    yield (
+        "| only the second of two alike is hit | duty | races | wrong word, no warning | wrong word "
+        "| cause named | refused | ratio, median |"
+    )
+    yield "|-|-|-|-|-|-|-|-|"
+    for name, duty in races.names("one-sided"):
+        mine = races.of(name, duty)
+        wrong = [line for line in mine if line.get("wrong")]
+        named = [line for line in mine if "b-" in str(the_pair(line).get("disturbed", ""))]
+        ratios = [the_pair(line)["ratio"] for line in mine if the_pair(line).get("ratio")]
+        yield (
+            f"| {name.removeprefix('one-sided: ')} | {duty} % | {len(mine)} "
+            f"| {share(sum(not warned(line) for line in wrong), len(mine))} | {len(wrong)} "
+            f"| {share(len(named), len(mine))} | {sum(map(refused, mine))} "
+            f"| {f'{median(ratios):.3f}' if ratios else '–'} |"
+        )
+
+
+def line_up(races: Races) -> Iterator[str]:
+    """What ``make race`` ends in."""
+    yield (
+        "| the default line-up, as `make race` runs it | duty | races | exit code 0 | pairs told apart of 28 "
+        "| wrong way round | median |"
+    )
+    yield "|-|-|-|-|-|-|-|"
+    for name, duty in races.names("line-up"):
+        mine, reference = races.of(name, duty), races.reference(name)
+        ran = [line for line in mine if not line.get("failed")]
+        apart = [count(line, APART) for line in ran if not line["void"]]
+        told = f"{min(apart)} to {max(apart)}, median {median(apart):g}" if apart else "–"
+        against = sum(wrong_way(line, reference) for line in ran) if reference else "–"
+        yield (
+            f"| {name} | {duty} % | {len(mine)} | {share(sum(line['exit'] == 0 for line in mine), len(mine))} "
+            f"| {told} | {against} | {seconds(mine)} |"
+        )
+
+
+def speed(races: Races) -> Iterator[str]:
+    """The former code beside this one, turn by turn."""
+    yield (
+        "| eight servers, side by side in turn | budget | turns | pairs decided, median | told apart, median "
+        "| wrong way round | refused | took, median |"
+    )
+    yield "|-|-|-|-|-|-|-|-|"
+    reference = races.reference("speed")
+    turns: dict[str, dict[str, Line]] = {}
+    for code in ("former", "now"):
+        for line in races.of("speed", None, code):
+            turns.setdefault(line["turn"], {})[code] = line
+    both = [turn for turn in turns.values() if len(turn) == 2]
+
+    def value(line: Line, words: frozenset[str]) -> int:
+        return 0 if refused(line) else count(line, words)
+
+    for code, title in (("former", "commit 593c340"), ("now", "this one")):
+        mine = [turn[code] for turn in both]
+        if mine:
+            ran = [line for line in mine if not line.get("failed")]
+            yield (
+                f"| {title} | {mine[0]['budget_s']:g} s | {len(mine)} "
+                f"| {median(value(line, DECIDED) for line in mine):g} "
+                f"| {median(value(line, APART) for line in mine):g} "
+                f"| {sum(wrong_way(line, reference) for line in ran)} | {sum(map(refused, mine))} | {seconds(mine)} |"
+            )
+    if both:
+        as_many = sum(value(turn["now"], DECIDED) >= value(turn["former"], DECIDED) for turn in both)
+        yield f"\nAs many pairs decided or more in {share(as_many, len(both))} of the turns."
+
+
+def references(races: Races) -> Iterator[str]:
+    """The long races that stand for the truth."""
+    for name in ("planted 10 %", "nginx-return against node", "line-up"):
+        line = races.reference(name)
+        if line is None:
+            continue
+        if len(line["pairs"]) > 1:
+            yield f"{name}: {line['rounds']} rounds, {count(line, APART)} of {len(line['pairs'])} pairs told apart"
+        elif the_pair(line).get("low"):
+            pair = the_pair(line)
+            ends = f"{pair['low']:.4g}–{pair['high']:.4g}"
+            yield f"{name}: {pair['ratio']:.4g} ({ends}), {line['rounds']} rounds, by {line['metric']}"
+
+
+def conclusion(races: Races) -> str:
+    """Two lines."""
+    mine = [line for line in races.of("") if not line["kind"].startswith("reference")]
+    wrongs = {
+        duty: (sum(bool(line.get("wrong")) for line in races.of("same: ", duty)), len(races.of("same: ", duty)))
+        for duty in sorted({duty for _, duty in races.names("same: ")})
+    }
+    called = "; ".join(f"{wrong} of {of} at {duty} %" for duty, (wrong, of) in wrongs.items()) or "none raced yet"
+    planted = [line for line in races.of("planted") if not refused(line)]
+    found = sum(the_pair(line).get("verdict") == "faster" for line in planted)
+    return (
+        f"Of {len(mine)} races {sum(map(refused, mine))} were refused. A server against itself was called wrongly in "
+        f"{called} of duty (5 % is nominal).\n"
+        f"Planted 10 % was found in {found} of {len(races.of('planted'))} races beside a duty of 20 %; "
+        f"{sum(1 for line in races.of('one-sided') if line.get('wrong') and not warned(line))} of "
+        f"{len(races.of('one-sided'))} races with one side disturbed had a wrong word without its warning."
+    )
+
+
+def report(lines: Sequence[Line], method: int) -> str:
+    """All of it as Markdown."""
+    races = Races(lines, method)
+    ran = [line["at"] for line in races.of("") if line.get("at")]
+    when = f"{min(ran)[:16]} to {max(ran)[:16]}" if ran else "no race yet"
+    head = (
+        "## On disturbed machines\n\n" + conclusion(races) + "\n\n"
+        f"Method {method}; {when}. Written by `benchmarks/answers.py`; `benchmarks/disturb.py` made the disturbance: "
+        "bursts of 1 to 50 ms at random on every core with the duty told, beside whatever else the machine did. Shares "
+        "have 95 % intervals by Clopper and Pearson; seconds are those of the whole command."
+    )
+    tables = []
+    for table in (same, different, one_sided, line_up, speed):
+        rows = list(table(races))
+        if len(rows) > 2:
+            tables.append("\n".join(rows))
+    long = "; ".join(references(races))
+    failed = sum(bool(line.get("failed")) for line in races.of(""))
+    tail = [f"References, without an ordered disturbance: {long}."] if long else []
+    tail += [f"{failed} races failed to run at all; they count as refused."] if failed else []
+    return "\n\n".join([head, *tables, *tail])
