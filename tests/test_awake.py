@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dragstrip import awake, machine
+from dragstrip import awake, machine, racing
 from dragstrip.keeper import family
+from dragstrip.store import Store
 
 CORE = max(os.sched_getaffinity(0))
 RESUME = Path(awake.RESUME.format(core=CORE))
@@ -191,6 +192,31 @@ def test_cores_that_are_not_our_own_are_not_kept_busy() -> None:
     assert awake.against_spinning([0], [(0, 1)]) == "" or awake.cpu_quota() is not None
     assert awake.usual_wait("", shared=False) == "poll"
     assert awake.usual_wait("", shared=True) == awake.usual_wait("a reason", shared=False) == "sleep"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("word", awake.CHOICES)
+def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_path: Path, word: str) -> None:
+    """Its parity sheet tells it, and a resumed race goes on the same way."""
+    store = tmp_path / "races.sqlite"
+    words = ["--rounds", "2", "--budget", "5s", "--awake", word, "--store", str(store), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dragstrip", "race", "nginx-return", "one=nginx-return", *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    with Store(store) as kept:
+        race = kept.load("last")
+    assert race.rounds, done.stderr
+    own = len(os.sched_getaffinity(0)) > 1 and not awake.against_spinning([CORE], [])
+    assert race.machine["engine_wait"] == ("poll" if own else "sleep")
+    assert (race.machine["awake"] == "off") == (word == "off")
+    assert racing._kept(race) == (word, race.machine["engine_wait"])
+    assert all(block.server_runs for one in race.rounds for block in one.blocks)
+    told = subprocess.run(
+        [sys.executable, "-m", "dragstrip", "show", "--parity", "--store", str(store)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"cores kept awake: {race.machine['awake'].split(' (')[0]}" in " ".join(told.stdout.split())
 
 
 @pytest.mark.parametrize(
