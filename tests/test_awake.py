@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -217,6 +219,32 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert f"cores kept awake: {race.machine['awake'].split(' (')[0]}" in " ".join(told.stdout.split())
+
+
+def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleeping engine charges the slowest server 1.11 µs a request more, of 111, and nobody else."""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "awake.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bench = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+
+    def did(name: str, cell: tuple[str, bool], at: int) -> Any:
+        own_ns = 11_000 + 1_000 * bench.BURNS[name]
+        cpu_ns = own_ns * (1.01 if name == "most" and cell[0] == "sleep" else 1.0) * (1 + 0.001 * (at % 2))
+        time_ns = 1_000_000_000
+        answered = int(time_ns / own_ns) + at
+        return bench.Sum(answered, time_ns, answered, int(cpu_ns * answered), answered, 0, time_ns, 10, 1)
+
+    rounds = [{(name, cell): did(name, cell, at) for name in bench.BURNS for cell in bench.CELLS} for at in range(6)]
+    told = bench.tilt(rounds)
+    assert "sleeps, as they are: +1.0 % (+1.0 to +1.0); sleeps, kept awake: +1.0 %" in told
+    assert "polls, as they are: +0.0 % (+0.0 to +0.0)" in told
+    lines = list(bench.rows(rounds))
+    assert lines[2].startswith("| sleeps | as they are | 0.00 % |")
+    assert lines[2].endswith("| 10% | 11.01, 41.02, 112.17 |")
 
 
 @pytest.mark.parametrize(
