@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import select
 import signal
@@ -11,11 +12,13 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragstrip import awake, machine
+from dragstrip import awake, machine, racing
 from dragstrip.keeper import family
+from dragstrip.store import Store
 
 CORE = max(os.sched_getaffinity(0))
 RESUME = Path(awake.RESUME.format(core=CORE))
@@ -191,6 +194,57 @@ def test_cores_that_are_not_our_own_are_not_kept_busy() -> None:
     assert awake.against_spinning([0], [(0, 1)]) == "" or awake.cpu_quota() is not None
     assert awake.usual_wait("", shared=False) == "poll"
     assert awake.usual_wait("", shared=True) == awake.usual_wait("a reason", shared=False) == "sleep"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("word", awake.CHOICES)
+def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_path: Path, word: str) -> None:
+    """Its parity sheet tells it, and a resumed race goes on the same way."""
+    store = tmp_path / "races.sqlite"
+    words = ["--rounds", "2", "--budget", "5s", "--awake", word, "--store", str(store), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dragstrip", "race", "nginx-return", "one=nginx-return", *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    with Store(store) as kept:
+        race = kept.load("last")
+    assert race.rounds, done.stderr
+    own = len(os.sched_getaffinity(0)) > 1 and not awake.against_spinning([CORE], [])
+    assert race.machine["engine_wait"] == ("poll" if own else "sleep")
+    assert (race.machine["awake"] == "off") == (word == "off")
+    assert racing._kept(race) == (word, race.machine["engine_wait"])
+    assert all(block.server_runs for one in race.rounds for block in one.blocks)
+    told = subprocess.run(
+        [sys.executable, "-m", "dragstrip", "show", "--parity", "--store", str(store)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"cores kept awake: {race.machine['awake'].split(' (')[0]}" in " ".join(told.stdout.split())
+
+
+def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleeping engine charges the slowest server 1.11 µs a request more, of 111, and nobody else."""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "awake.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bench = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+
+    def did(name: str, cell: tuple[str, bool], at: int) -> Any:
+        own_ns = 11_000 + 1_000 * bench.BURNS[name]
+        cpu_ns = own_ns * (1.01 if name == "most" and cell[0] == "sleep" else 1.0) * (1 + 0.001 * (at % 2))
+        time_ns = 1_000_000_000
+        answered = int(time_ns / own_ns) + at
+        return bench.Sum(answered, time_ns, answered, int(cpu_ns * answered), answered, 0, time_ns, 10, 1)
+
+    rounds = [{(name, cell): did(name, cell, at) for name in bench.BURNS for cell in bench.CELLS} for at in range(6)]
+    told = bench.tilt(rounds)
+    assert "sleeps, as they are: +1.0 % (+1.0 to +1.0); sleeps, kept awake: +1.0 %" in told
+    assert "polls, as they are: +0.0 % (+0.0 to +0.0)" in told
+    lines = list(bench.rows(rounds))
+    assert lines[2].startswith("| sleeps | as they are | 0.00 % |")
+    assert lines[2].endswith("| 10% | 11.01, 41.02, 112.17 |")
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def race(
         workload: its name, or a file.
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
-        plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``,
+        plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``, ``awake``,
             ``server_cores`` and whatever else ``dragstrip.racing.Request`` has.
 
     Raises:

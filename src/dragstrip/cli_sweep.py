@@ -144,7 +144,6 @@ def _request(words: dict[str, Any]) -> Request:
         engine_cores=words["engine_cores"],
         io=words["io"],
         awake=words["awake"],
-        wait="sleep",  # as users meet it
     )
     return Request(field=field, objective=words["slo"], rates_per_s=words["rates"], launches=words["launches"])
 

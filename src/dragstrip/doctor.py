@@ -42,6 +42,9 @@ NULL_RACE = "null race"
 #: A machine on which a race of two sees no smaller difference than this within a minute is too noisy to be of use.
 SEES_ENOUGH = 0.05
 
+#: What lets cores be kept awake.
+ALLOW_AWAKE = "root, or a container that allows SCHED_IDLE and does not limit CPU time"
+
 #: What identifies the machine that a kept report speaks of.
 SAME = ("cpu", "kernel", "cores_usable")
 
@@ -362,9 +365,7 @@ def _noise(situation: Situation) -> Iterable[Finding]:
 def _kept_awake(kept: awake.Awake, found: noise.Noise, without: Sequence[noise.Noise]) -> Finding:
     """What keeping cores awake does here: the host's share and the scatter, with and without."""
     if not without:
-        return Finding(
-            name="awake", status=WARN, detail=f"cores can't be kept awake ({kept.told})", remedy="run as root"
-        )
+        return Finding(name="awake", status=WARN, detail=f"cores can't be kept awake ({kept.told})", remedy=ALLOW_AWAKE)
     (plain,) = without
     return Finding(
         name="awake",

@@ -330,6 +330,8 @@ def _track(
             # The director and its keepers stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
+        if keep not in awake.CHOICES:
+            raise BadUsage(f"awake: {keep!r} given; {' or '.join(awake.CHOICES)} would do")
         against = awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
         if wait == "auto":
             wait = awake.usual_wait(against, shared=lanes.shared)

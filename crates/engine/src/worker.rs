@@ -28,6 +28,7 @@ use crate::tally::Failure;
 pub use connections::MOST_LINGERING;
 pub use paced::{Paced, counted_end_ns};
 use pipelined::broken_by;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -46,6 +47,22 @@ const AWAY_NS: u64 = 20_000;
 const SLEEP_AFTER: u64 = 4;
 /// The first read of an answer whose body may be counted: room for its head.
 const FIRST_READ: usize = 4096;
+
+thread_local! {
+    /// Where sessions are polled: until then this worker sleeps instead, whatever session it is at.
+    static SLEEPS_UNTIL_NS: Cell<u64> = const { Cell::new(0) };
+    /// Its involuntary switches, as last seen.
+    static SWITCHES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The core was taken away for so long: by the host, which sleeping would not mend, or by another program.
+#[cold]
+fn away(now_ns: u64, spent_ns: u64) {
+    let switches = sys::thread_switches();
+    if SWITCHES.replace(switches) < switches {
+        SLEEPS_UNTIL_NS.set(now_ns + SLEEP_AFTER * spent_ns);
+    }
+}
 
 /// One worker's share of a session, whatever the back end.
 pub trait Load {
@@ -150,9 +167,6 @@ struct Share<P: Poller> {
     together: Vec<u8>,
     /// How long it took to open each of the first connections; the first block takes them.
     opened_ns: Vec<u64>,
-    /// Where it polls: until then it does not, and the involuntary switches seen so far.
-    sleeps_until_ns: u64,
-    switches: u64,
 }
 
 impl<P: Poller> Share<P> {
@@ -220,7 +234,7 @@ impl<P: Poller> Share<P> {
     /// not. Answers share no wake-up here, so that none is held back for others. Where other programs want the core, who
     /// looks in vain uses up the turns that the work would need: for some time after one had its turn, waits sleep.
     fn poll(&mut self, before_ns: u64, limit_ns: u64, hold: Option<Hold>, lap: &mut Lap<impl Demand>) -> usize {
-        if before_ns < self.sleeps_until_ns {
+        if before_ns < SLEEPS_UNTIL_NS.get() {
             return self.poller.wait(before_ns, limit_ns, hold);
         }
         let mut count = self.poller.wait(before_ns, 0, None);
@@ -233,26 +247,16 @@ impl<P: Poller> Share<P> {
             let now_ns = sys::now_ns();
             let spent_ns = now_ns - looked_ns;
             if spent_ns > AWAY_NS {
-                self.away(now_ns, spent_ns);
+                away(now_ns, spent_ns);
             } else if count == 0 {
                 lap.polled(spent_ns);
             }
-            if count > 0 || now_ns >= before_ns + limit_ns || now_ns < self.sleeps_until_ns {
+            if count > 0 || now_ns >= before_ns + limit_ns || now_ns < SLEEPS_UNTIL_NS.get() {
                 return count;
             }
             looked_ns = now_ns;
             std::hint::spin_loop();
         }
-    }
-
-    /// The core was taken away for so long: by the host, which sleeping would not mend, or by another program.
-    #[cold]
-    fn away(&mut self, now_ns: u64, spent_ns: u64) {
-        let switches = sys::thread_switches();
-        if switches > self.switches {
-            self.sleeps_until_ns = now_ns + SLEEP_AFTER * spent_ns;
-        }
-        self.switches = switches;
     }
 
     fn done(&self, now_ns: u64, lap: &Lap<impl Demand>) -> bool {

@@ -69,6 +69,8 @@ def run(request: Request, *, progress: Progress) -> Sweep:
         KeyboardInterrupt: before anything was measured.
     """
     field = request.field
+    if field.wait == "auto":
+        field = replace(field, wait="sleep")  # latency as users meet it
     racing.refuse_doubles(field.entries)
     serving(field.workload.name, field.entries)
     _refuse_slow(request)

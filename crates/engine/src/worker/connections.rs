@@ -61,8 +61,6 @@ impl<P: Poller> Share<P> {
             cycle: plan.cycle(),
             together: Vec::new(),
             opened_ns: Vec::with_capacity(if plan.keepalive { count } else { 0 }),
-            sleeps_until_ns: 0,
-            switches: 0,
             plan,
         };
         if share.plan.keepalive {
