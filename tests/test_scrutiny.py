@@ -104,8 +104,11 @@ def test_chunked_answers_are_right_and_told_as_such() -> None:
         (plain(BODY, status="500 Oops"), "status 500"),
         (plain(BODY, kind="text/html"), "content type text/html"),
         (plain(BODY, "Content-Encoding: gzip"), "is sent as gzip"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "BadStatusLine"),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhello world\n", "IncompleteRead"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "answers with what is no HTTP/1, 'SSH-2.0-OpenSSH_9.2"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhello world\n",
+            "after 12 bytes of body where its Content-Length says 99",
+        ),
     ],
 )
 def test_a_wrong_answer_is_named_in_words(answer: bytes, words: str) -> None:
@@ -131,7 +134,7 @@ def test_bytes_after_a_closing_answer_are_found() -> None:
         return (told + b"junk", True) if close else (told, False)
 
     problems, _ = found(chatty)
-    assert problems == ("with Connection: close: /: bytes follow the complete answer",)
+    assert problems == ("with Connection: close: /: bytes follow the complete answer, 'junk'; nothing would be right",)
 
 
 def test_a_server_that_closes_after_each_answer_passes_and_is_shown() -> None:
