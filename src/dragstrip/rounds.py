@@ -154,10 +154,10 @@ class Track:
         Raises:
             StageError: it didn't come to serve; names it, the reason and its last log lines.
         """
-        probe = is_right(self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0])
+        exchange = self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
         if entry.url is not None:
             running = AtAddress(entry.url.host, entry.url.port)
-            reason = probe(running.host, running.port)
+            reason = is_right(exchange)(running.host, running.port)
             if reason:
                 raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
             return running
@@ -166,6 +166,7 @@ class Track:
         scratch.mkdir()
         start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
         self.own_counts[entry.name] = start.own_count
+        probe = is_right(exchange, within_s=start.wake_s)
         return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
 
     def open(self, entry: Entry, running: Running) -> int:

@@ -328,7 +328,7 @@ class Keeper:
             if died
             else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
         )
-        last = f"; the last answer: {reason}" if reason else ""
+        last = f"; the last try: {reason}" if reason else ""
         raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")
 
     def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
-from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, quoted
+from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted
 from dragstrip.workload import Exchange
 
 #: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
@@ -50,7 +50,7 @@ class _Trial:
             OSError, AnswerError: it is none, in words.
         """
         if self.deadline.left_s() <= 0:
-            raise AnswerError(
+            raise LateError(
                 f"gave {self.right} of {self.total} right answers within {self.deadline.told()}; all of them in that "
                 "time would be right"
             )
@@ -88,19 +88,27 @@ def scrutineer(
     total = len(doubled) + len(shuffled) + len(closing)
     trial = _Trial(host, port, Deadline(within_s), total, tell)
     problems: dict[str, list[str]] = {}
-    for way, sequence in (("in order", doubled), ("in another order", shuffled)):
+    last: list[Answer] = []
+    ways: dict[str, Callable[[], None]] = {
+        "over keep-alive, in order": lambda: _over_one_connection(trial, doubled),
+        "over keep-alive, in another order": lambda: _over_one_connection(trial, shuffled),
+        "with Connection: close": lambda: last.append(_one_connection_each(trial, closing)),
+    }
+    for way, put in ways.items():
         try:
-            _over_one_connection(trial, sequence)
+            put()
         except TROUBLE as error:
-            problems.setdefault(words(error), []).append(f"over keep-alive, {way}")
-    last = None
-    try:
-        last = _one_connection_each(trial, closing)
-    except TROUBLE as error:
-        problems.setdefault(words(error), []).append("with Connection: close")
+            problems.setdefault(words(error), []).append(way)
+            if isinstance(error, LateError | ConnectionRefusedError | TimeoutError):
+                break  # the next way would only wait as long
     # What goes wrong alike in several ways is told once.
-    told = tuple(f"{' and '.join(ways)}: {what}" for what, ways in problems.items())
-    return Findings(problems=told, facts=_facts(trial, last) if trial.answers and last and not told else {})
+    told = tuple(f"{_all_ways(found)}: {what}" for what, found in problems.items())
+    return Findings(problems=told, facts={} if told else _facts(trial, last[0]))
+
+
+def _all_ways(ways: Sequence[str]) -> str:
+    kept = [way for way in ways if way.startswith("over keep-alive")]
+    return " and ".join([*(kept if len(kept) == 1 else ["over keep-alive"] if kept else []), *ways[len(kept) :]])
 
 
 def doubled_headers(answers: Iterable[Answer]) -> str:
@@ -152,8 +160,8 @@ def _refuse_unasked(sock: socket.socket, asked: int) -> None:
     )
 
 
-def _one_connection_each(trial: _Trial, exchanges: Iterable[Exchange]) -> Answer | None:
-    answer = None
+def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Answer:
+    """The last one's answer."""
     for exchange in exchanges:
         with trial.connect() as sock:
             answer = trial.ask(sock, exchange)

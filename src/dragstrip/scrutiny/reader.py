@@ -6,6 +6,7 @@ a time limit for the answer as a whole instead of one per piece, caps on head, b
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -31,12 +32,24 @@ _LEAST_S = 0.001
 #: How every answer begins.
 _START = b"HTTP/1."
 
+#: So many of an answer's first bytes are kept for the message.
+_KEPT = 2048
+
 #: How many bytes of chunk sizes and extensions come with one byte of body at most: a chunk a byte has six.
 _FRAMING_BYTES = 8
 
 
+#: Control characters, tab apart; the values of all Content-Length headers.
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_LENGTHS = re.compile(rb"(?im)^content-length:[ \t]*([^\r\n]*)")
+
+
 class AnswerError(Exception):
     """What came is no sound HTTP answer, or none in time; the text says what the server did and what would be right."""
+
+
+class LateError(AnswerError):
+    """The same, because of the deadline: asking the same server once more would take as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +140,7 @@ def read_answer(sock: socket.socket, request: bytes, *, body_bytes: int, deadlin
     try:
         sock.sendall(request)
     except TimeoutError:
-        raise AnswerError(f"did not take the request within {deadline.told()}; reading it would be right") from None
+        raise LateError(f"did not take the request within {deadline.told()}; reading it would be right") from None
     except (BrokenPipeError, ConnectionResetError):
         pass  # it may have answered before it closed
     return _Reading(sock, request, body_bytes, deadline).answer()
@@ -171,6 +184,10 @@ class _Reading:
                 self._take(event.data)
             elif event is h11.NEED_DATA:
                 self._more()
+            elif self._head is None:  # h11 pauses where the protocol is switched
+                raise AnswerError(
+                    "switches protocols (status 101), which nobody asked for; a plain answer would be right"
+                )
             else:
                 return self._whole()
             if self._cut:
@@ -179,16 +196,16 @@ class _Reading:
     def _more(self) -> None:
         """The next piece that arrives; an empty one is the connection's end."""
         if self._deadline.left_s() <= 0:
-            raise AnswerError(self._late())
+            raise LateError(self._late())
         self._deadline.lend(self._sock)
         try:
             piece = self._sock.recv(1 << 16)
         except TimeoutError:
-            raise AnswerError(self._late()) from None
+            raise LateError(self._late()) from None
         except ConnectionResetError as error:
             raise AnswerError(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
         self._wire_bytes += len(piece)
-        self._first = self._first or piece[:QUOTED]
+        self._first = self._first or piece[:_KEPT]
         start = self._first[: len(_START)]
         if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
             given = quoted(self._first)
@@ -199,8 +216,6 @@ class _Reading:
         self._h11.receive_data(piece)
 
     def _interim(self, event: h11.InformationalResponse) -> None:
-        if event.status_code == 101:
-            raise AnswerError("switches protocols (status 101), which nobody asked for; a plain answer would be right")
         if self._read_bytes() > HEAD_BYTES:
             raise AnswerError(
                 f"sends interim answers (status {event.status_code}) without end, {self._read_bytes():,} bytes of "
@@ -213,6 +228,8 @@ class _Reading:
         if self._head_bytes > HEAD_BYTES:
             raise AnswerError(_long_head(self._head_bytes))
         fields = event.headers.raw_items()
+        if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
+            raise AnswerError("sends control characters in its head; visible ones would be right")
         if len(fields) > MOST_FIELDS:
             raise AnswerError(f"sends {len(fields):,} header fields; at most {MOST_FIELDS} would be right")
         lengths = [value for name, value in fields if name.lower() == b"content-length"]
@@ -235,7 +252,7 @@ class _Reading:
             self._cut = f"sends a body of more than {self._most_bytes:,} bytes"
             del self._body[QUOTED:]
         if self._deadline.left_s() <= 0:
-            raise AnswerError(self._late())
+            raise LateError(self._late())
 
     def _refuse_wrapping(self) -> None:
         if self._wire_bytes > 2 * HEAD_BYTES + _FRAMING_BYTES * (len(self._body) + SPARE_BYTES):
@@ -302,14 +319,21 @@ class _Reading:
     def _unsound(self, error: h11.RemoteProtocolError) -> str:
         """What h11 refused, in words that name the server's part."""
         why = str(error)
-        if "closed connection" in why:
+        if "closed connection" in why or "ConnectionClosed" in why:
             return f"closed the connection {self._so_far()}; {self._whole_one()} would be right"
         if "too long" in why or error.error_status_hint == 431:
             if self._head is None:
                 return _long_head(self._read_bytes() + len(self._h11.trailing_data[0]))
             return f"sends a chunk's extension or trailers of more than {HEAD_BYTES:,} bytes; less would be right"
+        if "SWITCH" in why:
+            return "switches protocols (status 101), which nobody asked for; a plain answer would be right"
+        if "Content-Length" in why:
+            given = b", ".join(_LENGTHS.findall(self._first))
+            return f"says a Content-Length that is no length, {quoted(given)}; one plain number would be right"
         part = "head" if self._head is None else "body's framing"
-        return f"sends an unsound {part} ({why[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
+        what, _, bytes_ = why.partition(": bytearray(b")
+        what += f", {bytes_[1:-2][:QUOTED]!r}" if bytes_ else ""
+        return f"sends an unsound {part} ({what[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
 
 
 def _long_head(count: int) -> str:
