@@ -20,7 +20,7 @@ from dragstrip.errors import StageError
 from dragstrip.proofs import DISTURBED_S, GOOD_S, Proof, Proofs
 from dragstrip.record import Entrant
 from dragstrip.rounds import Running, Track, launch_twice, own_p50_ns, stop_all, warm_up
-from dragstrip.scrutiny import Findings, fairness, habits, scrutineer
+from dragstrip.scrutiny import Findings, fairness, habits, nothing_right, scrutineer
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S
 
 if TYPE_CHECKING:
@@ -266,8 +266,7 @@ def _calibrate(track: Track, one: _Candidate, found: Field, progress: Progress) 
         found.habits[name] = conditions.habits(track.engine, warm.session, name, lengths_ns)
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
-        words = running.log_tail(5) or "none"
-        one.why = f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}"
+        one.why = nothing_right(tally.errors, tally.sample, running.log_tail(5))
         _stop([one])
         return
     one.tally = tally

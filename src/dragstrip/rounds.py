@@ -20,7 +20,7 @@ from dragstrip.machine import Lanes
 from dragstrip.metrics import known_or_auto
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder, block_of
-from dragstrip.scrutiny import count_from_now, is_right
+from dragstrip.scrutiny import count_from_now, is_right, nothing_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, enough_s, settled
 from dragstrip.workload import Exchange, Workload
@@ -226,6 +226,9 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
     watch(track, running, session)
     if p50_ns == 0:
         (first,) = track.engine.run([(session, 0, FIRST_LOOK_NS, 0)])
+        if not first.answered:  # ten slices more would each wait for the time limit of an answer
+            track.engine.close(session)
+            raise StageError(f"{entry.name}: {nothing_right(first.errors, first.sample, running.log_tail(5))}")
         p50_ns = own_p50_ns(first, len(track.lanes.server)) if first.requests else SLICE_MOST_NS
     slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     speeds: list[float] = []

@@ -6,7 +6,7 @@ Talks plain sockets and reads with h11, not with the load engine: two independen
 between contenders is collected as facts for the parity sheet.
 """
 
-from dragstrip.scrutiny.answers import Findings, fault, fetch, is_right
+from dragstrip.scrutiny.answers import Findings, fault, fetch, is_right, nothing_right
 from dragstrip.scrutiny.habits import fairness, habits
 from dragstrip.scrutiny.own_count import count_from_now
 from dragstrip.scrutiny.proof import PROOF_S, scrutineer
@@ -24,6 +24,7 @@ __all__ = [
     "fetch",
     "habits",
     "is_right",
+    "nothing_right",
     "quoted",
     "read_answer",
     "scrutineer",

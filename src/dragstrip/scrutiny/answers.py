@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, quoted, read_answer
@@ -62,12 +62,26 @@ def fault(exchange: Exchange, answer: Answer) -> str | None:
         return f"{exchange.path} {answer.cut} where {len(exchange.body):,} are right"
     if answer.header("content-encoding"):
         coding = (answer.header("content-encoding") or "")[:QUOTED]
-        return f"{exchange.path} is sent as {coding}, though nothing but identity was accepted"
+        return f"{exchange.path} is sent as {coding}, though nothing but identity was accepted: plain would be right"
     if answer.body != exchange.body:
         return f"{exchange.path} {_body_fault(exchange.body, answer.body)}"
     if answer.surplus:
         return f"{exchange.path}: bytes follow the complete answer, {quoted(answer.surplus)}; nothing would be right"
     return None
+
+
+def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
+    """Why a server that proved its answers is out all the same: under load none of them was right.
+
+    Args:
+        errors: by the engine's kinds. sample: the first wrong answer's beginning, or why there was none.
+    """
+    kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no answer at all"
+    shown = f", the first {quoted(sample.encode())}" if sample else ""
+    return (
+        f"answered nothing right under load ({kinds}{shown}); the same answers as before the load would be "
+        f"right; its last words: {last_words or 'none'}"
+    )
 
 
 def _body_fault(right: bytes, given: bytes) -> str:

@@ -32,9 +32,6 @@ _LEAST_S = 0.001
 #: How every answer begins.
 _START = b"HTTP/1."
 
-#: So many of an answer's first bytes are kept for the message.
-_KEPT = 2048
-
 #: How many bytes of chunk sizes and extensions come with one byte of body at most: a chunk a byte has six.
 _FRAMING_BYTES = 8
 
@@ -161,7 +158,8 @@ class _Reading:
         self._must_say = request.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
         self._head: h11.Response | None = None
         self._head_bytes = self._wire_bytes = 0
-        self._first = b""  # of what came, for the message
+        self._first = b""  # what came until the head was complete
+        self._fields: tuple[tuple[bytes, bytes], ...] = ()
         self._body = bytearray()
         self._cut = ""
 
@@ -205,7 +203,8 @@ class _Reading:
         except ConnectionResetError as error:
             raise AnswerError(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
         self._wire_bytes += len(piece)
-        self._first = self._first or piece[:_KEPT]
+        if self._head is None:
+            self._first += piece
         start = self._first[: len(_START)]
         if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
             given = quoted(self._first)
@@ -227,7 +226,7 @@ class _Reading:
         self._head, self._head_bytes = event, self._read_bytes()
         if self._head_bytes > HEAD_BYTES:
             raise AnswerError(_long_head(self._head_bytes))
-        fields = event.headers.raw_items()
+        fields = self._fields = _fields_of(self._first[: self._head_bytes])
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
             raise AnswerError("sends control characters in its head; visible ones would be right")
         if len(fields) > MOST_FIELDS:
@@ -271,9 +270,7 @@ class _Reading:
 
     def _whole(self) -> Answer:
         assert self._head is not None
-        headers = tuple(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in self._head.headers.raw_items()
-        )
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields)
         old = self._head.http_version == b"1.0"
         words = " ".join(value.lower() for name, value in headers if name.lower() == "connection")
         framed = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers) or self._empty()
@@ -334,6 +331,14 @@ class _Reading:
         what, _, bytes_ = why.partition(": bytearray(b")
         what += f", {bytes_[1:-2][:QUOTED]!r}" if bytes_ else ""
         return f"sends an unsound {part} ({what[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
+
+
+def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """The last head's fields as they came over the wire: h11 merges lengths that are said twice."""
+    lines = heads.replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n\n")[2].split(b"\n")
+    whole = b"\n".join(lines[1:]).replace(b"\n ", b" ").replace(b"\n\t", b" ")  # a line may be folded
+    split = (line.partition(b":") for line in whole.split(b"\n") if line)
+    return tuple((name.strip(), value.strip()) for name, _, value in split)
 
 
 def _long_head(count: int) -> str:
