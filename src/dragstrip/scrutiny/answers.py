@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, quoted, read_answer
+from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
 from dragstrip.workload import Exchange
 
 #: What goes wrong between a request and its answer; the text of each says what the server did.
@@ -119,13 +119,22 @@ def is_right(exchange: Exchange, *, within_s: float | None = None) -> Callable[[
         within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
     """
     until = Deadline(within_s) if within_s is not None else None
+    seen: str | None = None
+    answered = False
 
     def probe(host: str, port: int) -> str | None:
+        nonlocal seen, answered
         deadline = Deadline(ANSWER_S, until)
         try:
             with connect(host, port, deadline) as sock:
-                return fault(exchange, fetch(sock, exchange, deadline))
+                seen = fault(exchange, fetch(sock, exchange, deadline))
+                answered = True
         except TROUBLE as error:
-            return words(error)
+            late = isinstance(error, LateError | TimeoutError)
+            # A last try that was cut short says less than what came before.
+            if not (late and answered and deadline.within_s < ANSWER_S):
+                seen = words(error)
+            answered = answered or isinstance(error, AnswerError)
+        return seen
 
     return probe
