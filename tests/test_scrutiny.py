@@ -144,6 +144,42 @@ def test_a_server_that_closes_after_each_answer_passes_and_is_shown() -> None:
     assert facts["keep-alive on the wire"].startswith("0 of 9 answers on a reused connection, 9 opened")
 
 
+def test_headers_that_stand_twice_are_on_the_sheet() -> None:
+    """Equal ones too, as they came over the wire; those that may stand twice are no matter."""
+    twice = ["Content-Length: 12", "Set-Cookie: a", "Set-Cookie: b", "Connection: close"]
+    _, facts = found(lambda r, _n: (plain(BODY, *twice), True))
+    assert facts["doubled headers"] == "Content-Length 2 times ('12', '12')"
+    assert "doubled headers" not in found(honest)[1]
+
+
+def test_what_a_trial_still_waits_for_is_told_and_has_an_end() -> None:
+    """Each right answer is counted; all of them together have a deadline."""
+    told: list[tuple[int, int]] = []
+    slowly = threading.Event()
+
+    def slow(request: bytes, number: int) -> tuple[bytes, bool]:
+        slowly.wait(0.1)
+        return honest(request, number)
+
+    with serving(slow) as port:
+        findings = scrutineer(
+            "127.0.0.1", port, keepalive=[exchange()] * 3, closing=[], within_s=0.35, tell=lambda *at: told.append(at)
+        )
+    assert told == [(at + 1, 9) for at in range(len(told))]
+    assert 0 < len(told) < 9
+    assert "within" in findings.problems[0]
+
+
+def test_a_probe_that_is_cut_short_tells_what_came_before() -> None:
+    """The stage's last words are of a whole try."""
+    with serving(lambda _r, n: (plain(b"no\n"), True) if n == 0 else (b"", threading.Event().wait(1))) as port:
+        probe = is_right(exchange(False), within_s=0.5)
+        first = probe("127.0.0.1", port)
+        assert first is not None
+        assert "answered a body of 3 bytes" in first
+        assert probe("127.0.0.1", port) == first
+
+
 def test_content_type_parameters_are_no_difference() -> None:
     """text/plain; charset=utf-8 is text/plain; the whole header is on the sheet."""
     with (

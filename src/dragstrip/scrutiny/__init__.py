@@ -7,12 +7,13 @@ between contenders is collected as facts for the parity sheet.
 """
 
 from dragstrip.scrutiny.answers import Findings, fault, fetch, is_right, nothing_right
-from dragstrip.scrutiny.habits import fairness, habits
+from dragstrip.scrutiny.habits import HABITS_S, fairness, habits
 from dragstrip.scrutiny.own_count import count_from_now
 from dragstrip.scrutiny.proof import PROOF_S, scrutineer
 from dragstrip.scrutiny.reader import Answer, AnswerError, Deadline, quoted, read_answer
 
 __all__ = [
+    "HABITS_S",
     "PROOF_S",
     "Answer",
     "AnswerError",

@@ -28,6 +28,9 @@ FAIR_CONNECTIONS = 64
 #: Seconds within which each of them must be answered while one is kept busy.
 FAIR_S = 2.0
 
+#: Seconds that ``habits`` takes at most: its busy connection, and four answers.
+HABITS_S = PATIENCE_S + 4 * ANSWER_S
+
 _NO_SUCH = "/dragstrip-asks-for-what-is-not-there"
 
 
