@@ -276,6 +276,25 @@ def test_a_server_that_dies_ends_the_run_and_what_was_answered_stays(faulty: Cal
 
 
 @live
+@pytest.mark.parametrize(
+    ("fault", "after", "begins"),
+    [
+        ("die", "500", r"ended early, after [\d.]+ s: no connection was left: http://"),
+        ("status", "40", r"mostly failed: 110 of 148 attempts got no right answer: http://"),
+        ("body", "90", r"http://\S+ answered 90 requests right"),
+    ],
+)
+def test_a_run_that_ended_early_or_mostly_failed_is_no_success(
+    faulty: Callable[..., str], fault: str, after: str, begins: str
+) -> None:
+    """Exit code 1, and the first sentence says why; where most were right, only a limit on errors makes it fail."""
+    words = ["-d", "60s"] if fault == "die" else ["-n", "150"]
+    done = load(faulty(fault, after), *words, "-c", "2")
+    assert re.match(begins, " ".join(done.stdout.split())), done.stdout
+    assert done.returncode == int(fault != "body")
+
+
+@live
 def test_a_request_unanswered_within_the_time_limit_is_a_timeout(faulty: Callable[..., str]) -> None:
     """And the run ends: each connection waits for its own."""
     found = told(faulty("stall", "10"), "-n", "12", "-c", "2", "--timeout", "100ms")

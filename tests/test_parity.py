@@ -47,6 +47,7 @@ def test_sheets_that_differ_only_in_words_tilt_nothing() -> None:
         ({"runs as": "nobody, root"}, "runs as", "server-1 runs as root"),
         ({"an unknown path": "status 200, the same body as the right path"}, "routing", "server-1 answers every path"),
         ({"keep-alive limit found": "100 requests"}, "keep-alive limit", "server-1 after 100 requests"),
+        ({"doubled headers": "Server 2 times ('a', 'b')"}, "doubled headers", "server-1: Server 2 times ('a', 'b')"),
         ({"note": "already running: not launched afresh"}, "note", "server-1: already running"),
     ],
 )

@@ -104,8 +104,11 @@ def test_chunked_answers_are_right_and_told_as_such() -> None:
         (plain(BODY, status="500 Oops"), "status 500"),
         (plain(BODY, kind="text/html"), "content type text/html"),
         (plain(BODY, "Content-Encoding: gzip"), "is sent as gzip"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "BadStatusLine"),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhello world\n", "IncompleteRead"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "answers with what is no HTTP/1, 'SSH-2.0-OpenSSH_9.2"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhello world\n",
+            "after 12 bytes of body where its Content-Length says 99",
+        ),
     ],
 )
 def test_a_wrong_answer_is_named_in_words(answer: bytes, words: str) -> None:
@@ -131,7 +134,7 @@ def test_bytes_after_a_closing_answer_are_found() -> None:
         return (told + b"junk", True) if close else (told, False)
 
     problems, _ = found(chatty)
-    assert problems == ("with Connection: close: /: bytes follow the complete answer",)
+    assert problems == ("with Connection: close: /: bytes follow the complete answer, 'junk'; nothing would be right",)
 
 
 def test_a_server_that_closes_after_each_answer_passes_and_is_shown() -> None:
@@ -139,6 +142,42 @@ def test_a_server_that_closes_after_each_answer_passes_and_is_shown() -> None:
     problems, facts = found(lambda _r, _n: (plain(BODY, "Connection: close"), True))
     assert problems == ()
     assert facts["keep-alive on the wire"].startswith("0 of 9 answers on a reused connection, 9 opened")
+
+
+def test_headers_that_stand_twice_are_on_the_sheet() -> None:
+    """Equal ones too, as they came over the wire; those that may stand twice are no matter."""
+    twice = ["Content-Length: 12", "Set-Cookie: a", "Set-Cookie: b", "Connection: close"]
+    _, facts = found(lambda r, _n: (plain(BODY, *twice), True))
+    assert facts["doubled headers"] == "Content-Length 2 times ('12', '12')"
+    assert "doubled headers" not in found(honest)[1]
+
+
+def test_what_a_trial_still_waits_for_is_told_and_has_an_end() -> None:
+    """Each right answer is counted; all of them together have a deadline."""
+    told: list[tuple[int, int]] = []
+    slowly = threading.Event()
+
+    def slow(request: bytes, number: int) -> tuple[bytes, bool]:
+        slowly.wait(0.1)
+        return honest(request, number)
+
+    with serving(slow) as port:
+        findings = scrutineer(
+            "127.0.0.1", port, keepalive=[exchange()] * 3, closing=[], within_s=0.35, tell=lambda *at: told.append(at)
+        )
+    assert told == [(at + 1, 9) for at in range(len(told))]
+    assert 0 < len(told) < 9
+    assert "within" in findings.problems[0]
+
+
+def test_a_probe_that_is_cut_short_tells_what_came_before() -> None:
+    """The stage's last words are of a whole try."""
+    with serving(lambda _r, n: (plain(b"no\n"), True) if n == 0 else (b"", threading.Event().wait(1))) as port:
+        probe = is_right(exchange(False), within_s=0.5)
+        first = probe("127.0.0.1", port)
+        assert first is not None
+        assert "answered a body of 3 bytes" in first
+        assert probe("127.0.0.1", port) == first
 
 
 def test_content_type_parameters_are_no_difference() -> None:

@@ -250,7 +250,7 @@ def test_a_server_that_never_listens_is_ended_and_named_with_the_last_reason(kee
 
 def test_a_server_that_never_answers_right_is_refused_with_the_reason(keeper: Keeper, root: Path) -> None:
     """It listens and answers; that isn't enough."""
-    with pytest.raises(StageError, match=r"the last answer: the body is off by one"):
+    with pytest.raises(StageError, match=r"the last try: the body is off by one"):
         as_server(keeper, root, "none", wake_s=0.2, right=lambda host, port: "the body is off by one")
 
 

@@ -72,6 +72,7 @@ def _build_all(entries: list[contender.Entry]) -> None:
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--line-up", default=None)
+@click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Verify a command of your own.")
 @click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--parity", is_flag=True, help="Show what was seen of each: what can't be equal.")
@@ -81,6 +82,7 @@ def _build_all(entries: list[contender.Entry]) -> None:
 def verify(
     names: tuple[str, ...],
     line_up: str | None,
+    serve: tuple[str, ...],
     workload: str | None,
     folders: tuple[Path, ...],
     settings: tuple[str, ...],
@@ -89,8 +91,10 @@ def verify(
     **cores: Any,
 ) -> None:
     """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
-    chosen = contender.line_up(line_up).names if line_up else names or tuple(contender.names(folders))
-    entries = contender.entrants(chosen, extra_dirs=folders, settings=settings)
+    own = tuple(contender.serve_entry(text) for text in serve)
+    everybody = () if own else tuple(contender.names(folders))
+    chosen = contender.line_up(line_up).names if line_up else names or everybody
+    entries = (*contender.entrants(chosen, extra_dirs=folders, settings=settings), *own)
     rows = []
     for proof in racing.verify(entries, workload, **cores):
         rows.append(asdict(proof))
@@ -105,5 +109,7 @@ def _tell(proof: racing.Proof, parity: bool) -> None:
     status = proof.status.upper() if proof.status == "failed" else proof.status
     at = f" at {proof.workload}" if proof.workload else ""
     click.echo(f"{status:<8} {proof.contender}{at}{': ' if proof.reason else ''}{proof.reason}")
+    if not parity and "doubled headers" in proof.facts:
+        click.echo(f"         warning: doubled headers: {proof.facts['doubled headers']}; send each once")
     for fact, told in proof.facts.items() if parity else ():
         click.echo(f"         {fact}: {told}")

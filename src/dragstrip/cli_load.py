@@ -129,7 +129,8 @@ def load(**words: Any) -> None:
     A closed loop: each connection asks again once it is answered; an open loop with -R, --ramp or --steps: requests
     leave when they are due, and latency runs from then.
 
-    Ends with 0; with 1 where a --max-… or --min-… is missed or nothing was answered right; with 130 when interrupted.
+    Ends with 0; with 1 where it ended before its time, most answers were wrong, or a --max-… or --min-… is missed; with
+    130 when interrupted.
     """
     request = _request(words)
     live = report.Live(Console(stderr=True), quiet=words["quiet"])
@@ -143,7 +144,7 @@ def load(**words: Any) -> None:
     _tell(result, objectives, words)
     if result.finished == "interrupted":
         sys.exit(EXIT_INTERRUPTED)
-    if not result.answered or not all(one.met for one in objectives):
+    if result.trouble or not all(one.met for one in objectives):
         sys.exit(EXIT_FAILURE)
 
 

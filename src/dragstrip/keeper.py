@@ -466,6 +466,9 @@ class Keeper:
         how = "ended by itself"
         if launch.exit_status is None:
             os.kill(launch.pid, number)  # cannot be another's: only this loop reaps it
+            for pid, (_, state) in family(os.getpid()).items():
+                if state == "T":  # one that stopped itself would get the signal only once it goes on
+                    self._signal(pid, signal.SIGCONT)
             self._wait(lambda: launch.exit_status is not None, grace_s)
             took_s = time.monotonic() - began
             if launch.exit_status is None:

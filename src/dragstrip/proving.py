@@ -20,7 +20,7 @@ from dragstrip.errors import StageError
 from dragstrip.proofs import DISTURBED_S, GOOD_S, Proof, Proofs
 from dragstrip.record import Entrant
 from dragstrip.rounds import Running, Track, launch_twice, own_p50_ns, stop_all, warm_up
-from dragstrip.scrutiny import Findings, fairness, habits, scrutineer
+from dragstrip.scrutiny import HABITS_S, PROOF_S, Deadline, Findings, fairness, habits, nothing_right, scrutineer
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ LEARNED_LEAST_S = 0.05
 
 #: So many contenders are up and tried at once; so many of them are asked at the same time.
 AT_ONCE, ASKED_AT_ONCE = 16, 4
+
+#: They start one after another, so that none slows another's start; one that takes longer holds up nobody.
+HELD_UP_S = 0.5
+
+#: Seconds that an ad hoc contender has to its first right answer: as many as a definition that says nothing of it.
+AD_HOC_WAKE_S = 10.0
+
+#: So many of those that are waited for are named at a time.
+NAMED = 3
 
 #: Seconds after which it is told who is waited for, and again after as many.
 TELL_S = 1.0
@@ -69,6 +78,8 @@ class _Candidate:
     facts: dict[str, str] = field(default_factory=dict)
     tally: Tally | None = None
     proof: Proof | None = None
+    started: threading.Event = field(default_factory=threading.Event)
+    limit: Deadline | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +90,13 @@ class _Candidate:
     def through(self) -> bool:
         """Up, and nothing found against it so far."""
         return self.running is not None and not self.why
+
+    @property
+    def waited_for(self) -> str:
+        """Its name, and how long what it does now has taken of how long it may."""
+        if self.limit is None:
+            return self.name
+        return f"{self.name}, {self.limit.spent_s:.0f} s of {self.limit.within_s:.0f} s"
 
 
 def prove_all(
@@ -135,9 +153,9 @@ def _prove(track: Track, candidates: Sequence[_Candidate], found: Field, progres
     try:
         asked = _SideBySide()
         for one in candidates:
-            _launch(track, one)
-            if one.through:
-                asked.begin(one.name, lambda one=one: _ask(track, one))  # type: ignore[misc]
+            asked.begin(one, lambda one=one: _launch_and_ask(track, one, asked.room))  # type: ignore[misc]
+            one.started.wait(HELD_UP_S)
+            asked.tell(progress)
         asked.end(progress)
         _stop([one for one in candidates if one.why])
         for one in candidates:
@@ -150,18 +168,26 @@ def _prove(track: Track, candidates: Sequence[_Candidate], found: Field, progres
         # An ad hoc server's warm-up must be seen from its beginning: it is asked so much only now.
         for one in through:
             if one.entry.contender is None:
-                asked.begin(one.name, lambda one=one: _try_habits(track, one))  # type: ignore[misc]
+                asked.begin(one, lambda one=one: _try_habits(track, one, asked.room))  # type: ignore[misc]
         asked.end(progress)
         grace_s = GRACE_S
     finally:
         _stop(candidates, grace_s)
 
 
-def _launch(track: Track, one: _Candidate) -> None:
+def _launch_and_ask(track: Track, one: _Candidate, room: threading.Semaphore) -> None:
+    one.limit = Deadline(one.entry.contender.fields.start.wake_s if one.entry.contender else AD_HOC_WAKE_S)
     try:
         one.running = launch_twice(track, one.entry)
     except StageError as error:
         one.why = str(error)
+    finally:
+        one.limit = None
+        one.started.set()
+    if one.through:
+        with room:
+            one.limit = Deadline(PROOF_S)
+            _ask(track, one)
 
 
 def _stop(candidates: Iterable[_Candidate], grace_s: float = GRACE_S) -> None:
@@ -172,28 +198,40 @@ def _stop(candidates: Iterable[_Candidate], grace_s: float = GRACE_S) -> None:
 
 
 class _SideBySide:
-    """Runs calls that mostly wait in threads of their own, a few at a time; an interruption abandons them.
+    """Runs calls that mostly wait in threads of their own; an interruption abandons them.
 
-    Daemons: what they wait for ends with the servers that they ask.
+    Daemons: what they wait for ends with the servers that they ask. ``room`` is for what they do besides waiting.
     """
 
     def __init__(self) -> None:
-        self._room = threading.Semaphore(ASKED_AT_ONCE)
-        self._waiting: dict[str, threading.Thread] = {}
+        self.room = threading.Semaphore(ASKED_AT_ONCE)
+        self._waiting: dict[str, tuple[threading.Thread, _Candidate]] = {}
         self._raised: list[BaseException] = []
+        self._of = 0
+        self._tell_at = time.monotonic() + TELL_S
 
-    def begin(self, name: str, call: Callable[[], None]) -> None:
+    def begin(self, one: _Candidate, call: Callable[[], None]) -> None:
         """One more."""
-        thread = threading.Thread(target=self._run, args=(call,), name=f"asking {name}", daemon=True)
-        self._waiting[name] = thread
+        thread = threading.Thread(target=self._run, args=(call,), name=f"asking {one.name}", daemon=True)
+        self._of += 1
+        self._waiting[one.name] = (thread, one)
         thread.start()
 
     def _run(self, call: Callable[[], None]) -> None:
-        with self._room:
-            try:
-                call()
-            except BaseException as error:  # told to the caller, in whose thread it belongs
-                self._raised.append(error)
+        try:
+            call()
+        except BaseException as error:  # told to the caller, in whose thread it belongs
+            self._raised.append(error)
+
+    def tell(self, progress: Progress) -> None:
+        """Says who is waited for, and for how long at most, if it was not said just now."""
+        if time.monotonic() < self._tell_at:
+            return
+        left = [one.waited_for for thread, one in self._waiting.values() if thread.is_alive()]
+        more = f"; and {len(left) - NAMED} more" if len(left) > NAMED else ""
+        if left:
+            progress.phase(f"checking {len(left)} of {self._of}: {'; '.join(left[:NAMED])}{more}")
+        self._tell_at = time.monotonic() + TELL_S
 
     def end(self, progress: Progress) -> None:
         """Waits for all of them, and now and then tells for whom.
@@ -201,18 +239,13 @@ class _SideBySide:
         Raises:
             Exception: what one of them raised.
         """
-        began, of = time.monotonic(), len(self._waiting)
-        tell_at = began + TELL_S
         while self._waiting:
-            name, thread = next(iter(self._waiting.items()))
-            thread.join(max(tell_at - time.monotonic(), 0.01))
+            name, (thread, _) = next(iter(self._waiting.items()))
+            thread.join(max(self._tell_at - time.monotonic(), 0.01))
             if not thread.is_alive():
                 del self._waiting[name]
-            elif time.monotonic() >= tell_at:
-                left = [name for name, thread in self._waiting.items() if thread.is_alive()]
-                waited_s = time.monotonic() - began
-                progress.phase(f"checking {len(left)} of {of}: {', '.join(left)} ({waited_s:.0f} s)")
-                tell_at += TELL_S
+            self.tell(progress)
+        self._of = 0
         if self._raised:
             raise self._raised[0]
 
@@ -235,13 +268,19 @@ def _ask(track: Track, one: _Candidate) -> None:
     one.findings = findings
     one.why = "; ".join(findings.problems)
     if not one.why and entry.contender is not None:
-        _try_habits(track, one)
+        one.tried = _habits(track, one)
 
 
-def _try_habits(track: Track, one: _Candidate) -> None:
+def _try_habits(track: Track, one: _Candidate, room: threading.Semaphore) -> None:
+    with room:
+        one.limit = Deadline(HABITS_S)
+        one.tried = _habits(track, one)
+
+
+def _habits(track: Track, one: _Candidate) -> dict[str, str]:
     assert one.running is not None
     exchange = track.workload.exchanges(mark=one.entry.mark, seed=track.seed)[0]
-    one.tried = habits(one.running.host, one.running.port, exchange)
+    return habits(one.running.host, one.running.port, exchange)
 
 
 def _calibrate(track: Track, one: _Candidate, found: Field, progress: Progress) -> None:
@@ -266,8 +305,7 @@ def _calibrate(track: Track, one: _Candidate, found: Field, progress: Progress) 
         found.habits[name] = conditions.habits(track.engine, warm.session, name, lengths_ns)
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
-        words = running.log_tail(5) or "none"
-        one.why = f"answered nothing right under load: {tally.sample or dict(tally.errors)}; its last words: {words}"
+        one.why = nothing_right(tally.errors, tally.sample, running.log_tail(5))
         _stop([one])
         return
     one.tally = tally

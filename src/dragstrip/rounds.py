@@ -20,7 +20,7 @@ from dragstrip.machine import Lanes
 from dragstrip.metrics import known_or_auto
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder, block_of
-from dragstrip.scrutiny import count_from_now, is_right
+from dragstrip.scrutiny import count_from_now, is_right, nothing_right
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, enough_s, settled
 from dragstrip.workload import Exchange, Workload
@@ -154,10 +154,10 @@ class Track:
         Raises:
             StageError: it didn't come to serve; names it, the reason and its last log lines.
         """
-        probe = is_right(self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0])
+        exchange = self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
         if entry.url is not None:
             running = AtAddress(entry.url.host, entry.url.port)
-            reason = probe(running.host, running.port)
+            reason = is_right(exchange)(running.host, running.port)
             if reason:
                 raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
             return running
@@ -166,6 +166,7 @@ class Track:
         scratch.mkdir()
         start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
         self.own_counts[entry.name] = start.own_count
+        probe = is_right(exchange, within_s=start.wake_s)
         return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
 
     def open(self, entry: Entry, running: Running) -> int:
@@ -225,6 +226,9 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
     watch(track, running, session)
     if p50_ns == 0:
         (first,) = track.engine.run([(session, 0, FIRST_LOOK_NS, 0)])
+        if not first.answered:  # ten slices more would each wait for the time limit of an answer
+            track.engine.close(session)
+            raise StageError(f"{entry.name}: {nothing_right(first.errors, first.sample, running.log_tail(5))}")
         p50_ns = own_p50_ns(first, len(track.lanes.server)) if first.requests else SLICE_MOST_NS
     slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     speeds: list[float] = []

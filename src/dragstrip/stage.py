@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ LOG_LIMIT_BYTES = 256 * 1024
 
 _numbers = itertools.count(1)
 _ports_given: set[int] = set()
+_giving = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +221,7 @@ class Keeper:
         )
         self.pid = self._process.pid
         self._text = b""
+        self._reading = threading.Lock()
         self._lost = False
         self._said: dict[int, dict[str, Any]] = {}
         self._ends: dict[int, dict[str, Any]] = {}
@@ -328,7 +331,7 @@ class Keeper:
             if died
             else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
         )
-        last = f"; the last answer: {reason}" if reason else ""
+        last = f"; the last try: {reason}" if reason else ""
         raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")
 
     def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:
@@ -393,9 +396,13 @@ class Keeper:
         poll = select.poll()  # select() knows no descriptor above 1023
         poll.register(fd, select.POLLIN)
         while not self._lost and poll.poll(at_most_s * 1000):
-            piece = os.read(fd, 1 << 16)
-            self._lost = not piece
-            *lines, self._text = (self._text + piece).split(b"\n")
+            # An interrupted race stops in one thread what another still waits for.
+            with self._reading:
+                if not poll.poll(0):
+                    return
+                piece = os.read(fd, 1 << 16)
+                self._lost = not piece
+                *lines, self._text = (self._text + piece).split(b"\n")
             for message in map(json.loads, lines):
                 if message["is"] in ("ended", "died"):
                     self._ends[message["launch"]] = message
@@ -444,9 +451,10 @@ def free_port() -> int:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.bind((HOST, 0))
             port = int(probe.getsockname()[1])
-        if port not in _ports_given:
-            _ports_given.add(port)
-            return port
+        with _giving:
+            if port not in _ports_given:
+                _ports_given.add(port)
+                return port
 
 
 def _nobody() -> tuple[int, int] | None:

@@ -9,8 +9,10 @@ use memchr::memchr;
 
 /// Longest head (interim answers before it included), and longest trailer section.
 pub const HEAD_LIMIT: usize = 64 * 1024;
-/// Longest extension behind a chunk's size.
+/// Longest extension behind a chunk's size; all of an answer's extensions and trailers together have [`HEAD_LIMIT`].
 const EXTENSION_LIMIT: u32 = 4096;
+/// The body of an answer of another status is passed over, so far beyond the right one's length: an error page, no stream.
+pub const PASSED_LIMIT: u64 = 1 << 20;
 /// Most header fields in one head.
 const MOST_FIELDS: usize = 128;
 
@@ -323,6 +325,9 @@ impl Reader {
                 if self.wrong.is_none() && length != expect.body.len() as u64 {
                     return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
                 }
+                if length > longest_passed(expect) {
+                    return Some(Verdict { wrong: self.wrong, keep: false });
+                }
                 self.state = State::Length { left: length };
             }
             Framing::Chunked => self.state = State::Chunked(Chunk::Size { value: 0, digits: 0 }),
@@ -349,7 +354,7 @@ impl Reader {
         let from = self.got;
         self.got += piece.len() as u64;
         if self.wrong == Some(Wrong::Status) {
-            return None;
+            return (self.got > longest_passed(expect)).then_some(Verdict { wrong: self.wrong, keep: false });
         }
         if self.got > expect.body.len() as u64 {
             return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
@@ -413,7 +418,10 @@ impl Reader {
             (Chunk::Blank, b';') => Some(Chunk::Extension { length: 0 }),
             (Chunk::Blank, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
             (Chunk::Extension { .. }, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
-            (Chunk::Extension { length }, _) if byte != b'\n' && length < EXTENSION_LIMIT => {
+            (Chunk::Extension { length }, _)
+                if byte != b'\n' && length < EXTENSION_LIMIT && (self.overhead as usize) < HEAD_LIMIT =>
+            {
+                self.overhead += 1;
                 Some(Chunk::Extension { length: length + 1 })
             }
             (Chunk::SizeEnd { value: 0 }, b'\n') => Some(Chunk::LineStart),
@@ -430,6 +438,11 @@ impl Reader {
             _ => None,
         }
     }
+}
+
+/// Of a wrong status's body.
+fn longest_passed(expect: &Expect) -> u64 {
+    expect.body.len() as u64 + PASSED_LIMIT
 }
 
 enum Parsed {

@@ -1,6 +1,6 @@
 //! Bytes in, verdict out: the same however the bytes are cut, and no bytes do harm.
 
-use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, Reader, Verdict, Wrong};
+use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, PASSED_LIMIT, Reader, Verdict, Wrong};
 use dragstrip_engine::sample::Sample;
 use dragstrip_engine::tally::Failure;
 use proptest::prelude::*;
@@ -201,6 +201,36 @@ fn the_head_has_a_limit_in_one_piece_and_in_many() {
     let trailers =
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n{}", line.repeat(70));
     assert_eq!(whole(trailers.as_bytes(), &hello()), [Some(wrong(Wrong::Response, false))]);
+}
+
+#[test]
+fn a_wrong_statuss_body_without_end_ends_the_answer() {
+    let failed = "HTTP/1.1 500 No\r\n";
+    let page = "x".repeat(PASSED_LIMIT as usize);
+    let told = |bytes: String| whole(bytes.as_bytes(), &hello()).into_iter().next().flatten();
+    assert_eq!(told(format!("{failed}Content-Length: {PASSED_LIMIT}\r\n\r\n{page}")), Some(wrong(Wrong::Status, true)));
+    assert_eq!(told(format!("{failed}Content-Length: 9223372036854775807\r\n\r\n")), Some(wrong(Wrong::Status, false)));
+    let endless = "x".repeat(2 * PASSED_LIMIT as usize);
+    let mut reader = Reader::default();
+    let heads = ["Server: x\r\n\r\n".into(), "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n".to_string()];
+    for head in heads {
+        let bytes = format!("{failed}{head}{endless}");
+        let fed = reader.feed(bytes.as_bytes(), &hello(), &mut Known::default(), &mut Sample::default());
+        assert_eq!(fed.verdict, Some(wrong(Wrong::Status, false)), "{head}");
+    }
+}
+
+#[test]
+fn all_extensions_of_an_answer_together_have_a_limit() {
+    let body = "x".repeat(40);
+    let expect = Expect { status: 200, body: body.as_bytes(), bodiless: false };
+    let told = |extension: usize| {
+        let chunks = format!("1;{}\r\nx\r\n", "e".repeat(extension)).repeat(body.len());
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+        whole(answer.as_bytes(), &expect).into_iter().next().flatten()
+    };
+    assert_eq!(told(1000), Some(RIGHT));
+    assert_eq!(told(4000), Some(wrong(Wrong::Response, false)));
 }
 
 #[test]

@@ -24,7 +24,7 @@ def tilts(race: Race) -> list[tuple[str, str]]:
     Contenders that are out and facts that only some sheets have are not looked at.
     """
     sheets = [(entrant.name, entrant.parity) for entrant in race.entrants if entrant.parity and not entrant.out]
-    rules = (_framing, _size, _versions, _logging, _compression, _root, _routing, _notes)
+    rules = (_framing, _size, _versions, _doubled, _logging, _compression, _root, _routing, _notes)
     found = [finding for rule in rules for finding in rule(sheets)]
     if race.load.keepalive:
         found += _closing(sheets) if race.load.http == "1.1" else _closing_old(sheets)
@@ -74,6 +74,16 @@ def _versions(sheets: Sequence[Sheet]) -> Iterator[tuple[str, str]]:
     groups = _groups(sheets, "HTTP version")
     if len(groups) > 1:
         yield "HTTP version", f"answers are of different versions ({_told(groups)})"
+
+
+def _doubled(sheets: Sequence[Sheet]) -> Iterator[tuple[str, str]]:
+    told = [f"{name}: {sheet['doubled headers']}" for name, sheet in sheets if "doubled headers" in sheet]
+    if told:
+        yield (
+            "doubled headers",
+            f"headers that an answer may have once stand in it twice ({'; '.join(told)}): bytes that others don't "
+            "send, and clients may refuse it; send each once",
+        )
 
 
 def _switched(sheets: Sequence[Sheet], fact: str, what: str) -> Iterator[tuple[str, str]]:

@@ -1,18 +1,20 @@
-"""What the right answer is: two plain requests, one after the other, read by the standard library, not the engine."""
+"""What the right answer is: two plain requests, one after the other, read by h11, not by the engine.
+
+Each has one deadline for all of it, the handshakes included: ``--timeout``, as an answer under load has.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
 
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import PLAIN, LoadRequest, Target
-from dragstrip.scrutiny import says_keep
+from dragstrip.scrutiny import Answer, AnswerError, Deadline, quoted, read_answer
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
-LARGEST_BODY_BYTES = 256 * 1024 * 1024
+LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
 _SHOWN = 60  # characters of a body that a message quotes
 
@@ -76,13 +78,10 @@ def _refuse_status(request: LoadRequest, answer: Learned) -> None:
 
 def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     try:
-        with _connected(request, to) as sock:
+        deadline = Deadline(request.timeout_s)
+        with _connected(request, to, deadline) as sock:
             tls = _encryption(sock)
-            sock.sendall(wire)
-            answer = HTTPResponse(sock, method=request.method)
-            with answer:
-                answer.begin()
-                body = answer.read(LARGEST_BODY_BYTES + 1)
+            answer = read_answer(sock, wire, body_bytes=LARGEST_BODY_BYTES, deadline=deadline)
     except ssl.SSLCertVerificationError as error:
         raise DragstripError(
             f"{request.url}: the server's certificate is refused: {error.verify_message.rstrip('.')}; --cacert FILE "
@@ -97,26 +96,38 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         raise DragstripError(
             f"{request.url}: {where} gives no answer ({why}); start the server first, or correct the address"
         ) from error
-    except HTTPException as error:
-        problem = f"{type(error).__name__} {error}".strip()
-        raise DragstripError(f"{request.url}: what answers there is no sound HTTP/1.1 ({problem})") from error
-    if len(body) > LARGEST_BODY_BYTES:
-        raise BadUsage(f"{request.url}: answers more than {LARGEST_BODY_BYTES >> 20} MiB; a smaller body would do")
+    except AnswerError as error:
+        raise DragstripError(f"{request.url}: the server {error}") from error
+    _refuse_size(request, answer)
     return Learned(
         status=answer.status,
         reason=answer.reason,
-        body=body,
-        server=answer.getheader("Server") or "",
-        closes=bool(answer.will_close) or (request.http == "1.0" and not says_keep(answer)),
+        body=answer.body,
+        server=answer.header("server") or "",
+        closes=answer.closes,
         tls=tls,
     )
 
 
-def _connected(request: LoadRequest, to: Target) -> socket.socket:
+def _refuse_size(request: LoadRequest, answer: Answer) -> None:
+    if answer.cut or len(answer.body) > LARGEST_BODY_BYTES:
+        told = answer.cut or f"sends a body of {len(answer.body):,} bytes"
+        raise BadUsage(
+            f"{request.url}: the server {told}, and every answer is compared with the first one, held in memory; a "
+            f"body of at most {LARGEST_BODY_BYTES >> 20} MiB would do"
+        )
+    if answer.surplus:
+        raise DragstripError(
+            f"{request.url}: the server sends bytes behind its complete answer, {quoted(answer.surplus)}, which would "
+            "be taken for the next one; nothing there would do"
+        )
+
+
+def _connected(request: LoadRequest, to: Target, deadline: Deadline) -> socket.socket:
     if to.unix is not None:
         sock = socket.socket(socket.AF_UNIX)
         try:
-            sock.settimeout(request.timeout_s)
+            deadline.lend(sock)
             sock.connect(to.unix)
         except OSError:
             sock.close()
@@ -125,6 +136,7 @@ def _connected(request: LoadRequest, to: Target) -> socket.socket:
         sock = socket.create_connection((to.host, to.port), timeout=request.timeout_s)
     if to.tls is None:
         return sock
+    deadline.lend(sock)
     try:
         return _trust(request).wrap_socket(sock, server_hostname=to.tls)
     except OSError:

@@ -9,6 +9,9 @@ from dragstrip.loading.plain import Learned
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.metrics import SUSTAINED
 
+#: A run in which more than this share of all attempts failed is no success.
+MOSTLY = 0.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
@@ -187,6 +190,16 @@ class LoadResult:
         """Failures among everything that was tried."""
         failures = sum(self.errors.values())
         return failures / max(self.answered + failures, 1)
+
+    @property
+    def trouble(self) -> str:
+        """Why the run is no success, in words; "" where it is one. An interruption is the user's own will."""
+        if self.finished == "gave up":
+            return f"ended early, after {self.duration_s:.2f} s: no connection was left"
+        failures = sum(self.errors.values())
+        if self.answered and self.error_share > MOSTLY:
+            return f"mostly failed: {failures:,} of {self.answered + failures:,} attempts got no right answer"
+        return "" if self.answered else "failed: nothing was answered right"
 
     @property
     def duration_s(self) -> float:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: A live display shows so many sentences of checks; all stand in the report.
 MOST_TROUBLES = 4
 
+#: Seconds between two plain lines that say who is waited for.
+WAITING_S = 5.0
+
 
 class Progress:
     """Shows phases, contenders and, after each round, the standings; a context manager.
@@ -33,7 +36,7 @@ class Progress:
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
-        self._began_s = time.monotonic()
+        self._told_s = 0.0
         self._phase, self._status = "", dict[str, str]()
         self._standings: RenderableType | None = None
         self._lights: list[RenderableType] = []
@@ -55,8 +58,12 @@ class Progress:
             self._live.stop()
 
     def phase(self, text: str) -> None:
-        """What the race is doing now."""
-        self._phase = text
+        """What the race is doing now; where lines stay, what it waits for is said now and then only."""
+        again = text.startswith("checking ") and self._phase.startswith("checking ")
+        self._phase, now_s = text, time.monotonic()
+        if again and not self._live and now_s - self._told_s < WAITING_S:
+            return
+        self._told_s = now_s
         self._show(text)
 
     def entrant(self, name: str, status: str) -> None:
@@ -69,11 +76,12 @@ class Progress:
         """The standings after a round."""
         done, pairs = len(race.rounds), len(verdict.pairs)
         decided = sum(pair.decided for pair in verdict.pairs)
-        spent_s = time.monotonic() - self._began_s
+        spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
+        of = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
         void = sum(bool(round_.void) for round_ in race.rounds)
         self._phase = (
-            f"round {done}{f' ({void} void)' if void else ''} of at most {race.plan.planned_rounds}, {spent_s:.0f} s, "
-            f"{decided} of {pairs} pairs decided"
+            f"round {done}{f' ({void} void)' if void else ''} of at most {race.plan.planned_rounds}, "
+            f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{of} spent"
         )
         if left := time_left(race, verdict):
             self._phase += f", {left}"

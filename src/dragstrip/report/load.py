@@ -120,6 +120,8 @@ def warnings(result: LoadResult) -> list[str]:
         )
     if result.finished == "gave up":
         told.append("ended early: no connection was left, the server refused or dropped them all")
+    elif result.answered and result.trouble:
+        told.append(f"{result.trouble}; rate and latencies are of the right ones alone")
     if {"wrong_length", "wrong_body"} & result.errors.keys():
         told.append("an answer that changes can't be checked against the first one; choose an address where it stays")
     return told
@@ -141,8 +143,9 @@ def sentence(result: LoadResult) -> str:
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
     over = f"over {words.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
-        return f"{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
-    how = "interrupted: " if result.finished == "interrupted" else ""
+        how = "ended early: " if result.finished == "gave up" else ""
+        return f"{how}{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
+    how = "interrupted: " if result.finished == "interrupted" else f"{result.trouble}: " if result.trouble else ""
     return (
         f"{how}{result.request.url} answered {words.count(result.requests)} requests right in "
         f"{result.duration_s:.2f} s: {words.figure(result.rate_per_s)} a second {over}"

@@ -1,37 +1,19 @@
-"""One answer, read from a socket and judged: status, content type, every byte of the body."""
+"""One answer, put to a server and judged: status, content type, every byte of the body."""
 
 from __future__ import annotations
 
-import io
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPResponse
-from typing import Any
 
+from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
 from dragstrip.workload import Exchange
 
-#: Seconds a single answer may take while it is being proved right.
-ANSWER_TIMEOUT_S = 5.0
+#: What goes wrong between a request and its answer; the text of each says what the server did.
+TROUBLE = (OSError, AnswerError)
 
-_SHOWN = 120  # characters of a wrong body that a message quotes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One HTTP answer as it came over the wire; ``head_bytes`` counts the blank line too."""
-
-    status: int
-    version: str
-    headers: tuple[tuple[str, str], ...]
-    head_bytes: int
-    wire_bytes: int
-    body: bytes
-    closes: bool
-
-    def header(self, name: str) -> str | None:
-        """First value of a header, names compared without case (RFC 9110, 5.1)."""
-        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+#: Of a wrong body's surroundings, so many bytes stand before the first that differs.
+_BEFORE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,68 +24,30 @@ class Findings:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-class _Recorder(io.RawIOBase):
-    """Hands a socket's bytes on and remembers them, so that heads can be counted as sent."""
+def fetch(sock: socket.socket, exchange: Exchange, deadline: Deadline | None = None) -> Answer:
+    """Sends one request and reads its whole answer, or as much of it as shows that it is too long.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self.seen = bytearray()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._sock.recv_into(buffer)
-        self.seen += memoryview(buffer)[:count]
-        return count
-
-
-class _Source:
-    """What HTTPResponse wants of a socket: a way to make a file of it."""
-
-    def __init__(self, recorder: _Recorder) -> None:
-        self._recorder = recorder
-
-    def makefile(self, *_args: object, **_kwargs: object) -> io.BufferedReader:
-        # A buffer of one byte never reads past the answer: what a server sends beyond it stays to be found.
-        return io.BufferedReader(self._recorder, buffer_size=1)
-
-
-def fetch(sock: socket.socket, exchange: Exchange) -> Answer:
-    """Sends one request and reads its whole answer.
+    Args:
+        deadline: for all of it; none: ``ANSWER_S`` from now.
 
     Raises:
-        OSError, HTTPException: the connection failed, or what came back is no HTTP answer.
+        OSError, AnswerError: the connection failed, or what came back is no whole HTTP answer in time.
     """
-    sock.sendall(exchange.request)
-    recorder = _Recorder(sock)
-    response = HTTPResponse(_Source(recorder), method="GET")  # type: ignore[arg-type]
-    try:
-        response.begin()
-        body = response.read()
-        closes = bool(response.will_close) or (_is_old(exchange.request) and not says_keep(response))
-        headers = tuple(response.getheaders())
-    finally:
-        response.close()
-    seen = bytes(recorder.seen)
-    return Answer(
-        status=response.status,
-        version="HTTP/1.1" if response.version == 11 else "HTTP/1.0",
-        headers=headers,
-        head_bytes=seen.find(b"\r\n\r\n") + 4,
-        wire_bytes=len(seen),
-        body=body,
-        closes=closes,
-    )
+    deadline = deadline or Deadline(ANSWER_S)
+    return read_answer(sock, exchange.request, body_bytes=len(exchange.body), deadline=deadline)
 
 
-def _is_old(request: bytes) -> bool:
-    return request.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
-
-
-def says_keep(response: HTTPResponse) -> bool:
-    """A request in HTTP/1.0 keeps its connection only where the answer says so, whatever version that has."""
-    return "keep-alive" in (response.getheader("Connection") or "").lower()
+def words(error: Exception) -> str:
+    """What went wrong between a request and its answer, in words."""
+    if isinstance(error, ConnectionRefusedError):
+        return "takes no connections (refused); a server that listens would be right"
+    if isinstance(error, TimeoutError):
+        return "takes no connections (no answer to the attempt); accepting them would be right"
+    if isinstance(error, ConnectionResetError):
+        return "reset the connection (RST); an answer would be right"
+    if isinstance(error, OSError):
+        return f"the connection failed ({error.strerror or error})"
+    return str(error)
 
 
 def fault(exchange: Exchange, answer: Answer) -> str | None:
@@ -112,36 +56,55 @@ def fault(exchange: Exchange, answer: Answer) -> str | None:
         return f"{exchange.path} answered status {answer.status} where {exchange.status} is right"
     given_type = (answer.header("content-type") or "").split(";")[0].strip().lower()
     if given_type != exchange.content_type:
-        return f"{exchange.path} answered content type {given_type or 'none'} where {exchange.content_type} is right"
+        given = given_type[:QUOTED] or "none"
+        return f"{exchange.path} answered content type {given} where {exchange.content_type} is right"
+    if answer.cut:
+        return f"{exchange.path} {answer.cut} where {len(exchange.body):,} are right"
+    if answer.header("content-encoding"):
+        coding = (answer.header("content-encoding") or "")[:QUOTED]
+        return f"{exchange.path} is sent as {coding}, though nothing but identity was accepted: plain would be right"
     if answer.body != exchange.body:
         return f"{exchange.path} {_body_fault(exchange.body, answer.body)}"
-    if answer.header("content-encoding"):
-        return (
-            f"{exchange.path} is sent as {answer.header('content-encoding')}, though nothing but identity was accepted"
-        )
+    if answer.surplus:
+        return f"{exchange.path}: bytes follow the complete answer, {quoted(answer.surplus)}; nothing would be right"
     return None
+
+
+def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
+    """Why a server that proved its answers is out all the same: under load none of them was right.
+
+    Args:
+        errors: by the engine's kinds. sample: the first wrong answer's beginning, or why there was none.
+    """
+    kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no answer at all"
+    shown = f", the first {quoted(sample.encode())}" if sample else ""
+    return (
+        f"answered nothing right under load ({kinds}{shown}); the same answers as before the load would be "
+        f"right; its last words: {last_words or 'none'}"
+    )
 
 
 def _body_fault(right: bytes, given: bytes) -> str:
     at = next((i for i, (a, b) in enumerate(zip(right, given, strict=False)) if a != b), min(len(right), len(given)))
-    shown = given[:_SHOWN].decode("utf-8", "backslashreplace")
+    from_ = max(at - _BEFORE, 0) if at > 40 else 0
     return (
         f"answered a body of {len(given)} bytes that differs from the right {len(right)} bytes at byte {at}: "
-        f"{shown!r} where {right[:_SHOWN].decode('utf-8', 'backslashreplace')!r} is right"
+        f"{quoted(given[from_:])} where {quoted(right[from_:])} is right"
     )
 
 
-def connect(host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
+def connect(host: str, port: int, deadline: Deadline | None = None) -> socket.socket:
     """A connection to a server; one at "unix:PATH" has no port.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: nobody listens there, or not within the deadline (none: ``ANSWER_S`` from now).
     """
+    deadline = deadline or Deadline(ANSWER_S)
     if not host.startswith("unix:"):
-        return socket.create_connection((host, port), timeout=timeout_s)
+        return socket.create_connection((host, port), timeout=max(deadline.left_s(), 0.001))
     sock = socket.socket(socket.AF_UNIX)
     try:
-        sock.settimeout(timeout_s)
+        deadline.lend(sock)
         sock.connect(host.removeprefix("unix:"))
     except OSError:
         sock.close()
@@ -149,14 +112,29 @@ def connect(host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> socket
     return sock
 
 
-def is_right(exchange: Exchange) -> Callable[[str, int], str | None]:
-    """A probe for the stage: one connection, one request; None when the answer is right, else the reason."""
+def is_right(exchange: Exchange, *, within_s: float | None = None) -> Callable[[str, int], str | None]:
+    """A probe for the stage: one connection, one request; None when the answer is right, else the reason.
+
+    Args:
+        within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
+    """
+    until = Deadline(within_s) if within_s is not None else None
+    seen: str | None = None
+    answered = False
 
     def probe(host: str, port: int) -> str | None:
+        nonlocal seen, answered
+        deadline = Deadline(ANSWER_S, until)
         try:
-            with connect(host, port) as sock:
-                return fault(exchange, fetch(sock, exchange))
-        except (OSError, HTTPException) as error:
-            return f"{type(error).__name__}: {error}"
+            with connect(host, port, deadline) as sock:
+                seen = fault(exchange, fetch(sock, exchange, deadline))
+                answered = True
+        except TROUBLE as error:
+            late = isinstance(error, LateError | TimeoutError)
+            # A last try that was cut short says less than what came before.
+            if not (late and answered and deadline.within_s < ANSWER_S):
+                seen = words(error)
+            answered = answered or isinstance(error, AnswerError)
+        return seen
 
     return probe

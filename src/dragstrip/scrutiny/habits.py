@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from http.client import HTTPException
 
-from dragstrip.scrutiny.answers import Findings, connect, fault, fetch
+from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
+from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
 from dragstrip.workload import Exchange
 
 #: So many requests go over one connection to find where a server closes it, fewer once that has taken so long: but
@@ -27,6 +27,9 @@ FAIR_CONNECTIONS = 64
 
 #: Seconds within which each of them must be answered while one is kept busy.
 FAIR_S = 2.0
+
+#: Seconds that ``habits`` takes at most: its busy connection, and four answers.
+HABITS_S = PATIENCE_S + 4 * ANSWER_S
 
 _NO_SUCH = "/dragstrip-asks-for-what-is-not-there"
 
@@ -57,7 +60,7 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
     try:
         served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
     except OSError as error:
-        return Findings(problems=(f"{connections} connections at once: {type(error).__name__}: {error}",))
+        return Findings(problems=(f"{connections} connections at once: {words(error)}",))
     starved = connections - 1 - served
     if starved:
         return Findings(
@@ -74,8 +77,8 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
 def _tried(trial: Callable[[], str]) -> str:
     try:
         return trial()
-    except (OSError, HTTPException) as error:
-        return f"could not be tried ({type(error).__name__}: {error})"
+    except TROUBLE as error:
+        return f"could not be tried: {words(error)}"
 
 
 def _limit(host: str, port: int, exchange: Exchange) -> str:
@@ -92,7 +95,7 @@ def _limit(host: str, port: int, exchange: Exchange) -> str:
             spent_s = time.monotonic() - began
             if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= LEAST_REQUESTS):
                 break
-            answer = _whole(sock, exchange.request, ending)
+            answer = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
             if answer is None:
                 return f"{count:,} requests, closed without a word"
             count += 1
@@ -101,18 +104,31 @@ def _limit(host: str, port: int, exchange: Exchange) -> str:
     return f"none in {count:,} requests"
 
 
-def _whole(sock: socket.socket, request: bytes, ending: bytes) -> bytes | None:
-    """One answer's bytes, read until it ends as the right one does; None if the connection was closed instead."""
+def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) -> bytes | None:
+    """One answer's bytes, read until it ends as the right one does; None if the connection was closed instead.
+
+    Raises:
+        AnswerError: it does not end within ``ANSWER_S``, or within so many bytes.
+    """
+    deadline = Deadline(ANSWER_S)
+    deadline.lend(sock)
     try:
         sock.sendall(request)
         answer = b""
         while not answer.endswith(ending):
+            if len(answer) > most_bytes:
+                raise AnswerError(f"sends answers of more than {most_bytes:,} bytes, without an end")
+            if deadline.left_s() <= 0:
+                raise AnswerError(f"did not end an answer within {deadline.told()}")
+            deadline.lend(sock)
             piece = sock.recv(65536)
             if not piece:
                 return None
             answer += piece
     except (ConnectionResetError, BrokenPipeError):
         return None
+    except TimeoutError:
+        raise AnswerError(f"did not end an answer within {deadline.told()}") from None
     return answer
 
 
@@ -128,7 +144,7 @@ def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
             return "closes after each answer"
         try:
             reason = fault(old, fetch(sock, old))
-        except (OSError, HTTPException):
+        except TROUBLE:
             return "says that it keeps the connection, and closes it"
         return f"second answer wrong: {reason}" if reason else "keeps the connection"
 
@@ -154,7 +170,8 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
 def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:
     """How many of the others were answered in time, and the longest wait in seconds."""
     with ExitStack() as open_ones:
-        socks = [open_ones.enter_context(connect(host, port, FAIR_S)) for _ in range(connections)]
+        opening = Deadline(ANSWER_S)
+        socks = [open_ones.enter_context(connect(host, port, opening)) for _ in range(connections)]
         selector = open_ones.enter_context(selectors.DefaultSelector())
         busy, others = socks[0], socks[1:]
         for sock in socks:
@@ -182,5 +199,5 @@ def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connecti
 def _read(sock: socket.socket) -> bytes:
     try:
         return sock.recv(65536)
-    except ConnectionResetError:
+    except OSError:
         return b""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from http.client import HTTPException
 
 from dragstrip.contender import OwnCount
-from dragstrip.scrutiny.answers import connect, fetch
-from dragstrip.workload import Exchange
+from dragstrip.scrutiny.answers import TROUBLE, connect
+from dragstrip.scrutiny.reader import Deadline, read_answer
+
+#: Seconds within which a reading must be there, and the longest page that a server tells it on.
+READING_S, PAGE_BYTES = 2.0, 1 << 20
 
 
 def count_from_now(asked: OwnCount | None, host: str, port: int) -> Callable[[], int | None]:
@@ -38,11 +40,11 @@ def _read(asked: OwnCount | None, host: str, port: int) -> int | None:
     if asked is None:
         return None
     request = f"GET {asked.path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
-    exchange = Exchange(path=asked.path, request=request, status=200, content_type="", body=b"")
+    deadline = Deadline(READING_S)
     try:
-        with connect(asked.host or host, port) as sock:
-            answer = fetch(sock, exchange)
+        with connect(asked.host or host, port, deadline) as sock:
+            answer = read_answer(sock, request, body_bytes=PAGE_BYTES, deadline=deadline)
         numbers = re.findall(asked.pattern, answer.body.decode("utf-8", "replace"), re.MULTILINE)
-        return sum(map(int, numbers)) if answer.status == exchange.status and numbers else None
-    except (OSError, HTTPException, ValueError):
+        return sum(map(int, numbers)) if answer.status == 200 and numbers else None
+    except (*TROUBLE, ValueError):
         return None

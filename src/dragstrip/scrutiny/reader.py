@@ -1,0 +1,345 @@
+"""One answer off a socket, within one deadline and one cap, whatever the server sends or holds back.
+
+h11 reads the bytes (strict, and no code of the load engine's); what is added here is what a misbehaving server needs:
+a time limit for the answer as a whole instead of one per piece, caps on head, body and framing, and words.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from dataclasses import dataclass
+
+import h11
+
+#: Seconds a single answer may take while it is being proved right, from the request to its last byte.
+ANSWER_S = 5.0
+
+#: Bytes of a head, interim answers before it included, and of trailers behind a body; header fields in one head.
+#: The load engine has the same limits: who passes here must not fail there.
+HEAD_BYTES, MOST_FIELDS = 64 * 1024, 128
+
+#: Bytes of a body beyond the right one that are still read, so that the message can say how long it is.
+SPARE_BYTES = 64 * 1024
+
+#: Characters of a server's own bytes that a message quotes.
+QUOTED = 80
+
+#: The least wait that is asked of a socket: 0 would mean "don't wait" and be told as another error.
+_LEAST_S = 0.001
+
+#: How every answer begins.
+_START = b"HTTP/1."
+
+#: How many bytes of chunk sizes and extensions come with one byte of body at most: a chunk a byte has six.
+_FRAMING_BYTES = 8
+
+
+#: Control characters, tab apart; the values of all Content-Length headers.
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_LENGTHS = re.compile(rb"(?im)^content-length:[ \t]*([^\r\n]*)")
+
+
+class AnswerError(Exception):
+    """What came is no sound HTTP answer, or none in time; the text says what the server did and what would be right."""
+
+
+class LateError(AnswerError):
+    """The same, because of the deadline: asking the same server once more would take as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One HTTP answer as it came over the wire; ``head_bytes`` counts the blank line too.
+
+    Args:
+        closes: the server ends the connection after it, by what it says or by how it frames the body.
+        cut: why the body was not read to its end ("" if it was): ``body`` is its beginning then.
+        surplus: what had come beyond the answer when it was complete, at most one read's bytes.
+    """
+
+    status: int
+    reason: str = ""
+    version: str
+    headers: tuple[tuple[str, str], ...]
+    head_bytes: int
+    wire_bytes: int
+    body: bytes
+    closes: bool
+    cut: str = ""
+    surplus: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        """First value of a header, names compared without case (RFC 9110, 5.1)."""
+        return next(iter(self.every(name)), None)
+
+    def every(self, name: str) -> tuple[str, ...]:
+        """All values of a header, in their order."""
+        return tuple(value for key, value in self.headers if key.lower() == name.lower())
+
+
+class Deadline:
+    """A moment on the monotonic clock, and how long ago it was set.
+
+    Args:
+        within_s: seconds from now. at_most: another one that ends this one too.
+    """
+
+    def __init__(self, within_s: float, at_most: Deadline | None = None) -> None:
+        self._began_s = time.monotonic()
+        self._until_s = self._began_s + within_s
+        if at_most is not None:
+            self._until_s = min(self._until_s, at_most._until_s)
+
+    @property
+    def within_s(self) -> float:
+        """Seconds from when it was set to when it is over."""
+        return self._until_s - self._began_s
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since it was set."""
+        return time.monotonic() - self._began_s
+
+    def left_s(self) -> float:
+        """Seconds left, never below 0."""
+        return max(self._until_s - time.monotonic(), 0.0)
+
+    def told(self) -> str:
+        """Its length in words."""
+        return f"{max(self.within_s, 0.0):.2g} s"
+
+    def lend(self, sock: socket.socket) -> None:
+        """Gives what is left to the next operation of a socket."""
+        sock.settimeout(max(self.left_s(), _LEAST_S))
+
+
+def quoted(given: bytes) -> str:
+    """The beginning of a server's own bytes, printable, at most ``QUOTED`` characters."""
+    text = repr(given[:QUOTED].decode("utf-8", "backslashreplace"))
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 2]}…{text[0]}"
+
+
+def read_answer(sock: socket.socket, request: bytes, *, body_bytes: int, deadline: Deadline) -> Answer:
+    """Sends one request and reads its whole answer.
+
+    Args:
+        body_bytes: the right body's length, or the longest that is taken; a body beyond it is read no further than
+            ``SPARE_BYTES`` more, and the answer's ``cut`` says so.
+        deadline: for all of it, from the first byte sent to the last one read.
+
+    Raises:
+        AnswerError: what came is no HTTP answer, or it wasn't complete in time.
+        OSError: the connection failed before any byte came.
+    """
+    deadline.lend(sock)
+    try:
+        sock.sendall(request)
+    except TimeoutError:
+        raise LateError(f"did not take the request within {deadline.told()}; reading it would be right") from None
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it may have answered before it closed
+    return _Reading(sock, request, body_bytes, deadline).answer()
+
+
+class _Reading:
+    """One answer while it comes."""
+
+    def __init__(self, sock: socket.socket, request: bytes, body_bytes: int, deadline: Deadline) -> None:
+        self._sock, self._deadline = sock, deadline
+        self._most_bytes = body_bytes + SPARE_BYTES
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+        method = request.partition(b" ")[0] or b"GET"
+        self._h11.send(h11.Request(method=method, target="/", headers=[("Host", "dragstrip")]))
+        self._h11.send(h11.EndOfMessage())
+        self._bodiless = method == b"HEAD"
+        # A request in HTTP/1.0 keeps its connection only where the answer says so, whatever version that has.
+        self._must_say = request.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
+        self._head: h11.Response | None = None
+        self._head_bytes = self._wire_bytes = 0
+        self._first = b""  # what came until the head was complete
+        self._fields: tuple[tuple[bytes, bytes], ...] = ()
+        self._body = bytearray()
+        self._cut = ""
+
+    def answer(self) -> Answer:
+        """Reads until the answer is complete, or known to be too long.
+
+        Raises:
+            AnswerError: see ``read_answer``.
+        """
+        while True:
+            try:
+                event = self._h11.next_event()
+            except h11.RemoteProtocolError as error:
+                raise AnswerError(self._unsound(error)) from error
+            if isinstance(event, h11.Response):
+                self._begin(event)
+            elif isinstance(event, h11.InformationalResponse):
+                self._interim(event)
+            elif isinstance(event, h11.Data):
+                self._take(event.data)
+            elif event is h11.NEED_DATA:
+                self._more()
+            elif self._head is None:  # h11 pauses where the protocol is switched
+                raise AnswerError(
+                    "switches protocols (status 101), which nobody asked for; a plain answer would be right"
+                )
+            else:
+                return self._whole()
+            if self._cut:
+                return self._whole()
+
+    def _more(self) -> None:
+        """The next piece that arrives; an empty one is the connection's end."""
+        if self._deadline.left_s() <= 0:
+            raise LateError(self._late())
+        self._deadline.lend(self._sock)
+        try:
+            piece = self._sock.recv(1 << 16)
+        except TimeoutError:
+            raise LateError(self._late()) from None
+        except ConnectionResetError as error:
+            raise AnswerError(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
+        self._wire_bytes += len(piece)
+        if self._head is None:
+            self._first += piece
+        start = self._first[: len(_START)]
+        if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
+            given = quoted(self._first)
+            raise AnswerError(
+                f"answers with what is no HTTP/1, {given}; a status line like 'HTTP/1.1 200 OK' would be right"
+            )
+        self._refuse_wrapping()
+        self._h11.receive_data(piece)
+
+    def _interim(self, event: h11.InformationalResponse) -> None:
+        if self._read_bytes() > HEAD_BYTES:
+            raise AnswerError(
+                f"sends interim answers (status {event.status_code}) without end, {self._read_bytes():,} bytes of "
+                "them; one final answer would be right"
+            )
+
+    def _begin(self, event: h11.Response) -> None:
+        """The head is there: what it says of the body must be one thing only."""
+        self._head, self._head_bytes = event, self._read_bytes()
+        if self._head_bytes > HEAD_BYTES:
+            raise AnswerError(_long_head(self._head_bytes))
+        fields = self._fields = _fields_of(self._first[: self._head_bytes])
+        if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
+            raise AnswerError("sends control characters in its head; visible ones would be right")
+        if len(fields) > MOST_FIELDS:
+            raise AnswerError(f"sends {len(fields):,} header fields; at most {MOST_FIELDS} would be right")
+        lengths = [value for name, value in fields if name.lower() == b"content-length"]
+        codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
+        if lengths and codings:
+            raise AnswerError(
+                "says both Content-Length and Transfer-Encoding, of which only one can hold; one of them would be right"
+            )
+        if codings and event.http_version == b"1.0":
+            raise AnswerError(
+                "frames an HTTP/1.0 answer as chunked, which that version has not; Content-Length would be right"
+            )
+        announced = int(lengths[0].split(b",")[0]) if lengths and not self._empty() else 0
+        if announced > self._most_bytes:
+            self._cut = f"announces a body of {announced:,} bytes"
+
+    def _take(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > self._most_bytes:
+            self._cut = f"sends a body of more than {self._most_bytes:,} bytes"
+            del self._body[QUOTED:]
+        if self._deadline.left_s() <= 0:
+            raise LateError(self._late())
+
+    def _refuse_wrapping(self) -> None:
+        if self._wire_bytes > 2 * HEAD_BYTES + _FRAMING_BYTES * (len(self._body) + SPARE_BYTES):
+            raise AnswerError(
+                f"wraps {len(self._body):,} bytes of body in {self._wire_bytes:,} bytes of chunk sizes and "
+                "extensions; larger chunks, or Content-Length, would be right"
+            )
+
+    def _read_bytes(self) -> int:
+        """Bytes that were read as part of this answer."""
+        return self._wire_bytes - len(self._h11.trailing_data[0])
+
+    def _empty(self) -> bool:
+        """Whether no body can follow, whatever the head says (RFC 9112, 6.3)."""
+        return self._bodiless or (self._head is not None and self._head.status_code in (204, 304))
+
+    def _whole(self) -> Answer:
+        assert self._head is not None
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields)
+        old = self._head.http_version == b"1.0"
+        words = " ".join(value.lower() for name, value in headers if name.lower() == "connection")
+        framed = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers) or self._empty()
+        kept = "keep-alive" in words if old or self._must_say else "close" not in words
+        return Answer(
+            status=self._head.status_code,
+            reason=self._head.reason.decode("utf-8", "backslashreplace"),
+            version="HTTP/1.0" if old else "HTTP/1.1",
+            headers=headers,
+            head_bytes=self._head_bytes,
+            wire_bytes=self._read_bytes(),
+            body=bytes(self._body),
+            closes=not kept or not framed or bool(self._cut),
+            cut=self._cut,
+            surplus=b"" if self._cut else self._h11.trailing_data[0],
+        )
+
+    def _so_far(self) -> str:
+        """How far it had come, in words."""
+        if not self._wire_bytes:
+            return "before it answered anything"
+        if self._head is None:
+            return f"in the middle of its head, after {quoted(self._first)}"
+        return f"in the middle of its answer, after {len(self._body):,} bytes of body{self._of_so_many()}"
+
+    def _of_so_many(self) -> str:
+        lengths = [] if self._head is None else [v for n, v in self._head.headers if n == b"content-length"]
+        return f" where its Content-Length says {int(lengths[0]):,}" if lengths else ""
+
+    def _whole_one(self) -> str:
+        return "an answer" if not self._wire_bytes else "a whole answer"
+
+    def _late(self) -> str:
+        if not self._wire_bytes:
+            return f"answered nothing within {self._deadline.told()}; an answer in that time would be right"
+        many = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
+        at = "in its head still" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
+        return (
+            f"did not end its answer within {self._deadline.told()} ({many}, {at}); a whole answer in that time would "
+            "be right"
+        )
+
+    def _unsound(self, error: h11.RemoteProtocolError) -> str:
+        """What h11 refused, in words that name the server's part."""
+        why = str(error)
+        if "closed connection" in why or "ConnectionClosed" in why:
+            return f"closed the connection {self._so_far()}; {self._whole_one()} would be right"
+        if "too long" in why or error.error_status_hint == 431:
+            if self._head is None:
+                return _long_head(self._read_bytes() + len(self._h11.trailing_data[0]))
+            return f"sends a chunk's extension or trailers of more than {HEAD_BYTES:,} bytes; less would be right"
+        if "SWITCH" in why:
+            return "switches protocols (status 101), which nobody asked for; a plain answer would be right"
+        if "Content-Length" in why:
+            given = b", ".join(_LENGTHS.findall(self._first))
+            return f"says a Content-Length that is no length, {quoted(given)}; one plain number would be right"
+        part = "head" if self._head is None else "body's framing"
+        what, _, bytes_ = why.partition(": bytearray(b")
+        what += f", {bytes_[1:-2][:QUOTED]!r}" if bytes_ else ""
+        return f"sends an unsound {part} ({what[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
+
+
+def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """The last head's fields as they came over the wire: h11 merges lengths that are said twice."""
+    lines = heads.replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n\n")[2].split(b"\n")
+    whole = b"\n".join(lines[1:]).replace(b"\n ", b" ").replace(b"\n\t", b" ")  # a line may be folded
+    split = (line.partition(b":") for line in whole.split(b"\n") if line)
+    return tuple((name.strip(), value.strip()) for name, _, value in split)
+
+
+def _long_head(count: int) -> str:
+    return f"sends a head of more than {HEAD_BYTES:,} bytes ({count:,} came); a shorter one would be right"

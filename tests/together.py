@@ -1,0 +1,87 @@
+"""Many of dragstrip's commands one after the other in one process, as ``main`` runs them: starting costs a second each.
+
+As a program: argument lists as JSON on the standard input; on the output, as JSON, what each said and how it ended, and
+the process's own peak of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+#: Processes at a time: their waiting overlaps.
+PROCESSES = 6
+
+
+@dataclass(frozen=True)
+class Done:
+    """How one command ended."""
+
+    words: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+    peak_mb: float
+
+    @property
+    def said(self) -> str:
+        """All that it said, on one line."""
+        return " ".join((self.out + " " + self.err).split())
+
+
+def run_all(commands: list[list[str]], store: Path, processes: int = PROCESSES) -> list[Done]:
+    """All of them, in their order, spread over some processes; ``peak_mb`` is that of the process so far."""
+    shares = [commands[at::processes] for at in range(min(processes, len(commands)))]
+
+    def run(share: list[list[str]]) -> list[Done]:
+        environment = {**os.environ, "DRAGSTRIP_STORE": f"{store}-{commands.index(share[0])}.sqlite"}
+        done = subprocess.run(
+            [sys.executable, __file__], input=json.dumps(share), capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return [Done(tuple(words), *rest) for words, *rest in json.loads(done.stdout)]
+
+    with ThreadPoolExecutor(len(shares)) as pool:
+        found = list(pool.map(run, shares))
+    return [found[at % len(shares)][at // len(shares)] for at in range(len(commands))]
+
+
+def peak_mb() -> float:
+    """This process's own high-water mark of resident memory; its children have their own."""
+    told = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert told
+    return int(told[1]) / 1024
+
+
+def _one(words: list[str]) -> tuple[int, str, str]:
+    from dragstrip.cli import main
+
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch("sys.argv", ["dragstrip", *words]),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+            code = -1
+    return code, out.getvalue(), err.getvalue()
+
+
+if __name__ == "__main__":
+    told = [(words, *_one(words), peak_mb()) for words in json.load(sys.stdin)]
+    json.dump(told, sys.stdout)
