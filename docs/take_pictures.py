@@ -33,7 +33,7 @@ def main() -> None:
             watched = Watched(running, file.as_uri(), width=width, theme=theme)
             watched.page.goto(file.as_uri())
             watched.page.wait_for_selector("#chart-ranking[data-drawn] svg")
-            watched.page.wait_for_selector("#chart-blocks[data-drawn] svg")
+            watched.page.wait_for_selector("#chart-pairs[data-drawn] svg")
             path = ROOT / "docs" / "pictures" / f"{name}.png"
             watched.page.set_viewport_size({"width": width, "height": height})
             watched.page.screenshot(path=str(path))

@@ -60,9 +60,13 @@ def light(race: Race) -> Light:
     lost = f"others took {words.percent(round(seen.lost, 3))} of its cores' time"
     wider = ""
     if seen.factor is not None:
-        often = "hardly wider than" if seen.factor < 1.15 else f"about {seen.factor:.2g} times as wide as"
+        often = "hardly wider than" if seen.factor < 1.15 else f"about {_times(seen.factor)} times as wide as"
         wider = f"; intervals are {often} on a quiet one"
     return Light(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 10 else f"{factor:.0f}"
 
 
 def more(race: Race, verdict: Verdict, run: str) -> str:
@@ -75,7 +79,7 @@ def more(race: Race, verdict: Verdict, run: str) -> str:
     open_ = sum(not pair.decided and not pair.note for pair in pairs)
     if not open_ or not race.finished or race.finished in ("void", "too few contenders"):
         return ""
-    which = "the pair is" if len(pairs) == 1 else f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'}"
+    which = "The pair is" if len(pairs) == 1 else f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'}"
     if verdict.more_s is None or race.plan.rounds_fixed:
         return f"{which} open" if race.plan.rounds_fixed else f"{which} open; how long it would take can't be foreseen"
     it = "it" if open_ == 1 else "them"

@@ -148,7 +148,7 @@ def memory(value_bytes: float | None) -> str:
 
 def percent(share: float) -> str:
     """0.01 as 1 %."""
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
 
 
 def local(started: str) -> str:
