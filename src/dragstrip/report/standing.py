@@ -37,9 +37,9 @@ def _names(detail: str, name: str) -> bool:
 
 
 def standing(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
-    """Decided pairs, by the metric that decides, that no void check touches."""
+    """Pairs with an interval, by the metric that decides, that no void check touches."""
     bad = spoilt(race, checks)
-    return [pair for pair in verdict.pairs if pair.decided and not {pair.a, pair.b} & bad]
+    return [pair for pair in verdict.pairs if words.finite(pair.low) is not None and not {pair.a, pair.b} & bad]
 
 
 def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
