@@ -160,11 +160,13 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         if causes:
             return f"This race is void, its numbers are no verdict: {causes[0].detail}"
         return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
-    bad = standing.spoilt(race, checks)
-    rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad]
+    bad, noted = standing.spoilt(race, checks), standing.unjudged(verdict)
+    rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
     told = _lead(race, verdict, rows)
     if causes:
         told += f" Without {words.several(tuple(sorted(bad)))}, void: {_ended(causes[0].detail)}"
+    if noted:
+        told += f" Without {words.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
     if verdict.metric_reason:
         told += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
         told += _ended(verdict.metric_reason)

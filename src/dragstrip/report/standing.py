@@ -36,6 +36,17 @@ def _names(detail: str, name: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", detail) is not None
 
 
+def unjudged(verdict: Verdict) -> dict[str, str]:
+    """Contenders that the judgement compares with nobody, and why; nobody where that would leave fewer than two."""
+    names = dict.fromkeys(name for pair in verdict.pairs for name in (pair.a, pair.b))
+    found = {}
+    for name in names:
+        notes = [pair.note for pair in verdict.pairs if name in (pair.a, pair.b)]
+        if all(notes):
+            found[name] = min(notes, key=len)  # the shortest is its own; others may name the other one too
+    return found if len(names) - len(found) >= 2 else {}
+
+
 def standing(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
     """Pairs with an interval, by the metric that decides, that no void check touches."""
     bad = spoilt(race, checks)
