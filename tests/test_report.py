@@ -26,7 +26,7 @@ import samples
 from hdrh.histogram import HdrHistogram
 from rich.console import Console
 
-from dragstrip import inquiry
+from dragstrip import cli, inquiry
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect
 from dragstrip.record import Race
@@ -48,6 +48,7 @@ from dragstrip.report import (
     terminal,
     words,
 )
+from dragstrip.store import Store
 from dragstrip.verdict import judge
 
 HOSTILE = "<script>alert(1)</script>"
@@ -875,7 +876,7 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     race = samples.race()
     shared = replace(race, machine={**race.machine, "virtual": "kvm"})
     why = standing.refused(shared, judge(shared), [VOID])
-    for part in ("void passes", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
+    for part in ("by the check “passes”", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
         assert part in why
     awake = replace(race, machine={**race.machine, "virtual": "none", "awake": "cpu_dma_latency held at 0"})
     assert "--awake" not in standing.refused(awake, judge(awake), [VOID])
@@ -938,3 +939,33 @@ def test_a_list_of_races_tells_verdicts_and_local_times(monkeypatch: pytest.Monk
     assert "FASTER new +3.7 %" in text
     assert "FASTER old" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("race", "code"),
+    [
+        (samples.race(rounds=11), 0),
+        (samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget"), 0),
+        (samples.race({"quick": 1000.0}, rounds=1, out={"dud": "died"}, finished="too few contenders"), 1),
+        (samples.race(rounds=11, finished="void"), 3),
+        (samples.race(rounds=0, finished="budget"), 3),
+    ],
+    ids=["told", "open", "alone", "void", "nothing"],
+)
+def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
+    race: Race, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An open pair whose budget was spent is an answer; the message of 3 stands on stderr. The badge is kept."""
+    place = tmp_path / "races.sqlite"
+    with Store(place) as store:
+        store.begin(race)
+    said = {"pairs": False, "verbose": False, "json_path": None, "html_path": None}
+    try:
+        cli._conclude(Console(width=80), race, said, place)
+        ended = 0
+    except SystemExit as leaving:
+        ended = int(str(leaving.code))
+    assert ended == code
+    assert ("nothing measured can stand" in capsys.readouterr().err) is (code == 3)
+    with Store(place) as store:
+        assert badge.kept(store) == {race.id: badge.badge(race, judge(race), inspect(race)).line}

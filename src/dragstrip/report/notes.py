@@ -109,7 +109,7 @@ def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
             if check.check in _NOISE:
                 weight = 40 if quiet else 5
             weight += _VOID if check.status == "void" else 0
-            found.append(Note(check.status, check.check, check.detail, weight))
+            found.append(Note(check.status, words.check(check.check), check.detail, weight))
     return sorted(grouped(found), key=lambda note: -note.weight)
 
 

@@ -222,6 +222,7 @@ def _template() -> Template:
     environment.globals["ratio_span"] = words.ratio_span
     environment.globals["sentence"] = rows.sentence
     environment.globals["clipped"] = notes.clipped
+    environment.globals["check_name"] = words.check
     environment.globals["called"] = words.called
     return environment.get_template("page.html.j2")
 

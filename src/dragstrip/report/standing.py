@@ -69,7 +69,7 @@ def refused(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return ""
     causes = [check for check in checks if check.status == "void"]
     if causes:
-        return f"nothing measured can stand, by the check “{causes[0].check}”: {advice(race, causes[0])}"
+        return f"nothing measured can stand, by the check “{words.check(causes[0].check)}”: {advice(race, causes[0])}"
     return f"nothing measured can stand, as no round of two contenders counts: {advice(race, None)}"
 
 

@@ -96,7 +96,7 @@ def _rest(
     others = rows.shown_beside(verdict, [row.name for row in found], every=all_pairs)
     if others:
         parts += [_by_other_metrics(others), Text()]
-    passed = [check.check for check in checks if check.status == "pass"]
+    passed = [words.check(check.check) for check in checks if check.status == "pass"]
     if passed:
         mark = (f"{marks.STATUS_MARK['pass']} ", marks.STATUS_STYLE["pass"])
         parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))

@@ -151,6 +151,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
 
 
+def check(name: str) -> str:
+    """A check's name as shown beside its status: "void" is a status, not a part of a name."""
+    return name.removeprefix("void ")
+
+
 def local(started: str) -> str:
     """An ISO moment as this machine's own clock shows it, to the minute; anything else as it stands."""
     try:
