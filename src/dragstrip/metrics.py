@@ -110,9 +110,7 @@ def known(name: str) -> str:
     """
     own = name.removeprefix(TYPICAL)
     if own not in KNOWN or (own == "memory" and own != name):
-        raise BadUsage(
-            f"metric {name!r} is none that a race can be judged by; {' or '.join((AUTO, *METRICS))} would do"
-        )
+        raise BadUsage(f"metric {name!r} is none that a race can be judged by; use {' or '.join((AUTO, *METRICS))}")
     return own
 
 

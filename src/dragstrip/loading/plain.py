@@ -50,13 +50,13 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     if first.status != second.status:
         raise DragstripError(
             f"{request.url}: two plain requests were answered with status {first.status}, then {second.status}; "
-            "a server that answers always the same would do"
+            "load a server that always answers alike"
         )
     _refuse_status(request, first)
     if first.body != second.body:
         raise BadUsage(
             f"{request.url}: two plain requests got different bodies ({_difference(first, second)}), and "
-            "every answer is checked byte by byte against the first; an address whose answer stays the same would do"
+            "every answer is checked byte by byte against the first; load an address whose answer stays the same"
         )
     return first
 
@@ -101,7 +101,9 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         problem = f"{type(error).__name__} {error}".strip()
         raise DragstripError(f"{request.url}: what answers there is no sound HTTP/1.1 ({problem})") from error
     if len(body) > LARGEST_BODY_BYTES:
-        raise BadUsage(f"{request.url}: answers more than {LARGEST_BODY_BYTES >> 20} MiB; a smaller body would do")
+        raise BadUsage(
+            f"{request.url}: answers more than {LARGEST_BODY_BYTES >> 20} MiB; load an address with a smaller body"
+        )
     return Learned(
         status=answer.status,
         reason=answer.reason,
