@@ -771,7 +771,7 @@ def pair_of(**changes: object) -> verdict.Pair:
         (
             {"verdict": "undecided", "ratio": 0.998, "low": 0.988, "high": 1.009, "more_s": 75.0},
             "nginx-lua against node: too close to call, between 1.2 % slower and 0.9 % faster (24 rounds, 38 s; "
-            "about 75 s more would do if it goes on like this)",
+            "about 75 s more would decide it if it goes on like this)",
         ),
         (
             {"verdict": "same", "ratio": 1.001, "low": 0.996, "high": 1.006, "within_margin": True},
