@@ -1,20 +1,27 @@
-"""The documentation's screenshots of a stored race's page, by headless Chromium: light, dark, and on a phone.
+"""The documentation's screenshots of a stored race, by headless Chromium: its page light, dark and on a phone; the
+terminal at 80 columns; the list of races on a phone.
 
 python docs/take_pictures.py [RUN]      (RUN: an id, the beginning of one, or last)
 """
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "docs" / "pictures"
 sys.path.insert(0, str(ROOT / "tests"))
 
 from browser import Watched, browser
 
 import dragstrip
+from dragstrip.report import picture
 
 #: Name, theme, width and height in pixels.
 SHOTS = (
@@ -33,13 +40,43 @@ def main() -> None:
             watched = Watched(running, file.as_uri(), width=width, theme=theme)
             watched.page.goto(file.as_uri())
             watched.page.wait_for_selector("#chart-ranking[data-drawn] svg")
-            watched.page.wait_for_selector("#chart-blocks[data-drawn] svg")
-            path = ROOT / "docs" / "pictures" / f"{name}.png"
+            watched.page.wait_for_selector("#chart-pairs[data-drawn] svg")
             watched.page.set_viewport_size({"width": width, "height": height})
-            watched.page.screenshot(path=str(path))
+            watched.page.screenshot(path=str(PICTURES / f"{name}.png"))
             if watched.said:
                 sys.exit(f"{name}: the page said {watched.said}")
             watched.close()
+        _terminal(running, result, Path(folder) / "terminal.svg")
+        _site(running)
+
+
+def _terminal(running: Any, result: Any, drawn: Path) -> None:
+    """What `dragstrip show` prints at 80 columns."""
+    picture.terminal_svg(result.record, result.verdict, result.checks, drawn, columns=80)
+    watched = Watched(running, drawn.as_uri(), width=980)
+    watched.page.goto(drawn.as_uri())
+    box = watched.page.evaluate("(({width, height}) => ({width, height}))(document.documentElement.viewBox.baseVal)")
+    watched.page.set_viewport_size({side: int(length) for side, length in box.items()})
+    watched.page.screenshot(path=str(PICTURES / "terminal-80.png"))
+    watched.close()
+
+
+def _site(running: Any) -> None:
+    """The list that `dragstrip serve` shows, on a phone."""
+    words = [sys.executable, "-m", "dragstrip", "serve", "--port", "0"]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            told = re.match(r"(http://127\.0\.0\.1:\d+)/", process.stdout.readline() if process.stdout else "")
+            if not told:
+                sys.exit("dragstrip serve said no address")
+            watched = Watched(running, told[1], width=390)
+            watched.page.goto(told[1])
+            watched.page.screenshot(path=str(PICTURES / "site-phone.png"))
+            watched.close()
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 if __name__ == "__main__":

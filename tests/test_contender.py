@@ -260,7 +260,7 @@ def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(t
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mine=./server", ["no {port}", "would do"]),
+        ("mine=./server", ["no {port}", "write --serve"]),
         ("./server --port {port}", ["a name and a command"]),
         ("=./server {port}", ["can't be shown"]),
         ("a\x1bb=./server {port}", ["can't be shown"]),

@@ -130,11 +130,11 @@ def test_a_setting_counts_for_all_of_a_name_and_a_word_of_its_own_wins() -> None
 @pytest.mark.parametrize(
     ("words", "setting", "told"),
     [
-        (["node"], "nobody.workers=2", "is for nobody here.*node"),
+        (["node"], "nobody.workers=2", "no contender here is named so.*node"),
         (["node"], "node.workers", "a key and a value are wanted"),
         (["node"], "node.wrokers=2", "no parameter 'wrokers'; did you mean workers"),
-        (["http://127.0.0.1:1/"], "node.workers=2", "is for nobody here"),
-        (["go-luajit"], "go-luajit.mode=fil", "mode=fil: one of cached, file, string would do"),
+        (["http://127.0.0.1:1/"], "node.workers=2", "no contender here is named so"),
+        (["go-luajit"], "go-luajit.mode=fil", "mode=fil: give one of cached, file, string"),
     ],
 )
 def test_a_setting_that_means_nothing_is_refused(words: list[str], setting: str, told: str) -> None:

@@ -184,7 +184,9 @@ def test_charts_are_exported_as_pictures(made: Any) -> None:
     assert made("ranking.svg").read_text().startswith("<svg")
     folder = made("charts", "--as", "charts", "--dark")
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        f"{name}.{kind}" for name in ("ranking", "blocks", "latency", "cpu", "memory") for kind in ("png", "svg")
+        f"{name}.{kind}"
+        for name in ("ranking", "pairs", "blocks", "latency", "cpu", "memory")
+        for kind in ("png", "svg")
     )
     assert (folder / "latency.png").read_bytes().startswith(b"\x89PNG")
 

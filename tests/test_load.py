@@ -395,7 +395,7 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["http://192.0.2.1/"], 2, "127.0.0.1"),
         (["http://example.com/"], 2, "loads only the machine"),
         (["unix:/tmp/socket"], 2, "--unix PATH"),
-        (["127.0.0.1:8080"], 2, "http://127.0.0.1:8080/ would do"),
+        (["127.0.0.1:8080"], 2, "use http://127.0.0.1:8080/"),
         (["http://127.0.0.1:99999/"], 2, "no URL"),
         (["http://me:secret@127.0.0.1/"], 2, "-H 'Authorization"),
         (["http://127.0.0.1/ä"], 2, "percent-encode"),

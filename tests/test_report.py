@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +26,29 @@ import samples
 from hdrh.histogram import HdrHistogram
 from rich.console import Console
 
+from dragstrip import cli, inquiry
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect
 from dragstrip.record import Race
-from dragstrip.report import charts, export, latency, live, marks, page, picture, rows, series, tables, terminal, words
+from dragstrip.report import (
+    badge,
+    charts,
+    export,
+    latency,
+    listing,
+    live,
+    marks,
+    notes,
+    page,
+    picture,
+    rows,
+    series,
+    standing,
+    tables,
+    terminal,
+    words,
+)
+from dragstrip.store import Store
 from dragstrip.verdict import judge
 
 HOSTILE = "<script>alert(1)</script>"
@@ -331,16 +351,17 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
     assert "By the other metrics" in seen
     (cpu,) = verdict.beside["cpu"]
     assert (cpu.verdict, cpu.metric) == ("slower", "cpu")
-    assert "CPU thrift" in seen
-    assert "memory thrift" in seen
-    assert "▼ dearer" in seen
+    assert "CPU efficiency" in seen
+    assert "memory efficiency" in seen
+    assert "▼ uses more" in seen
     assert "Throughput of the row over the column" in seen
-    assert "dearer" in shown(race)
+    assert "uses more" in shown(race, verbose=True)
+    assert note[:60] in re.sub(r"\s+", " ", shown(race))
     by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
     seen = "".join(Reader(rendered(by_cpu)).text)
     assert note in seen
-    assert "▲ thriftier" in seen
-    assert "CPU thrift of the row over the column" in seen
+    assert "▲ uses less" in seen
+    assert "CPU efficiency of the row over the column" in seen
 
 
 def test_the_page_can_be_read_without_seeing_it(race: Race) -> None:
@@ -491,11 +512,22 @@ def test_the_page_says_how_to_run_it_again() -> None:
 @pytest.mark.parametrize("width", [80, 100, 140, 200])
 def test_the_terminal_report_fits_its_width(race: Race, width: int) -> None:
     """No line is wider, whatever is shown; every contender, verdict and reason is there."""
-    text = shown(race, width=width, checks=[*inspect(race), WARNING], all_pairs=True)
+    text = shown(race, width=width, checks=[*inspect(race), WARNING], all_pairs=True, verbose=True)
     assert max(map(len, text.splitlines())) <= width
-    for part in ("return", "static", "twin", "slow", "faster", "dud is out", "byte 10", "▲ warn generator", "● pass"):
-        assert part in text
-    assert re.sub(r"\s+", " ", text).startswith("return is the fastest of 4: it served")
+    parts = (
+        "return",
+        "static",
+        "twin",
+        "slow",
+        "faster",
+        "dud is out",
+        "byte 10",
+        "▲ generator: it",
+        "● passed: rounds",
+    )
+    assert not [part for part in parts if part not in text]
+    told = re.sub(r"\s+", " ", text)
+    assert re.match(r" FASTEST return, \+2\d\.\d % on the next, .* return is the fastest of 4: it served", told)
 
 
 def test_telling_pairs_are_shown_and_all_on_request() -> None:
@@ -521,7 +553,7 @@ def test_an_encoding_without_our_marks_gets_plain_ones(race: Race) -> None:
     fancy, plain = shown(race, checks=[WARNING]), shown(race, checks=[WARNING], encoding="ascii")
     assert plain.isascii()
     assert [len(line) for line in plain.splitlines()] == [len(line) for line in fancy.splitlines()]
-    assert "! warn generator" in plain
+    assert "! generator: it used 88 %" in plain
     assert "?" not in plain
     assert shown(race, encoding="latin-1").isascii()
 
@@ -699,3 +731,241 @@ def test_time_left_is_bounded_by_budget_and_planned_rounds(race: Race) -> None:
     assert live.time_left(fixed, verdict) == f"{14 * each_s:.0f} s left at most"
     spent = replace(race, plan=replace(race.plan, budget_s=1.0, planned_rounds=500))
     assert live.time_left(spent, verdict).startswith("0 s left")
+
+
+# --- at a glance --------------------------------------------------------------------------------
+
+
+def judged_of(race: Race, checks: Any = (), **changes: Any) -> tuple[Race, Any, Any]:
+    return race, replace(judge(race), **changes), checks
+
+
+VOID = Check(check="void passes", status="void", detail="half of the passes are void: steal")
+GLANCES = {
+    "faster": (
+        samples.race({"new": 41_500.0, "old": 40_000.0}, rounds=14),
+        (),
+        r"FASTER new \+3\.\d+ %, .* new served",
+    ),
+    "far faster": (
+        samples.race({"new": 90_000.0, "old": 40_000.0}, rounds=14),
+        (),
+        r"FASTER new 2\.2\d ×, .* new served",
+    ),
+    "fastest": (
+        samples.race(SPEEDS, rounds=14),
+        (),
+        r"FASTEST return, \+2\d\.\d % on the next, .* return is the fastest",
+    ),
+    "same": (
+        samples.race({"new": 40_000.0, "old": 40_000.0}, rounds=40, noise=0.004),
+        (),
+        r"SAME \w+ and \w+ within 1 %, −0\.\d+ to \+0\.\d+ % \w+ and \w+: same within 1 %",
+    ),
+    "too close": (
+        samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05),
+        (),
+        r"TOO CLOSE TO CALL \w+ against \w+, −\d.* to \+\d.* % \w+ against \w+: too close to call, between",
+    ),
+    "too early": (samples.race(rounds=3), (), r"TOO EARLY quick 1\.3\d × steady after 3 rounds quick against steady"),
+    "void": (samples.race(), [VOID], r"VOID no result for quick and steady This race is void, .* half of the passes"),
+}
+
+
+@pytest.mark.parametrize("kind", GLANCES)
+def test_badge_and_headline_alone_tell_who_is_faster_by_how_much(kind: str) -> None:
+    """The five-second test: who, which way, how much, or that nothing can be said and why; terminal and page alike."""
+    race, checks, wanted = GLANCES[kind]
+    said = f"{badge.badge(race, judge(race), checks).line} {rows.headline(race, judge(race), checks)}"
+    assert re.match(wanted, said), said
+    top = re.sub(r"\s+", " ", shown(race, width=80, checks=checks)).strip()
+    assert top.startswith(said)
+    text = page.render(race, judge(race), checks)
+    before = re.sub(r"\s+", " ", "".join(Reader(text.partition("<header>")[2].partition("</header>")[0]).text))
+    for part in (badge.badge(race, judge(race), checks).text, rows.headline(race, judge(race), checks)):
+        assert part in before
+
+
+def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> None:
+    """CPU decides, the badge says so, and the reason stands behind the verdict."""
+    race = samples.race({"lavish": 40_000.0, "thrifty": 30_000.0})
+    cpu_ns = {"lavish": 54 * samples.MS, "thrifty": 20 * samples.MS}
+    cheap = tuple(
+        replace(r, blocks=tuple(replace(block, server_cpu_ns=cpu_ns[block.contender]) for block in r.blocks))
+        for r in race.rounds
+    )
+    race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
+    of, verdict, checks = judged_of(race, metric_reason="the load generator was the limit against lavish")
+    assert rows.headline(of, verdict, checks).endswith(
+        " CPU time per request decides: the load generator was the limit against lavish."
+    )
+    assert badge.badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
+    made = export.race_json(of, verdict, checks)
+    jsonschema.validate(made, export.schema())
+    assert (made["metric"], made["metric_reason"]) == ("cpu", "the load generator was the limit against lavish")
+
+
+def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
+    """In the terminal right below its line, though the pair would not be shown else; on the page; in JSON."""
+    race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
+    verdict = judge(race)
+    told = "the hypervisor took 6 % of b's time, 1 % of d's"
+    pairs = tuple(replace(p, disturbed=told, widened=0.02) if {p.a, p.b} == {"b", "d"} else p for p in verdict.pairs)
+    verdict = replace(verdict, pairs=pairs)
+    console = Console(width=80, file=io.StringIO())
+    terminal.show_race(console, race, verdict, [])
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO above
+    (at,) = [at for at, line in enumerate(lines) if line.startswith("b / d")]
+    assert told in lines[at + 1]
+    assert told in "".join(Reader(page.render(race, verdict, [])).text)
+    made = export.race_json(race, verdict, [])
+    jsonschema.validate(made, export.schema())
+    assert [p["widened"] for p in made["pairs"] if p["disturbed"] == told] == [0.02]
+
+
+def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three marks for three levels; the command to go on with is one that can be typed."""
+    race = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
+    assert notes.light(race) == notes.Light("pass", "quiet machine")
+    for level, mark in (("disturbed", "▲"), ("very disturbed", "■")):
+        seen = inquiry.Noise(level=level, lost=0.123, factor=3.04)  # type: ignore[arg-type]  # from the loop above
+        monkeypatch.setattr(inquiry, "noise", lambda race, seen=seen: seen)
+        text = re.sub(r"\s+", " ", shown(race, width=80))
+        assert f"{mark} {level} machine: others took 12.3 % of its cores' time; intervals are about 3 times" in text
+        assert told(race)["noise"] == {"level": level, "lost": 0.123, "factor": 3.04}
+    of, verdict, _ = judged_of(race, more_s=97.0)
+    assert notes.more(of, verdict, "last").endswith(
+        "about 2 min more would decide it: dragstrip race --resume last --budget +2m"
+    )
+    assert [notes.budget(s) for s in (1, 31, 60, 61, 600, 601, 4000)] == ["10s", "40s", "1m", "2m", "10m", "15m", "70m"]
+
+
+def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -> None:
+    """The heaviest first; what shares a remedy shares a note; all of it with --verbose."""
+    do = "end other programs, or give the race cores of its own"
+    checks = [
+        Check(check="steal", status="warn", detail="the hypervisor took 4 %: race elsewhere, or at another time"),
+        Check(check="engine wait", status="warn", detail=f"the engine waited 7 %: {do}"),
+        Check(check="server wait", status="warn", detail=f"others took 9 % of slow's time: {do}"),
+        Check(check="parity, x", status="warn", detail="x differs"),
+        Check(check="memory", status="warn", detail="slow grows"),
+        Check(check="errors", status="warn", detail="slow: 3 errors"),
+    ]
+    short, whole = (re.sub(r"\s+", " ", shown(race, checks=checks, verbose=v)) for v in (False, True))
+    assert short.count("▲") == 3
+    assert "▲ errors: slow: 3 errors ▲ memory: slow grows ▲ parity, x: x differs" in short
+    assert "2 more notes: dragstrip show" in short
+    assert f"engine wait, server wait: the engine waited 7 %; others took 9 % of slow's time: {do}" in whole
+    assert whole.count(do) == 1
+
+
+def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
+    """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
+    limit = Check(check="generator", status="void", detail="the generator is the limit: against return it used 99 %")
+    assert not standing.is_void(race, judge(race), [limit])
+    text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
+    assert re.search(r"return / slow .*? void", text)
+    assert "Without return, void: the generator is the limit" in text
+    assert not text.startswith(" FASTEST return")
+    assert standing.refused(race, judge(race), [limit]) == ""
+    assert standing.is_void(race, judge(race), [VOID])
+
+
+def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine() -> None:
+    """Exit code 3's sentence: by the machine's own cores, its host, and whether its cores were kept awake."""
+    race = samples.race()
+    shared = replace(race, machine={**race.machine, "virtual": "kvm"})
+    why = standing.refused(shared, judge(shared), [VOID])
+    for part in ("by the check “passes”", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
+        assert part in why
+    awake = replace(race, machine={**race.machine, "virtual": "none", "awake": "cpu_dma_latency held at 0"})
+    assert "--awake" not in standing.refused(awake, judge(awake), [VOID])
+    limit = Check(check="generator", status="void", detail="the generator is the limit")
+    assert "--metric cpu" in standing.refused(race, judge(race), [limit])
+    assert standing.refused(race, judge(race), []) == ""
+    spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
+    assert standing.refused(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
+    nothing = samples.race(rounds=0, finished="budget")
+    assert "no round" in standing.refused(nothing, judge(nothing), [])
+
+
+def test_the_whisker_lies_against_1_and_the_margin() -> None:
+    """The band, the line at 1, the interval over both, and the estimate; a crossing of 1 is seen."""
+    axis = marks.Axis(0.8, 1.25, 0.05)
+
+    def drawn(*numbers: Any) -> str:
+        return "".join(text for text, _ in marks.Whisker(*numbers, axis, "blue").cells(21))
+
+    assert drawn(1.1, 1.02, 1.18) == "        ░░│━━━●━━━━  "
+    assert drawn(1.02, 0.93, 1.12) == "       ━━━┿●━━━━     "
+    assert drawn(float("nan"), None, None) == "        ░░│░░        "
+
+
+def test_before_there_are_intervals_nobody_is_joined() -> None:
+    """Three rounds tell nothing apart, which does not make all alike."""
+    race = samples.race(SPEEDS, rounds=3)
+    assert [row.ties for row in rows.ranked(race, judge(race))] == [()] * 4
+    assert "┏" not in shown(race)
+
+
+def test_axes_write_no_zero_with_a_unit(race: Race) -> None:
+    """No "0k"; and a latency chart begins where its data do."""
+    verdict = judge(race)
+    found = rows.ranked(race, verdict)
+    drawn = {name: charts.svg(charts.draw(name, race, verdict, found)) for name in charts.CHARTS}
+    assert not [name for name, text in drawn.items() if ">0k<" in text]
+    assert ">100k<" in drawn["ranking"]
+    low, high = charts.latency(race, verdict, found)["encoding"]["y"]["scale"]["domain"]
+    values = [us for row in found for _, us in series.latency_curve(race, row.name)]
+    assert low == pytest.approx(min(values), rel=0.06)
+    assert high == pytest.approx(max(values), rel=0.06)
+
+
+def test_a_list_of_races_tells_verdicts_and_local_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newest first, at 80 columns too; one that has not ended has no verdict, whatever it had before."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    line = {"race": "0" * 12, "started": "2026-01-02T03:04:05+00:00", "workload": "hello", "contenders": ["new", "old"]}
+    lines = [
+        {**line, "rounds": 14, "finished": "decided", "verdict": "FASTER new +3.7 %, 2.7 to 4.6"},
+        {**line, "rounds": 3, "finished": "", "verdict": "FASTER old +9 %, 1 to 17"},
+    ]
+    file = io.StringIO()
+    listing.runs(Console(width=80, file=file), lines)
+    monkeypatch.undo()
+    time.tzset()
+    text = file.getvalue()
+    assert "2026-01-01 22:04" in text
+    assert "FASTER new +3.7 %" in text
+    assert "FASTER old" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("race", "code"),
+    [
+        (samples.race(rounds=11), 0),
+        (samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget"), 0),
+        (samples.race({"quick": 1000.0}, rounds=1, out={"dud": "died"}, finished="too few contenders"), 1),
+        (samples.race(rounds=11, finished="void"), 3),
+        (samples.race(rounds=0, finished="budget"), 3),
+    ],
+    ids=["told", "open", "alone", "void", "nothing"],
+)
+def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
+    race: Race, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An open pair whose budget was spent is an answer; the message of 3 stands on stderr. The badge is kept."""
+    place = tmp_path / "races.sqlite"
+    with Store(place) as store:
+        store.begin(race)
+    said = {"pairs": False, "verbose": False, "json_path": None, "html_path": None}
+    try:
+        cli._conclude(Console(width=80), race, said, place)
+        ended = 0
+    except SystemExit as leaving:
+        ended = int(str(leaving.code))
+    assert ended == code
+    assert ("nothing measured can stand" in capsys.readouterr().err) is (code == 3)
+    with Store(place) as store:
+        assert badge.kept(store) == {race.id: badge.badge(race, judge(race), inspect(race)).line}

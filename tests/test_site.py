@@ -17,7 +17,8 @@ import pytest
 import samples
 from browser import Watched, browser, contrast_and_names
 
-from dragstrip.record import Race
+from dragstrip.record import Event, Race
+from dragstrip.report import badge, words
 from dragstrip.site import views
 from dragstrip.store import Store
 
@@ -30,6 +31,9 @@ def fill(path: Path, races: int) -> None:
             race = samples.race({"quick": 4e4, HOSTILE: 3e4}, seed=number + 1, rounds=11, passes=3)
             race = replace(race, started=f"2026-02-{number % 28 + 1:02}T03:04:05+00:00")
             store.begin(_newer(race) if number > 1 else race)
+            if number == 0:
+                left = Event(at_ns=1, kind=badge.KIND, detail=f"FASTER quick +33 %, 32 to 34, not {HOSTILE}")
+                store.append_event(race.id, left)
 
 
 def _newer(race: Race) -> Race:
@@ -161,6 +165,23 @@ def test_every_page_opens_in_a_browser(running: Any, served: str) -> None:
     shown.wait_for_selector("#chart-ranking[data-drawn] svg", timeout=20_000)
     assert watched.said == []
     watched.close()
+
+
+def test_on_a_phone_the_list_is_whole(running: Any, served: str) -> None:
+    """Verdict and local time of each race, nothing cut, axe content, in both themes."""
+    for theme in ("light", "dark"):
+        watched = Watched(running, served, width=390, theme=theme)
+        shown = watched.page
+        shown.goto(served)
+        row = shown.locator("tbody tr", has_text="000000000001")
+        assert f"FASTER quick +33 %, 32 to 34, not {HOSTILE}" in row.inner_text()
+        assert words.local("2026-02-01T03:04:05+00:00") in row.inner_text()
+        assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+        wider = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        assert shown.evaluate(wider) == 0
+        assert contrast_and_names(shown) == []
+        assert watched.said == []
+        watched.close()
 
 
 def test_a_race_is_shown_as_it_runs(running: Any, served: str, store: Path) -> None:

@@ -196,4 +196,4 @@ def test_a_rate_too_low_for_its_quantile_is_refused_with_one_that_would_do() -> 
     words = ["sweep", "--serve", f"one={HELLO}", "--rates", "10,20"]
     done = subprocess.run([sys.executable, "-m", "dragstrip", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "100 a second and more would do" in done.stderr
+    assert "use 100 a second and more" in done.stderr

@@ -403,7 +403,11 @@ def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() 
     """A pause of its own that began before; where the machine took the cores, the time passed all the same."""
     blocks = [*two_passes(), samples.block("b", pass_index=2, requests=0), samples.block("a", pass_index=2)]
     assert totals(racing("ab", [of_blocks(0, blocks)])) == [pytest.approx([160_000 / 3, 40_000])]
-    taken = [*blocks[:-2], samples.block("b", pass_index=2, requests=0, answered=200, engine_wait_ns=30 * MS), blocks[-1]]
+    taken = [
+        *blocks[:-2],
+        samples.block("b", pass_index=2, requests=0, answered=200, engine_wait_ns=30 * MS),
+        blocks[-1],
+    ]
     assert totals(racing("ab", [of_blocks(0, taken)])) == [pytest.approx([160_000 / 3, 80_000 / 3])]
 
 
@@ -771,7 +775,7 @@ def pair_of(**changes: object) -> verdict.Pair:
         (
             {"verdict": "undecided", "ratio": 0.998, "low": 0.988, "high": 1.009, "more_s": 75.0},
             "nginx-lua against node: too close to call, between 1.2 % slower and 0.9 % faster (24 rounds, 38 s; "
-            "about 75 s more would do if it goes on like this)",
+            "about 75 s more would decide it if it goes on like this)",
         ),
         (
             {"verdict": "same", "ratio": 1.001, "low": 0.996, "high": 1.006, "within_margin": True},

@@ -26,7 +26,7 @@ from dragstrip import verdict as judging
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect
 from dragstrip.record import Race
-from dragstrip.report import export, page, rows, tables, terminal, words
+from dragstrip.report import export, page, rows, standing, tables, terminal, words
 from dragstrip.report.live import Progress
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
@@ -64,7 +64,7 @@ class Result:
     @property
     def void(self) -> bool:
         """Whether nothing of it may be used as a result."""
-        return self.record.finished == "void" or any(check.status == "void" for check in self.checks)
+        return standing.is_void(self.record, self.verdict, self.checks)
 
     def pair(self, a: str, b: str) -> judging.Pair:
         """Two contenders compared, seen from the first: ratio, interval and word.

@@ -216,4 +216,4 @@ def _loaded(file: Path, _changed_ns: int) -> Claim:
 
 def _refuse_name(file: Path) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,59}", file.stem):
-        raise BadUsage(f"{file}: a claim is named as its file; small letters, digits, . + - would do")
+        raise BadUsage(f"{file}: a claim is named as its file; use only small letters, digits, . + -")

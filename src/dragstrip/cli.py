@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -39,11 +40,11 @@ from dragstrip.cli_words import (
     write_json,
 )
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.inquiry import Check, inspect, is_void
+from dragstrip.inquiry import Check, inspect
 from dragstrip.loading.offer import PRECISIONS
 from dragstrip.metrics import AUTO, METRICS, TYPICAL
-from dragstrip.record import Race
-from dragstrip.report import export, listing, page, picture, terminal
+from dragstrip.record import Event, Race
+from dragstrip.report import badge, export, listing, page, picture, standing, terminal
 from dragstrip.report.live import Progress
 from dragstrip.report.words import visible
 from dragstrip.store import Store, default_path
@@ -103,6 +104,7 @@ def cli() -> None:
 )
 @awake_option("auto")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
+@click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @store_option
 def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
@@ -171,14 +173,18 @@ def _settled(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[st
 
 def _conclude(console: Console, result: Race, words: dict[str, Any], store_path: Path | None) -> None:
     judged, checks = verdict.judge(result), inspect(result)
-    terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"])
+    terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"], verbose=words["verbose"], run="last")
     _draw(result, judged, checks, words["json_path"], words["html_path"])
     console.print(
         f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True
     )
     if words["html_path"]:
         console.print(f"page    {Path(words['html_path']).resolve()}", soft_wrap=True)
-    if is_void(checks) or result.finished == "void":
+    with open_store(store_path) as store:  # a list of races then needs to judge none of them
+        told = Event(at_ns=time.monotonic_ns(), kind=badge.KIND, detail=badge.badge(result, judged, checks).line)
+        store.append_event(result.id, told)
+    if why := standing.refused(result, judged, checks):
+        click.echo(f"dragstrip: {visible(why)}", err=True)
         sys.exit(EXIT_VOID)
     if result.finished == "too few contenders":
         sys.exit(EXIT_FAILURE)
@@ -215,18 +221,22 @@ def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], sto
 def runs(as_json: bool, store_path: Path | None) -> None:
     """Stored races, newest first."""
     with open_store(store_path) as store:
-        rows = [asdict(line) for line in store.runs()]
+        told = badge.kept(store)
+        rows = [asdict(line) | {"verdict": told.get(line.race, "")} for line in store.runs()]
     click.echo(json.dumps(rows, indent=2)) if as_json else listing.runs(Console(), rows)
 
 
 @cli.command()
 @click.argument("run", default="last")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
+@click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
 @click.option("--method", type=int, default=None, help="Judge by this version of the method; else the race's own.")
 @click.option("--json", "as_json", is_flag=True)
 @store_option
-def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool, store_path: Path | None) -> None:
+def show(
+    run: str, pairs: bool, verbose: bool, parity: bool, method: int | None, as_json: bool, store_path: Path | None
+) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
     with open_store(store_path) as store:
         recorded = store.load(run)
@@ -234,7 +244,7 @@ def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool,
     if as_json:
         click.echo(json.dumps(export.race_json(recorded, judged, checks), indent=2))
         return
-    terminal.show_race(Console(), recorded, judged, checks, all_pairs=pairs)
+    terminal.show_race(Console(), recorded, judged, checks, all_pairs=pairs, verbose=verbose, run=run)
     if parity:
         terminal.show_parity(Console(), recorded)
 
@@ -250,7 +260,7 @@ def report(
 ) -> None:
     """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
     if not (html_path or json_path or svg_path):
-        raise BadUsage("report: nothing to write; --html FILE, --json FILE or --svg FILE would do")
+        raise BadUsage("report: nothing to write; give --html FILE, --json FILE or --svg FILE")
     with open_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded), inspect(recorded)

@@ -40,7 +40,7 @@ class Rule(click.ParamType[tuple[str, str, float]]):
         match = re.fullmatch(r"(slower|faster):(.+)", str(value))
         share = share_of(match[2]) if match else None
         if match is None or share is None or share >= 1:
-            self.fail(f"{value!r} is no threshold; slower:3% or faster:0.05 would do", param, ctx)
+            self.fail(f"{value!r} is no threshold; use slower:3% or faster:0.05", param, ctx)
         return str(value), match[1], share
 
 

@@ -29,7 +29,7 @@ SUFFIXES = {
     ".png": "png",
     ".svg": "svg",
 }
-CHARTS = ("ranking", "blocks", "latency", "cpu", "memory")
+CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory")
 FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 
 

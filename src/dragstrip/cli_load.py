@@ -40,7 +40,7 @@ class Count(click.ParamType[int]):
         match = re.fullmatch(r"(\d+)([kKmM])?", str(value))
         count = int(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()] if match else 0
         if count < 1:
-            self.fail(f"{value!r} is no count above zero; 20000 or 20k would do", param, ctx)
+            self.fail(f"{value!r} is no count above zero; use 20000 or 20k", param, ctx)
         return count
 
 
@@ -54,7 +54,7 @@ class Sources(click.ParamType[int]):
         if str(value) == "auto":
             return 0
         if not str(value).isdecimal() or not 1 <= int(value) <= 65536:
-            self.fail(f"{value!r} is no number of addresses; 1 to 65536, or auto, would do", param, ctx)
+            self.fail(f"{value!r} is no number of addresses; use 1 to 65536, or auto", param, ctx)
         return int(value)
 
 
@@ -69,7 +69,7 @@ class Header(click.ParamType[tuple[str, str]]):
             return value
         name, colon, text = str(value).partition(":")
         if not colon or not name.strip():
-            self.fail(f"{value!r} is no header; 'Accept: text/html' would do", param, ctx)
+            self.fail(f"{value!r} is no header; use 'Accept: text/html'", param, ctx)
         return name.strip(), text.strip()
 
 

@@ -22,13 +22,11 @@ def new(name: str, into: Path) -> None:
     """Make a contender of your own: a folder NAME with its definition and a small server to put yours in place of."""
     folder = into / name
     if not contender.NAME.fullmatch(name):
-        raise BadUsage(
-            f"new: {name!r} is no contender's name; small letters, digits and . + - would do, like my-server"
-        )
+        raise BadUsage(f"new: {name!r} is no contender's name; use small letters, digits and . + -, like my-server")
     if name in contender.shipped():
-        raise BadUsage(f"new: {name} is the name of a shipped contender; another name would do")
+        raise BadUsage(f"new: {name} is the name of a shipped contender; use another name")
     if folder.exists():
-        raise BadUsage(f"new: {folder} is there already; another name, or another folder (--into), would do")
+        raise BadUsage(f"new: {folder} is there already; use another name, or another folder (--into)")
     folder.mkdir()
     mark = "".join(letter for letter in name.upper() if letter.isalnum())[:4].ljust(4, "X")
     for file in sorted(SKELETON.iterdir()):

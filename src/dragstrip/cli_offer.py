@@ -25,7 +25,7 @@ class Rate(click.ParamType[float]):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM])?(/s)?", str(value))
         if not match:
-            self.fail(f"{value!r} is no rate; 20000, 20k or 0.5 (requests a second) would do", param, ctx)
+            self.fail(f"{value!r} is no rate; use 20000, 20k or 0.5 (requests a second)", param, ctx)
         return float(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()]
 
 
@@ -53,7 +53,7 @@ class Ramp(click.ParamType[tuple[float, float]]):
             return value
         first, colon, last = str(value).partition(":")
         if not colon:
-            self.fail(f"{value!r} is no ramp; 1k:20k (from 1,000 to 20,000 a second) would do", param, ctx)
+            self.fail(f"{value!r} is no ramp; use 1k:20k (from 1,000 to 20,000 a second)", param, ctx)
         return Rate().convert(first, param, ctx), Rate().convert(last, param, ctx)
 
 
@@ -71,7 +71,7 @@ class Steps(click.ParamType[tuple[Step, ...]]):
     def _step(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> Step:
         rate, colon, length = word.partition(":")
         if not colon:
-            self.fail(f"{word!r} is no step; 1k:10s (1,000 a second for 10 s) would do", param, ctx)
+            self.fail(f"{word!r} is no step; use 1k:10s (1,000 a second for 10 s)", param, ctx)
         rate_per_s = Rate().convert(rate, param, ctx)
         return Step(from_per_s=rate_per_s, to_per_s=rate_per_s, length_s=Duration().convert(length, param, ctx))
 

@@ -48,9 +48,7 @@ class ObjectiveWord(click.ParamType[Objective]):
             return value
         quantile, equals, limit = str(value).partition("=")
         if not equals or quantile not in TOLD:
-            self.fail(
-                f"{value!r} is no objective; p99=5ms would do, or {', '.join(TOLD)} with another limit", param, ctx
-            )
+            self.fail(f"{value!r} is no objective; use p99=5ms, or {', '.join(TOLD)} with another limit", param, ctx)
         return Objective(quantile=quantile, limit_us=1e6 * Duration().convert(limit, param, ctx))
 
 
@@ -67,7 +65,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
         if span := re.fullmatch(r"([^:,]+):([^:,]+):(\d+)", text):
             first, last, count = one.convert(span[1], param, ctx), one.convert(span[2], param, ctx), int(span[3])
             if not (first < last and 2 <= count <= MOST_RATES):
-                self.fail(f"{text!r}: give FROM below TO, and 2 to {MOST_RATES} rates; 1k:20k:8 would do", param, ctx)
+                self.fail(f"{text!r}: give FROM below TO, and 2 to {MOST_RATES} rates; use 1k:20k:8", param, ctx)
             rates = [float(f"{first + (last - first) * at / (count - 1):.4g}") for at in range(count)]
         else:
             rates = sorted({one.convert(word.strip(), param, ctx) for word in text.split(",")})

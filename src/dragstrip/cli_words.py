@@ -32,7 +32,7 @@ class Duration(click.ParamType[float]):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h)?", str(value))
         if not match or float(match[1]) <= 0:
-            self.fail(f"{value!r} is no duration above zero; 10s, 2m, 5ms or 500us would do", param, ctx)
+            self.fail(f"{value!r} is no duration above zero; use 10s, 2m, 5ms or 500us", param, ctx)
         return float(match[1]) * _UNITS_S[match[2]]
 
 
@@ -54,8 +54,10 @@ class Share(click.ParamType[float]):
             return value
         share = share_of(str(value))
         if share is None or share >= 1 or (share <= 0 if self.least is None else share < self.least):
-            bounds = "between 0 and 100 %; 1% or 0.01" if self.least is None else "from 0 to below 100 %; 0.1% or 0"
-            self.fail(f"{value!r} is no share {bounds} would do", param, ctx)
+            bounds = (
+                "between 0 and 100 %; use 1% or 0.01" if self.least is None else "from 0 to below 100 %; use 0.1% or 0"
+            )
+            self.fail(f"{value!r} is no share {bounds}", param, ctx)
         return share
 
 

@@ -48,7 +48,7 @@ def load(file: Path) -> ForeignRun:
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise BadUsage(f"{file}: can't be read ({error.strerror}); a tool's output in a file would do") from error
+        raise BadUsage(f"{file}: can't be read ({error.strerror}); give a file that holds a tool's output") from error
     try:
         return parse(text)
     except BadUsage as error:
@@ -71,9 +71,9 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
     try:
         entries = [(str(one["name"]), str(one["unit"]), float(one["value"])) for one in told]
     except (KeyError, TypeError, ValueError) as error:
-        raise BadUsage(f"{file}: a list of objects with name, unit and value would do ({error!r})") from error
+        raise BadUsage(f"{file}: give a list of objects with name, unit and value ({error!r})") from error
     if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not value > 0]:
-        raise BadUsage(f"{file}: {odd[0]} is no rate above 0; entries in requests/s would do")
+        raise BadUsage(f"{file}: {odd[0]} is no rate above 0; give entries in requests/s")
     return [(name, ForeignRun(tool="github-action-benchmark", rate_per_s=value)) for name, _, value in entries]
 
 
@@ -89,7 +89,7 @@ def parse(text: str) -> ForeignRun:
             if not found.rate_per_s > 0:
                 raise BadUsage(f"{found.tool}'s output has no rate above 0: nothing was answered")
             return found
-    raise BadUsage("is no output of wrk, ab, hey, oha, h2load or k6; the whole of what the tool printed would do")
+    raise BadUsage("is no output of wrk, ab, hey, oha, h2load or k6; give all that the tool printed")
 
 
 _UNITS_US = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6, "sec": 1e6, "secs": 1e6, "m": 60e6, "min": 60e6, "h": 3600e6}

@@ -23,6 +23,7 @@ class Metric:
     Args:
         name: in JSON and on the command line.
         compared: head of a column of ratios; above 1 the first is the better one.
+        decides: what the race is about, in words.
         more_is_better: of the numbers themselves.
         lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
         told: the sentence of two told apart; takes best, other and ratio.
@@ -33,6 +34,7 @@ class Metric:
 
     name: str
     compared: str
+    decides: str
     more_is_better: bool
     lack: str
     told: str
@@ -46,6 +48,7 @@ KNOWN = {
         Metric(
             name="throughput",
             compared="throughput ×",
+            decides="throughput",
             more_is_better=True,
             lack="",
             told="{best} served {ratio} times the requests of {other}",
@@ -53,7 +56,8 @@ KNOWN = {
         ),
         Metric(
             name="cpu",
-            compared="CPU thrift ×",
+            compared="CPU efficiency ×",
+            decides="CPU time per request",
             more_is_better=False,
             lack=" with readable CPU time",
             told="{other} took {ratio} times the CPU per request of {best}",
@@ -61,7 +65,8 @@ KNOWN = {
         ),
         Metric(
             name="memory",
-            compared="memory thrift ×",
+            compared="memory efficiency ×",
+            decides="peak memory",
             more_is_better=False,
             lack=" with readable memory",
             told="{other} took {ratio} times the memory of {best}",
@@ -70,7 +75,8 @@ KNOWN = {
         *(
             Metric(
                 name=f"latency-{quantile}",
-                compared=f"{quantile} quickness ×",
+                compared=f"speed by {quantile} ×",
+                decides=f"{quantile} latency",
                 more_is_better=False,
                 lack=" in an open loop",
                 told=f"{{other}} had {{ratio}} times the {quantile} latency of {{best}}",
@@ -104,9 +110,7 @@ def known(name: str) -> str:
     """
     own = name.removeprefix(TYPICAL)
     if own not in KNOWN or (own == "memory" and own != name):
-        raise BadUsage(
-            f"metric {name!r} is none that a race can be judged by; {' or '.join((AUTO, *METRICS))} would do"
-        )
+        raise BadUsage(f"metric {name!r} is none that a race can be judged by; use {' or '.join((AUTO, *METRICS))}")
     return own
 
 

@@ -161,7 +161,7 @@ class Workload:
         if self.needs_mark and not re.fullmatch(rf"[!-~]{{{MARK_LENGTH}}}", mark):
             raise BadUsage(
                 f"workload {self.name} wants each contender's mark in its answers, and {mark!r} is none; "
-                f'mark = "{MARK_LENGTH} characters" in its contender.toml would do'
+                f'write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         path = _render(self.fields.request.path, numbers)
         head = [f"GET {path} HTTP/{http}", f"Host: {host}", "User-Agent: dragstrip", "Accept: */*", *words]
@@ -219,7 +219,7 @@ def _check_numbers(fields: WorkloadFile, source: Source) -> None:
         for name, (first, last) in numbers.items():
             if first > last or not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or name == "mark":
                 raise source.bad(
-                    (table, "numbers", name), f"given [{first}, {last}]", "a plain name and [first, last] would do"
+                    (table, "numbers", name), f"given [{first}, {last}]", "give a plain name and [first, last]"
                 )
     if set(fields.load.numbers) != set(fields.probes.numbers):
         raise source.bad(
@@ -255,7 +255,7 @@ def _check_rendering(workload: Workload) -> None:
     for one in (*workload.exchanges(mark="MARK"), *workload.probes(mark="MARK")):
         if not re.fullmatch(r"/[!-~]*", one.path):
             raise workload.source.bad(
-                ("request", "path"), f"becomes {one.path!r}", "visible ASCII without spaces would do; %20 is a space"
+                ("request", "path"), f"becomes {one.path!r}", "use visible ASCII without spaces; %20 is a space"
             )
 
 

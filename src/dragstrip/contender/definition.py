@@ -31,13 +31,13 @@ _ASSIGNMENT = re.compile(rf"\s*({_KEYS})\s*=")
 
 #: pydantic's error types in words that say what would do.
 _WOULD_DO = {
-    "string_type": 'a text in quotes, like "this", would do',
-    "int_type": "a whole number would do",
-    "float_type": "a number would do",
-    "bool_type": "true or false would do",
-    "tuple_type": 'a list, like ["one", "two"], would do',
-    "model_type": "a table of keys would do",
-    "dict_type": "a table of keys would do",
+    "string_type": 'give a text in quotes, like "this"',
+    "int_type": "give a whole number",
+    "float_type": "give a number",
+    "bool_type": "give true or false",
+    "tuple_type": 'give a list, like ["one", "two"]',
+    "model_type": "give a table of keys",
+    "dict_type": "give a table of keys",
 }
 
 
@@ -82,7 +82,7 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise BadDefinition(
-            file=str(file), field="the file", problem=f"can't be read ({why})", remedy="a UTF-8 text file would do"
+            file=str(file), field="the file", problem=f"can't be read ({why})", remedy="give a UTF-8 text file"
         ) from error
     try:
         given = tomllib.loads(source.text)
@@ -109,7 +109,7 @@ def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, s
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
     kind, at = fault["type"], tuple(fault["loc"])
     if kind == "missing" and isinstance(at[-1], int):
-        return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values would do")
+        return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values are wanted")
     if kind == "missing":
         table = _model_at(model, at[:-1])
         described = _fields_of(table)[str(at[-1])].description if table else None

@@ -151,14 +151,14 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
     more = {load_once(folder / FILE_NAME).name: folder for folder in _folders(extra_dirs)} if "/" not in word else {}
     if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and (SHIPPED / word / FILE_NAME).is_file():
         if word in more:
-            raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; another name would do")
+            raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; use another name")
         return load_once(SHIPPED / word / FILE_NAME)
     path = more.get(word, Path(word))
     for file in (path, path / FILE_NAME):
         if file.is_file():
             return load_once(file)
     if "/" in word or word.endswith(".toml"):
-        raise BadUsage(f"there is no {word}; a {FILE_NAME}, or a folder that has one, would do")
+        raise BadUsage(f"there is no {word}; name a {FILE_NAME}, or a folder that has one")
     raise BadUsage(f"there is no contender {word!r}; {nearest(word, {*shipped(), *more}, 'there are')}")
 
 
@@ -171,7 +171,7 @@ def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
     told = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
     absent = next((str(folder) for folder in told if not folder.is_dir()), None)
     if absent:
-        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is no folder; folders separated by {os.pathsep} would do")
+        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is no folder; use folders separated by {os.pathsep}")
     every = (*told, *extra_dirs)
     return sorted({file.parent for one in every for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
 
@@ -192,9 +192,9 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     for part in rest.split(",") if colon else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not key or not value:
-            raise BadUsage(f"{text}: {part!r} is no override; {name}:key=value,key=value would do")
+            raise BadUsage(f"{text}: {part!r} is no override; use {name}:key=value,key=value")
         if key in overrides:
-            raise BadUsage(f"{text}: {key} is given twice; once would do")
+            raise BadUsage(f"{text}: {key} is given twice; give it once")
         overrides[key] = value
     return name, overrides
 
@@ -228,7 +228,7 @@ def split_label(text: str) -> tuple[str, str]:
         return "", text
     if not word or not 1 <= len(label.strip()) <= 60 or not label.isprintable():
         raise BadUsage(
-            f"{text!r}: a name of 1 to 60 printable characters and a contender are wanted; mine=nginx-lua would do"
+            f"{text!r}: a name of 1 to 60 printable characters and a contender are wanted; use mine=nginx-lua"
         )
     return label.strip(), word
 
@@ -239,7 +239,7 @@ def entrants(
     """Entrants from the command line's words and its ``--set NAME.key=value``, which count for all of that name.
 
     Raises:
-        BadUsage: as ``entry``; or a setting is for nobody here.
+        BadUsage: as ``entry``; or a setting is for a contender that is not here.
     """
     found: list[Entry] = []
     used: set[str] = set()
@@ -252,14 +252,16 @@ def entrants(
             name = next((name for name in who if setting.startswith(f"{name}.")), None)
             key, equals, value = setting[len(name) + 1 :].partition("=") if name else ("", "", "")
             if name and not (key and equals and value):
-                raise BadUsage(f"--set {setting}: a key and a value are wanted; --set {name}.key=value would do")
+                raise BadUsage(f"--set {setting}: a key and a value are wanted; use --set {name}.key=value")
             if name:
                 mine[key], used = value, used | {setting}
         found.append(entry(text, dirs, mine))
     for setting in settings:
         if setting not in used:
             there = ", ".join(sorted(one.name for one in found))
-            raise BadUsage(f"--set {setting}: is for nobody here; --set NAME.key=value would do, with one of {there}")
+            raise BadUsage(
+                f"--set {setting}: no contender here is named so; use --set NAME.key=value, NAME being one of {there}"
+            )
     return tuple(found)
 
 
@@ -292,7 +294,7 @@ def variant(
             )
         parameters[key] = _converted(contender.name, key, text, fields.parameters[key])
         if key in fields.choices and text not in fields.choices[key]:
-            raise BadUsage(f"{contender.name}: {key}={text}: one of {', '.join(fields.choices[key])} would do")
+            raise BadUsage(f"{contender.name}: {key}={text}: give one of {', '.join(fields.choices[key])}")
     absolute = {
         keys[key]: str(Path(text).expanduser().absolute()) for key, text in (where | dict(places or {})).items()
     }
@@ -326,17 +328,15 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
     if isinstance(default, bool):
         if text.lower() in words:
             return words[text.lower()]
-        raise BadUsage(f"{name}: {key}={text}: true or false would do")
+        raise BadUsage(f"{name}: {key}={text}: give true or false")
     kind = int if default == PER_CORE else type(default)
     try:
         value = kind(text)
     except ValueError as error:
         wanted = "a whole number" if kind is int else "a number"
-        raise BadUsage(
-            f"{name}: {key}={text}: {wanted} would do, like {1 if default == PER_CORE else default}"
-        ) from error
+        raise BadUsage(f"{name}: {key}={text}: give {wanted}, like {1 if default == PER_CORE else default}") from error
     if default == PER_CORE and int(value) < 1:
-        raise BadUsage(f"{name}: {key}={text}: at least 1 would do")
+        raise BadUsage(f"{name}: {key}={text}: give at least 1")
     return value
 
 
@@ -352,19 +352,19 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
     """
     name, equals, command = text.partition("=")
     name = name.strip()
-    would_do = '--serve "mine=./server --port {port}" would do'
+    remedy = 'write --serve "mine=./server --port {port}"'
     if not equals or not command.strip():
-        raise BadUsage(f"--serve {text!r}: a name and a command are wanted; {would_do}")
+        raise BadUsage(f"--serve {text!r}: a name and a command are wanted; {remedy}")
     if not 1 <= len(name) <= 60 or not name.isprintable():
-        raise BadUsage(f"--serve: the name {name!r} can't be shown; 1 to 60 printable characters would do")
+        raise BadUsage(f"--serve: the name {name!r} can't be shown; use 1 to 60 printable characters")
     try:
         words = tuple(shlex.split(command))
         used = [one for word in words for one in placeholders(word)]
     except ValueError as error:
-        raise BadUsage(f"--serve {name}: the command can't be read ({error}); {would_do}") from error
+        raise BadUsage(f"--serve {name}: the command can't be read ({error}); {remedy}") from error
     if not {"port", "socket"} & set(used):
         raise BadUsage(
-            f"--serve {name}: the command has no {{port}} (or {{socket}}) to be told where to listen; {would_do}"
+            f"--serve {name}: the command has no {{port}} (or {{socket}}) to be told where to listen; {remedy}"
         )
     unknown = next((one for one in used if one not in SERVE_NAMES), None)
     if unknown:
@@ -392,21 +392,21 @@ def url_entry(text: str) -> Entry:
     Raises:
         BadUsage: not plain HTTP, not loopback, or with a path, query or password.
     """
-    would_do = "http://127.0.0.1:8080/ would do"
+    remedy = "use an address like http://127.0.0.1:8080/"
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port or 80
     except ValueError as error:
-        raise BadUsage(f"{text} is no URL ({error}); {would_do}") from error
+        raise BadUsage(f"{text} is no URL ({error}); {remedy}") from error
     if parts.scheme != "http":
-        raise BadUsage(f"{text}: only plain http is raced so far; {would_do}")
+        raise BadUsage(f"{text}: only plain http is raced so far; {remedy}")
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-        raise BadUsage(f"{text}: the workload asks for its own path, so only host and port are wanted; {would_do}")
+        raise BadUsage(f"{text}: the workload asks for its own path, so only host and port are wanted; {remedy}")
     host = "127.0.0.1" if host == "localhost" else host
     if not _is_loopback(host):
         raise BadUsage(
             f"{text}: {host or 'nothing'} is no IPv4 loopback address, and Dragstrip loads only this machine; "
-            f"a server of yours at 127.0.0.1 would do"
+            "use a server of yours at 127.0.0.1"
         )
     name = f"http://{host}:{port}/"
     return Entry(

@@ -60,7 +60,7 @@ MEANING = {
 
 def _plain_value(value: Any) -> Any:
     if not isinstance(value, int | float | str):
-        raise ValueError("a number, a text, or true or false would do")
+        raise ValueError("give a number, a text, true or false")
     return value
 
 
@@ -284,7 +284,7 @@ def _check_files(contender: Contender) -> None:
                 raise contender.source.bad(
                     at,
                     f"given {name!r}, which lies elsewhere",
-                    "a file of the definition's own folder, or of one beside it (../NAME/FILE), would do",
+                    "name a file of the definition's own folder, or of one beside it (../NAME/FILE)",
                 )
             if not (contender.folder / name).is_file():
                 raise contender.source.bad(
@@ -307,7 +307,7 @@ def _check_names_in_braces(contender: Contender) -> None:
             raise contender.source.bad(
                 ("parameters", name),
                 "that name is taken or isn't plain",
-                f"small letters, digits and _ would do, but none of {', '.join(sorted(taken))}",
+                f"use small letters, digits and _, but none of {', '.join(sorted(taken))}",
             )
 
 
@@ -345,7 +345,7 @@ def _check_rest(contender: Contender) -> None:
     fields, bad = contender.fields, contender.source.bad
     name = fields.start.stop_signal
     if f"SIG{name}" not in signal.Signals.__members__:
-        raise bad(("start", "stop_signal"), f"given {name!r}", "a signal's name, like TERM, INT or QUIT, would do")
+        raise bad(("start", "stop_signal"), f"given {name!r}", "give a signal's name, like TERM, INT or QUIT")
     if fields.warm_up.least_s > fields.warm_up.most_s:
         raise bad(
             ("warm_up", "least_s"),
@@ -364,11 +364,11 @@ def _check_rest(contender: Contender) -> None:
             raise bad(
                 ("choices", key),
                 f"given {list(allowed)!r}, which has no default among the [parameters]",
-                f'`{key} = "{allowed[0]}"` under [parameters] would do',
+                f'write `{key} = "{allowed[0]}"` under [parameters]',
             )
     for key, value in fields.parameters.items():
         if isinstance(value, str) and "{" in value and value != PER_CORE:
-            raise bad(("parameters", key), f"given {value!r}", f'a plain value, or "{PER_CORE}", would do')
+            raise bad(("parameters", key), f"given {value!r}", f'give a plain value, or "{PER_CORE}"')
 
 
 def _check_served(contender: Contender) -> None:

@@ -58,7 +58,7 @@ REMEDIES = {
     "generator the limit": "give the engine more cores (--engine-cores, --threads) or the servers fewer",
     "clock": "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
     "accounting": "this is a fault of the engine: please report it with `dragstrip export`",
-    "errors": "see the contender's log; fewer connections (-c) may do",
+    "errors": "see the contender's log; try fewer connections (-c)",
     "wrong answers": "see the excerpt of the first wrong answer",
 }
 

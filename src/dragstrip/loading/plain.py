@@ -52,13 +52,13 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     if first.status != second.status:
         raise DragstripError(
             f"{request.url}: two plain requests were answered with status {first.status}, then {second.status}; "
-            "a server that answers always the same would do"
+            "load a server that always answers alike"
         )
     _refuse_status(request, first)
     if first.body != second.body:
         raise BadUsage(
             f"{request.url}: two plain requests got different bodies ({_difference(first, second)}), and "
-            "every answer is checked byte by byte against the first; an address whose answer stays the same would do"
+            "every answer is checked byte by byte against the first; load an address whose answer stays the same"
         )
     return first
 

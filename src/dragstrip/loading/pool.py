@@ -91,7 +91,7 @@ def _lines(file: Path) -> tuple[_Fields, ...]:
             at = ".".join(map(str, first["loc"])) or "the line"
             raise BadUsage(f"--pool {file}, line {number}: {at}: {first['msg']}") from error
         except ValueError as error:
-            raise BadUsage(f"--pool {file}, line {number}: no JSON ({error}); one object a line would do") from error
+            raise BadUsage(f"--pool {file}, line {number}: no JSON ({error}); write one object a line") from error
     if not 1 <= len(found) <= MOST:
         raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MOST}")
     return tuple(found)
@@ -101,7 +101,7 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
     def text_or_file(name: str) -> bytes | None:
         text, path = getattr(fields, name), getattr(fields, f"{name}_file")
         if text is not None and path is not None:
-            raise BadUsage(f"{whose}: has {name} and {name}_file; one of them would do")
+            raise BadUsage(f"{whose}: has {name} and {name}_file; give only one of them")
         return text.encode() if text is not None else _bytes(folder / path, f"{whose}: {name}_file") if path else None
 
     answer = text_or_file("answer")

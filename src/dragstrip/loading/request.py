@@ -135,22 +135,22 @@ def target(url: str, unix: str | None = None) -> Target:
     Raises:
         BadUsage: it is none, not http or https, not on this machine, or has characters that no request may hold.
     """
-    would_do = "http://127.0.0.1:8080/ would do"
+    remedy = "use http://127.0.0.1:8080/"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise BadUsage(f"{url} is no URL ({error}); {would_do}") from error
+        raise BadUsage(f"{url} is no URL ({error}); {remedy}") from error
     if parts.scheme not in ("http", "https"):
         hint = "--unix PATH http://localhost/" if parts.scheme == "unix" else "http://127.0.0.1:8080/"
-        raise BadUsage(f"{url}: it begins with neither http:// nor https://; {hint} would do")
+        raise BadUsage(f"{url}: it begins with neither http:// nor https://; use {hint}")
     if parts.username is not None:
-        raise BadUsage(f"{url}: a name or password in the address is not sent; -H 'Authorization: …' would do")
+        raise BadUsage(f"{url}: a name or password in the address is not sent; use -H 'Authorization: …'")
     address = "127.0.0.1" if host == "localhost" else host
     if unix is None and (not _is_loopback(address) or port == 0):
         raise BadUsage(
             f"{url}: {host or 'nothing'} is no loopback address, and Dragstrip loads only the machine that it runs on, "
-            f"never somebody else's; a server of yours at 127.0.0.1 would do"
+            "never somebody else's; use a server of yours at 127.0.0.1"
         )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not _VISIBLE.fullmatch(path):
@@ -189,13 +189,13 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
         BadUsage: a method or header that HTTP doesn't have, or one that this side must set itself.
     """
     if not _TOKEN.fullmatch(request.method):
-        raise BadUsage(f"-m {request.method!r} is no method; GET or POST would do")
+        raise BadUsage(f"-m {request.method!r} is no method; use GET or POST")
     fields = {"Host": to.authority, "User-Agent": "dragstrip", "Accept": "*/*"}
     given = {name.lower() for name, _ in request.headers}
     lines = [f"{name}: {value}" for name, value in fields.items() if name.lower() not in given]
     for name, value in request.headers:
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise BadUsage(f"-H {f'{name}: {value}'!r} is no header; -H 'Accept: text/html' would do")
+            raise BadUsage(f"-H {f'{name}: {value}'!r} is no header; use -H 'Accept: text/html'")
         if name.lower() in _OURS:
             raise BadUsage(f"-H '{name}: …' is set by what is sent; {_OURS[name.lower()]}")
         lines.append(f"{name}: {value}")
@@ -238,7 +238,7 @@ def check(request: LoadRequest) -> None:
         enough = -(-request.connections // ports)
         raise BadUsage(
             f"-c {request.connections}: needs as many local ports, and this machine gives out {ports:,} to each source "
-            f"address; --sources {enough} or auto, fewer connections, or a wider net.ipv4.ip_local_port_range would do"
+            f"address; use --sources {enough} or auto, fewer connections, or a wider net.ipv4.ip_local_port_range"
         )
 
 
@@ -273,7 +273,7 @@ def notes_before(request: LoadRequest) -> list[str]:
         notes.append(
             f"{new:,} new connections are more than the {there:,} local ports that there are: a server that leaves the "
             "closing to its clients makes them run out (each rests for a second or more), and the rest then fails to "
-            "connect; --sources auto would do"
+            "connect; use --sources auto"
         )
     return notes
 

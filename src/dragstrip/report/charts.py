@@ -8,6 +8,7 @@ of an expression or a field's name.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import altair as alt
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
-from dragstrip.report import series, words
+from dragstrip.report import marks, rows, series, words
 from dragstrip.report.rows import Row
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ PAGE: Mapping[str, str] = {name: f"var(--{name})" for name in LIGHT}
 
 Chart = dict[str, Any]
 
+#: How an axis writes a number: Vega's own way would give all labels one prefix, and write 0 as "0k".
+NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~r')"
+
+#: Round ratios, for a scale that holds several of them.
+_ROUND = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
 
 def config(colours: Mapping[str, str]) -> dict[str, Any]:
     """Vega's theme for these colours."""
@@ -65,6 +72,12 @@ def config(colours: Mapping[str, str]) -> dict[str, Any]:
             "estimate": {"color": colours["ink-bar"]},
             "value": {"color": colours["ink"], "fontSize": 12},
             "tie": {"color": colours["ink"], "strokeWidth": 3},
+            "band": {"color": colours["line"], "opacity": 0.7},
+            "one": {"color": colours["ink"], "strokeWidth": 1},
+            "faster": {"color": colours["used"]},
+            "slower": {"color": colours["used"]},
+            "same": {"color": colours["ink"]},
+            "undecided": {"color": colours["dropped"]},
             "used": {"color": colours["used"], "opacity": 0.6},
             "dropped": {"color": colours["dropped"], "opacity": 0.9},
             "void": {"color": colours["void"]},
@@ -93,11 +106,11 @@ def memory(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     return _bars([(name, bytes_ / 2**20, None, None) for name, bytes_ in told if bytes_], "peak memory, MiB", ())
 
 
-def _bars(rows: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
+def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
     data: list[dict[str, Any]] = [
         {"name": name, "at": at, "low": words.finite(low), "high": words.finite(high), "text": words.figure(at)}
         | {"span": words.span(low, high) or "no interval", "end": words.finite(high) or at}
-        for name, at, low, high in rows
+        for name, at, low, high in bars
     ]
     names = [row["name"] for row in data]
     columns = len(ties[0].ties) if ties else 0
@@ -106,7 +119,12 @@ def _bars(rows: Sequence[tuple[str, float, float | None, float | None]], title: 
     y = alt.Y("name:N", scale=rows_in_order, axis=label)
     most = max((float(row["end"]) for row in data), default=1.0) or 1.0
     scale = alt.Scale(domain=[0, 1.25 * most], nice=False)
-    x = alt.X("at:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, format="~s", grid=True))
+    x = alt.X(
+        "at:Q",
+        title=title,
+        scale=scale,
+        axis=alt.Axis(tickCount=5, labelExpr=NUMBER, grid=True, labelOverlap=True, labelSeparation=6),
+    )
     tooltip = [
         alt.Tooltip("name:N", title="contender"),
         alt.Tooltip("text:N", title=title),
@@ -127,13 +145,63 @@ def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[a
     """One rule per tie group, left of the axis where the labels make room for it."""
     made = []
     for column in range(columns):
-        rows = [row for row in ties if row.ties[column] in ("top", "bottom")]
-        for top, bottom in zip(rows[::2], rows[1::2], strict=True):
+        ends_of = [row for row in ties if row.ties[column] in ("top", "bottom")]
+        for top, bottom in zip(ends_of[::2], ends_of[1::2], strict=True):
             ends = _values([{"first": top.name, "last": bottom.name}])
             y = alt.Y("first:N", scale=alt.Scale(domain=list(names)))
             at = alt.value(-6 - 9 * column)
             made.append(alt.Chart(ends).mark_rule(style="tie", aria=False).encode(y=y, y2="last:N", x=at))
     return made
+
+
+def pairs(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """A forest plot: each telling pair's ratio with its interval, against 1 and the margin around it."""
+    shown = rows.shown_pairs(verdict, [row.name for row in found], every=False)
+    bounded = [pair for pair in shown if words.finite(pair.low) is not None and pair.low > 0]
+    axis = marks.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
+    data: list[dict[str, Any]] = [
+        # A name of two lines: what stands before and after the bar.
+        {"pair": f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}", "kind": pair.verdict}
+        | {"at": pair.ratio, "low": pair.low, "high": pair.high, "span": words.ratio_span(pair.low, pair.high)}
+        | {"text": f"{words.ratio(pair.ratio)} {words.called(pair)}{' ▲' if pair.disturbed else ''}"}
+        for pair in bounded
+    ]
+    title = f"{KNOWN[verdict.metric].compared.removesuffix(' ×')}, the first over the second"
+    scale = alt.Scale(type="log", nice=False, domain=[axis.low, axis.high])
+    ticks = alt.Axis(
+        values=_ticks(axis.low, axis.high),
+        labelExpr="format(datum.value, ',~r')",
+        grid=False,
+        labelOverlap=True,
+        labelSeparation=6,
+    )
+    label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8, labelExpr="split(datum.label, '|')")
+    y = alt.Y("pair:N", scale=alt.Scale(domain=[row["pair"] for row in data]), axis=label)
+    x = alt.X("at:Q", title=title, scale=scale, axis=ticks)
+    tips = [alt.Tooltip("pair:N"), alt.Tooltip("text:N", title="ratio"), alt.Tooltip("span:N", title="interval")]
+    band = alt.Chart(_values([{"at": 1 / (1 + verdict.margin), "to": 1 + verdict.margin}]))
+    layers: list[alt.Chart] = [
+        band.mark_rect(style="band", aria=False).encode(x=x, x2="to:Q"),
+        alt.Chart(_values([{"at": 1}])).mark_rule(style="one", aria=False).encode(x=x),
+    ]
+    for kind in dict.fromkeys(str(row["kind"]) for row in data):
+        base = alt.Chart(_values([row for row in data if row["kind"] == kind])).encode(y=y)
+        layers += [
+            base.mark_rule(style=kind, aria=False, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+            base.mark_circle(style=kind, aria=False, size=90, opacity=1).encode(x=x, tooltip=tips),
+            base.mark_text(style="value", aria=False, align="left", dx=8).encode(x=alt.value("width"), text="text:N"),
+        ]
+    told = "; ".join(f"{pair.a} against {pair.b} {words.ratio(pair.ratio)} ({pair.verdict})" for pair in bounded)
+    return finished(alt.layer(*layers).properties(height={"step": 36}), f"{title}: {told}")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round ratios on a scale, 1 among them."""
+    if high / low > 3:
+        return [ratio for ratio in _ROUND if low <= ratio <= high]
+    step = next(step for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / step <= 6)
+    first, last = math.ceil((low - 1) / step), math.floor((high - 1) / step)
+    return [round(1 + step * at, 3) for at in range(first, last + 1)]
 
 
 def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
@@ -166,7 +234,7 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     # Facets of a layered chart share one data set; each layer picks its own kind.
     data = _values(points + lines)
     x = alt.X("s:Q", title="seconds of the race", axis=alt.Axis(tickCount=6, grid=False))
-    y = alt.Y("at:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3, format="~s"))
+    y = alt.Y("at:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3, labelExpr=NUMBER))
     base = alt.Chart().encode(x=x, y=y)
 
     def of(kind: str) -> Any:
@@ -206,7 +274,10 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     label = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.6~r') + ' %'"
     nines = alt.Axis(values=[1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000], labelExpr=label, grid=True)
     x = alt.X("tail:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=nines)
-    y = alt.Y("us:Q", title="latency at saturation, µs", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
+    # From the least to the most there is: a scale that began at a round number would be half empty.
+    ends = [float(str(row["us"])) for row in data] or [1.0]
+    scale = alt.Scale(type="log", nice=False, domain=[0.95 * min(ends), 1.05 * max(ends)])
+    y = alt.Y("us:Q", title="latency at saturation, µs", scale=scale, axis=alt.Axis(labelExpr=NUMBER))
     places = range(len(names))
     dashes = alt.Scale(domain=names, range=[DASHES[k // len(PALETTE) % len(DASHES)] for k in places])
     colour = alt.Color("name:N", sort=names, scale=alt.Scale(domain=names), title=None)
@@ -222,6 +293,7 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
 
 CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
     "ranking": ranking,
+    "pairs": pairs,
     "blocks": blocks,
     "latency": latency,
     "cpu": cpu,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragstrip.record import Entrant, Race, Round
-from dragstrip.report import beside, latency, rows, words
+from dragstrip.report import beside, latency, rows, standing, words
+from dragstrip.report.badge import KIND, badge
 
 if TYPE_CHECKING:
     from dragstrip.inquiry import Check
@@ -56,14 +57,26 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "pauses": list(verdict.pauses),
         "contradictions": list(verdict.contradictions),
         "validity": [{"check": check.check, "status": check.status, "detail": check.detail} for check in checks],
-        "void": race.finished == "void" or any(check.status == "void" for check in checks),
+        "void": standing.is_void(race, verdict, checks),
+        "metric": verdict.metric,
+        "metric_reason": verdict.metric_reason,
+        "more_s": verdict.more_s,
+        "noise": _noise(race),
+        "badge": badge(race, verdict, checks).line,
         "headline": rows.headline(race, verdict, checks),
         "rounds": len(race.rounds),
         "void_rounds": [{"round": r.index, "reasons": list(r.void)} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
-        "events": [asdict(event) for event in race.events if event.kind != beside.KIND],
+        "events": [asdict(event) for event in race.events if event.kind not in (beside.KIND, KIND)],
         "foreign": beside.as_json(race),
     }
+
+
+def _noise(race: Race) -> dict[str, Any]:
+    from dragstrip.inquiry import noise
+
+    seen = noise(race)
+    return {"level": seen.level, "lost": seen.lost, "factor": words.finite(seen.factor)}
 
 
 def order(round_: Round) -> list[list[str]]:
@@ -121,6 +134,8 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "rounds": pair.rounds,
         "spent_s": pair.spent_s,
         "more_rounds": pair.more_rounds,
+        "disturbed": pair.disturbed,
+        "widened": pair.widened,
         "sentence": rows.sentence(pair),
     }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from dragstrip.record import Race
-from dragstrip.report import export, rows, tables, words
+from dragstrip.report import export, rows, standing, tables, words
 
 if TYPE_CHECKING:
     from dragstrip.inquiry import Check
@@ -134,7 +134,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         for p in verdict.pairs
     ]
     family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
-    void = race.finished == "void" or any(check.status == "void" for check in checks)
+    void = standing.is_void(race, verdict, checks)
     family("dragstrip_race_void", "", "1 if nothing here may be used as a result.", [({"race": race.id}, float(void))])
     return "\n".join([*lines, "# EOF"]) + "\n"
 

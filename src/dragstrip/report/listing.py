@@ -8,14 +8,18 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from dragstrip.report import marks
+from dragstrip.report import marks, words
+
+#: From here on a listing has room for everything.
+WIDE = 120
 
 
 def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Every definition: ready with its version, or missing with the reason and the remedy."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("contender", "status", "version, or what is missing and what would do"):
+    for head in ("contender", "status", "version, or what is missing and how to get it"):
         table.add_column(head, overflow="fold")
     for row in rows:
         ready = row["status"] == "ready"
@@ -30,16 +34,18 @@ def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         marks.emit(console, "no race is stored yet: `dragstrip race --line-up default` runs one")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("race", "started", "workload", "rounds", "ended", "contenders"):
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("race", no_wrap=True)
+    table.add_column("started", no_wrap=True)
+    for head in ("verdict", "contenders"):
+        table.add_column(head, overflow="fold", ratio=1)
+    for head in ("workload", "rounds", "ended") if console.width >= WIDE else ():
         table.add_column(head, overflow="fold")
     for row in rows:
-        table.add_row(
-            row["race"],
-            row["started"],
-            escape(row["workload"]),
-            str(row["rounds"]),
-            row["finished"] or "cut off",
-            escape(", ".join(row["contenders"])),
-        )
+        ended = row["finished"] or "cut off, or still running"
+        # A race that was resumed has its former verdict beside it until it ends again.
+        told = row["verdict"] if row["finished"] and row["verdict"] else f"({ended})"
+        cells = [row["race"], words.local(row["started"]), told, ", ".join(row["contenders"])]
+        more = [row["workload"], str(row["rounds"]), ended] if console.width >= WIDE else []
+        table.add_row(*map(Text, (*cells, *more)))
     marks.emit(console, table)

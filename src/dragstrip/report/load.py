@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.loading.request import spread
-from dragstrip.report import load_open, marks, words
+from dragstrip.report import load_open, marks, notes, words
 from dragstrip.report.histograms import percentiles_text
 from dragstrip.report.load_bins import Bin, bins
 from dragstrip.report.load_open import QUANTILES
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Version of the JSON's shape; a field may be added within one, never changed or taken away.
 JSON_SCHEMA = 1
+
+#: Rows of the picture at most, and the widths from which it stands beside the percentiles, in cells.
+MOST_ROWS, BESIDE, BESIDE_OPEN = 12, 76, 104
 
 #: The generator is the limit from here on; it had to wait for its core for a telling time from there on.
 ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
@@ -162,34 +165,45 @@ def show(console: Console, result: LoadResult, objectives: Sequence[Limit] = ())
     if latencies:
         parts += [
             Text(f"latency ({load_open.loop(result)})", style="bold"),
-            load_open.percentiles(result, latencies, _latency)
-            if result.request.offer
-            else _percentiles(result, latencies),
-            Text(),
-            _picture(bins(latencies)),
+            *_latencies(result, latencies, console.width),
             Text(),
         ]
     for name, recorded in (("time to connect", result.connect_hdr), ("time to first byte", result.first_byte_hdr)):
         if times := decoded(recorded):
             parts.append(_times(name, times))
     parts += [*_statuses(result), *_checks(result), _facts(result), Text()]
+    warned = [notes.Note("warn", "", line) for line in warnings(result)]
     for one in objectives:
         mark, style = ("●", "blue") if one.met else ("■", "bold magenta")
         parts.append(Text.assemble((f"{mark} {'met' if one.met else 'missed'} ", style), one.text))
-    parts += [Text(f"▲ {line}", style="yellow") for line in warnings(result)]
+    parts += [Text(f"▲ {note.text}", style="yellow") for note in notes.grouped(warned)]
     marks.emit(console, *parts)
+
+
+def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[RenderableType]:
+    """Percentiles and picture, side by side where there is room, so that the whole report fits on a screen."""
+    open_loop = result.request.offer is not None
+    table = load_open.percentiles(result, latencies, _latency) if open_loop else _percentiles(result, latencies)
+    picture = _picture([one for one in bins(latencies, MOST_ROWS) if one.count])
+    if width < (BESIDE_OPEN if open_loop else BESIDE):
+        return [table, Text(), picture]
+    both = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    both.add_column()
+    both.add_column(ratio=1)
+    both.add_row(table, picture)
+    return [both]
 
 
 def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("answers above", justify="right", no_wrap=True)
+    table.add_column("above", justify="right", no_wrap=True)
     for label, q in QUANTILES.items():
-        above = result.in_time * (100 - q) / 100
-        table.add_row(label, _latency(latencies.get_value_at_percentile(q)), words.brief(above) if above >= 1 else "<1")
+        table.add_row(label, _latency(latencies.get_value_at_percentile(q)), load_open.above(result, q))
     table.add_row("max", _latency(latencies.get_max_value()), "0")
-    table.add_row("mean ± sd", f"{_latency(result.mean_ns)} ± {_latency(latencies.get_stddev())}", "")
+    table.add_row("mean", _latency(result.mean_ns), "")
+    table.add_row("sd", _latency(latencies.get_stddev()), "")
     return table
 
 
@@ -247,8 +261,8 @@ def _checks(result: LoadResult) -> list[RenderableType]:
 def _statuses(result: LoadResult) -> list[RenderableType]:
     """Answers by status code, as hey and oha have them: those that could be read."""
     found = result.statuses
-    if not found:
-        return []
+    if len(found) < 2:
+        return []  # the checks name it
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
     for code, count in found.items():
         phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
@@ -261,15 +275,14 @@ def _facts(result: LoadResult) -> Text:
     late = f", {result.late:,} of them after the time was up" if result.late else ""
     unanswered = result.sent - result.requests - result.failed
     lines = [
-        f"sent {result.sent:,}, the first {result.request.plain} plainly, to learn the right answer: "
-        "in no rate, in no latency",
+        f"sent {result.sent:,} (the first {result.request.plain} to learn the right answer: not in rate or latency)",
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
-        + (f", unanswered {unanswered:,}" if unanswered else ""),
+        + (f", unanswered {unanswered:,}" if unanswered else "")
+        + f"; read {words.memory(result.bytes_in)}, written {words.memory(result.bytes_out)}",
         f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
-        f"read {words.memory(result.bytes_in)}, written {words.memory(result.bytes_out)}",
         f"load generator: {words.microseconds(result.engine_us_per_request)} µs CPU per request, "
         f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}; connections waited for it "
-        f"{result.turn_share:.0%} of the time; {result.io}",
+        f"{result.turn_share:.0%} of the time; {result.io.partition(' (')[0]}",
     ]
     return Text("\n".join(lines), style="dim")
 

@@ -50,6 +50,12 @@ def sentence(result: LoadResult) -> str:
     return f"offered {told(offer)}: not sustained, only {words.percent(result.reached_share)} left in time"
 
 
+def above(result: LoadResult, q: float) -> str:
+    """How many answers took longer than this percentile, as a whole number."""
+    many = result.in_time * (100 - q) / 100
+    return words.count(round(many)) if many >= 1 else "<1"
+
+
 def percentiles(result: LoadResult, latencies: HdrHistogram, shown: Callable[[float | None], str]) -> Table:
     """Latency from the planned and from the actual departure, and the lag between the two."""
     columns = {
@@ -59,12 +65,11 @@ def percentiles(result: LoadResult, latencies: HdrHistogram, shown: Callable[[fl
     }
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
-    for name in (*columns, "answers above"):
+    for name in (*columns, "above"):
         table.add_column(name, justify="right", no_wrap=True)
     for label, q in QUANTILES.items():
-        above = result.in_time * (100 - q) / 100
         cells = [shown(one.get_value_at_percentile(q) if one else None) for one in columns.values()]
-        table.add_row(label, *cells, words.brief(above) if above >= 1 else "<1")
+        table.add_row(label, *cells, above(result, q))
     table.add_row("max", *(shown(one.get_max_value() if one else None) for one in columns.values()), "0")
     table.add_row("mean", *(shown(one.get_mean_value() if one else None) for one in columns.values()), "")
     return table
@@ -86,7 +91,7 @@ def warnings(result: LoadResult) -> list[str]:
     lag = decoded(result.lag_hdr)
     allowed_ns = LATE_NS + TICKS_NS[offer.precision]
     if lag and result.sustained and lag.get_value_at_percentile(99.0) > allowed_ns:
-        late = f"{lag.get_value_at_percentile(99.0) / 1e6:.2g} ms"
+        late = f"{words.figure(lag.get_value_at_percentile(99.0) / 1e6)} ms"
         found.append(
             f"one request in a hundred left more than {late} late: no connection was free, or the load generator did "
             "not wake up in time; more connections (-c) or a core of its own would tell which"

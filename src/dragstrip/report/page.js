@@ -1,17 +1,22 @@
 // Draws the page's charts and switches its theme. Colours come from the style sheet, so a theme needs no new drawing.
 "use strict";
 const told = JSON.parse(document.getElementById("charts").textContent);
-let drawn = 0;
+const turns = new Map();
 
 function draw() {
-  const turn = ++drawn;
+  const whole = document.querySelector("main").clientWidth;
   for (const [name, chart] of Object.entries(told.charts)) {
     const place = document.getElementById(`chart-${name}`);
-    const room = place.clientWidth;
+    // In a folded section a chart has no width yet: it is drawn for the whole page, and again when it is unfolded.
+    const room = place.clientWidth || whole;
+    if (turns.get(name)?.room === room) continue;
+    const turn = { room };
+    turns.set(name, turn);
     const narrow = room < 560;
     // Labels and axes stand beside the drawing: `room` is what both may take together.
     const labels = Math.min(narrow ? 110 : 240, 8 * told.longest + 12);
-    const width = Math.max(room - (name === "blocks" || name === "latency" ? 58 : labels + 24), 120);
+    const after = name === "pairs" ? 112 : 0;
+    const width = Math.max(room - after - (name === "blocks" || name === "latency" ? 58 : labels + 24), 90);
     const spec = structuredClone(chart);
     if (spec.spec) spec.spec.width = width; else spec.width = width;
     const config = structuredClone(told.config);
@@ -20,11 +25,26 @@ function draw() {
     // Warnings tell of contenders without void blocks; errors still show.
     vegaEmbed(place, spec, { config, renderer: "svg", actions: false, logLevel: 1 })
       .then((view) => {
-        if (turn !== drawn) { view.finalize(); return; }
+        if (turns.get(name) !== turn) { view.finalize(); return; }
         place.dataset.drawn = "yes";
       });
   }
 }
+
+// A link into a folded section unfolds it; paper gets everything.
+function unfold() {
+  if (!location.hash) return;
+  const place = document.getElementById(location.hash.slice(1));
+  for (let at = place; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  const own = place?.querySelector(":scope > details");
+  if (own) own.open = true;
+  place?.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+document.querySelectorAll('a[href^="#"]').forEach((link) => link.addEventListener("click", () => setTimeout(unfold)));
+document.addEventListener("toggle", () => draw(), true);
+addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
+unfold();
 
 for (const button of document.querySelectorAll("[data-set-theme]")) {
   button.addEventListener("click", () => {

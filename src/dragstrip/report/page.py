@@ -22,8 +22,9 @@ from markupsafe import Markup
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
-from dragstrip.report import beside, charts, export, marks, rows, tables, terminal, words
+from dragstrip.report import beside, charts, export, marks, notes, rows, tables, terminal, words
 from dragstrip.report import definitions as definitions_of
+from dragstrip.report.badge import badge
 from dragstrip.report.latency import QUANTILES
 from dragstrip.report.rows import Row
 
@@ -76,7 +77,12 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         pairs=rows.shown_pairs(verdict, names, every=False),
         others=rows.shown_beside(verdict, names, every=False),
         by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
-        notes=(*verdict.pauses, *verdict.contradictions),
+        badge=badge(race, verdict, checks),
+        notes=notes.notes(race, verdict, checks),
+        most_notes=notes.MOST,
+        light_of=notes.light(race),
+        open=notes.more(race, verdict, race.id),
+        disturbed=[pair for pair in verdict.pairs if pair.disturbed],
         out=[entrant for entrant in race.entrants if entrant.out],
         checks=sorted(checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
         parity=terminal.parity_rows(race),
@@ -116,6 +122,7 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
 def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
     """The charts that have something to show."""
     lacking = {
+        "pairs": not any(words.finite(pair.low) for pair in verdict.pairs),
         "blocks": not race.rounds,
         "latency": not any(row.latency_us for row in found),
         "cpu": not any(row.estimate.server_cpu_us_per_request for row in found),
@@ -161,6 +168,7 @@ def _sections(race: Race, drawn: Mapping[str, Any], found: Sequence[Row], pairs:
         "contenders": bool(race.entrants),
     }
     words_of = {
+        "pairs": "every pair",
         "out": "out of the race",
         "foreign": "by other tools",
         "blocks": "blocks over time",
@@ -213,6 +221,8 @@ def _template() -> Template:
     environment.globals["style"] = Markup(style())
     environment.globals["ratio_span"] = words.ratio_span
     environment.globals["sentence"] = rows.sentence
+    environment.globals["clipped"] = notes.clipped
+    environment.globals["check_name"] = words.check
     environment.globals["called"] = words.called
     return environment.get_template("page.html.j2")
 

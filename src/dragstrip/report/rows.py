@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Entrant, Race
-from dragstrip.report import latency, words
+from dragstrip.report import latency, standing, words
 
 if TYPE_CHECKING:
     from dragstrip.inquiry import Check
@@ -62,7 +62,7 @@ def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[R
             scored.append((sign * main.estimate, main, entrant))
     scored.sort(key=lambda item: item[0])
     names = [entrant.name for _, _, entrant in scored]
-    ties, latencies = tie_cells(names, verdict.groups), latency.merged(race) if with_latency else {}
+    ties, latencies = tie_cells(names, _tied(verdict)), latency.merged(race) if with_latency else {}
     return [
         Row(
             entrant=entrant,
@@ -73,6 +73,12 @@ def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[R
         )
         for (_, main, entrant), cells in zip(scored, ties, strict=True)
     ]
+
+
+def _tied(verdict: Verdict) -> list[tuple[str, ...]]:
+    """Groups in which every pair has an interval: before there is one, nothing is known to be alike."""
+    unknown = [{pair.a, pair.b} for pair in verdict.pairs if words.finite(pair.low) is None]
+    return [group for group in verdict.groups if not any(pair <= set(group) for pair in unknown)]
 
 
 def tie_cells(names: Sequence[str], groups: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -122,12 +128,17 @@ def pair_of(verdict: Verdict, a: str, b: str, metric: str | None = None) -> Pair
 
 
 def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
-    """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair."""
+    """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair.
+
+    One that the machine disturbed unequally is always among them.
+    """
     wanted = [
         (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
     ]
-    found = (pair_of(verdict, a, b) for a, b in wanted)
-    return [pair for pair in found if pair is not None]
+    found = [pair for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
+    there = {frozenset((pair.a, pair.b)) for pair in found}
+    more = [pair for pair in verdict.pairs if pair.disturbed and frozenset((pair.a, pair.b)) not in there]
+    return [*found, *(facing(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
 
 
 def shown_beside(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
@@ -143,13 +154,31 @@ def ties_wide(rows: Sequence[Row]) -> int:
 
 
 def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """The race in a sentence or two: void and why, or who is ahead by how much and how sure that is."""
+    """The race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
     causes = [check for check in checks if check.status == "void"]
-    if causes:
-        return f"This race is void, its numbers are no verdict: {causes[0].detail}"
-    if race.finished == "void":
+    if standing.is_void(race, verdict, checks):
+        if causes:
+            return f"This race is void, its numbers are no verdict: {causes[0].detail}"
         return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
-    rows = ranked(race, verdict, with_latency=False)
+    bad, noted = standing.spoilt(race, checks), standing.unjudged(verdict)
+    rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
+    told = _lead(race, verdict, rows)
+    if causes:
+        told += f" Without {words.several(tuple(sorted(bad)))}, void: {_ended(causes[0].detail)}"
+    if noted:
+        told += f" Without {words.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
+    if verdict.metric_reason:
+        told += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
+        told += _ended(verdict.metric_reason)
+    return told
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
+    """Who is ahead, among these."""
     if len(rows) < 2 or not verdict.pairs:
         return _without_verdict(race, rows)
     first, second = rows[0].name, rows[1].name
@@ -158,19 +187,25 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return f"Too early to call any of {len(verdict.pairs)} pairs. {told}"
     if len(rows) == 2:
         return told
-    undecided = sum(pair.verdict == "undecided" for pair in verdict.pairs)
+    among = {row.name for row in rows}
+    pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
+    undecided = sum(pair.verdict == "undecided" for pair in pairs)
     top = next((group for group in verdict.groups if first in group), (first,))
     quantile = KNOWN[verdict.metric].quantile
     best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
     best = f"has the lowest {quantile} latency" if quantile else best
-    tied = words.several(tuple(row.name for row in rows if row.name in top))
-    if len(top) > 1:
-        lead = f"{tied} are not told apart at the top. {told}"
+    at_top = tuple(row.name for row in rows if row.name in top)
+    if len(at_top) > 1:
+        lead = f"{words.several(at_top)} are not told apart at the top. {told}"
     else:
         # One subject suffices where the sentence goes on about the same contender.
         going_on = told.removeprefix(f"{first} ")
         lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != told else f". {told}")
-    rest = f" {undecided} of {len(verdict.pairs)} pairs are still too close to call." if undecided else ""
+    rest = (
+        f" {undecided} of {len(pairs)} pairs {'is' if undecided == 1 else 'are'} still too close to call."
+        if undecided
+        else ""
+    )
     return f"{lead}{rest}"
 
 
@@ -188,7 +223,7 @@ def _sentence(pair: Pair | None) -> str:
     from dragstrip.verdict import sentence
 
     told = sentence(pair)
-    return told if told.endswith(".") else f"{told}."
+    return _ended(told)
 
 
 def sentence(pair: Pair) -> str:

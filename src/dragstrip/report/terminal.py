@@ -1,4 +1,4 @@
-"""A race in the terminal: the sentence first, then what it rests on."""
+"""A race in the terminal: the verdict first, then what it rests on, the rest on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
-from dragstrip.report import beside, marks, rows, words
+from dragstrip.report import beside, forest, marks, notes, rows, standing, words
+from dragstrip.report.badge import Badge, badge
 from dragstrip.report.rows import Row
 
 if TYPE_CHECKING:
@@ -24,27 +25,82 @@ WIDE = 130
 
 
 def show_race(
-    console: Console, race: Race, verdict: Verdict, checks: Sequence[Check], *, all_pairs: bool = False
+    console: Console,
+    race: Race,
+    verdict: Verdict,
+    checks: Sequence[Check],
+    *,
+    all_pairs: bool = False,
+    verbose: bool = False,
+    run: str = "",
 ) -> None:
-    """Prints a race and its verdict; ``all_pairs`` lists every pair instead of the telling ones."""
-    parts: list[RenderableType] = [Text(rows.headline(race, verdict, checks), style="bold"), Text()]
+    """Prints a race and its verdict, the verdict first.
+
+    Args:
+        all_pairs: every pair instead of the telling ones.
+        verbose: besides, what the words mean, all checks, other metrics' pairs, and the other figures at any width.
+        run: how commands that are suggested name the race; its id if empty.
+    """
     found = rows.ranked(race, verdict)
+    names = [row.name for row in found]
+    parts: list[RenderableType] = [_badge(badge(race, verdict, checks))]
+    parts += [Text(rows.headline(race, verdict, checks)), Text()]
+    wide = console.width >= WIDE
     if found:
-        wide = console.width >= WIDE
         parts += [ranking(verdict, found, beside=wide), Text()]
-        if not wide:
-            parts += [_beside(verdict, found), Text()]
     parts += _out(race)
-    pairs = rows.shown_pairs(verdict, [row.name for row in found], every=all_pairs)
+    pairs = rows.shown_pairs(verdict, names, every=all_pairs)
     if pairs:
-        parts += [_pairs(pairs, len(verdict.pairs)), *_forecast(pairs), Text()]
+        bad = standing.spoilt(race, checks)
+        parts += [*forest.plot(pairs, len(verdict.pairs), bad, console.width), Text()]
+    parts += _foreign(race)
+    parts += _beside_the_verdict(race, verdict, checks, run or race.id, every=verbose)
+    if verbose:
+        parts += _rest(race, verdict, checks, found, wide=wide, all_pairs=all_pairs)
+    parts.append(Text(summary(race), style="dim"))
+    marks.emit(console, *parts)
+
+
+def _badge(told: Badge) -> Text:
+    return Text.assemble((f" {told.word} ", marks.BADGE_STYLE[told.kind]), " ", (told.text, "bold"))
+
+
+def _beside_the_verdict(
+    race: Race, verdict: Verdict, checks: Sequence[Check], run: str, *, every: bool
+) -> list[RenderableType]:
+    """The heaviest notes, how quiet the machine was, and what more budget would tell."""
+    found, parts = notes.notes(race, verdict, checks), list[RenderableType]()
+    for note in found if every else found[: notes.MOST]:
+        mark = (f"{marks.STATUS_MARK[note.status]} ", marks.STATUS_STYLE[note.status])
+        word = "void, " if note.status == "void" else ""
+        head = (f"{word}{note.head}: ", "bold") if note.head else ""
+        parts.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
+    seen = notes.light(race)
+    parts.append(Text.assemble((f"{marks.STATUS_MARK[seen.status]} ", marks.STATUS_STYLE[seen.status]), seen.text))
+    if open_ := notes.more(race, verdict, run):
+        parts.append(Text(f"▸ {open_}", style="bold"))
+    hidden = len(found) - notes.MOST
+    if hidden > 0 and not every:
+        also = "1 more note" if hidden == 1 else f"{hidden} more notes"
+        parts.append(Text(f"{also}: dragstrip show {run} --verbose", style="dim"))
+    return parts
+
+
+def _rest(
+    race: Race, verdict: Verdict, checks: Sequence[Check], found: Sequence[Row], *, wide: bool, all_pairs: bool
+) -> list[RenderableType]:
+    """What is shown on request: figures, other metrics, checks that passed, what the words mean."""
+    parts: list[RenderableType] = [Text()]
+    if found and not wide:
+        parts += [_beside(verdict, found), Text()]
     others = rows.shown_beside(verdict, [row.name for row in found], every=all_pairs)
     if others:
         parts += [_by_other_metrics(others), Text()]
-    parts += [Text(f"▲ {note}", style="yellow") for note in (*verdict.pauses, *verdict.contradictions)]
-    parts += _foreign(race)
-    parts += [*_validity(checks), Text(), *_footer(race, verdict, found)]
-    marks.emit(console, *parts)
+    passed = [words.check(check.check) for check in checks if check.status == "pass"]
+    if passed:
+        mark = (f"{marks.STATUS_MARK['pass']} ", marks.STATUS_STYLE["pass"])
+        parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
+    return [*parts, Text(), *_footer(race, verdict, found)]
 
 
 def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
@@ -78,7 +134,7 @@ def full_scale(found: Sequence[Row]) -> float:
 
 def _heads(metric: str) -> tuple[str, ...]:
     other = "req/s" if metric == "cpu" else "CPU µs/req"
-    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "void blocks")
+    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "blocks void")
 
 
 def _figures(row: Row, metric: str) -> tuple[str, ...]:
@@ -118,47 +174,20 @@ def _out(race: Race) -> list[RenderableType]:
     return [*parts, Text()] if parts else []
 
 
-def _pairs(pairs: Sequence[Pair], of: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("" if len(pairs) == of else f"{len(pairs)} of {of} pairs", overflow="fold")
-    table.add_column("against", overflow="fold")
-    table.add_column(KNOWN[pairs[0].metric].compared, justify="right", no_wrap=True)
-    table.add_column("interval", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
-    table.add_column("rounds", justify="right", no_wrap=True)
-    for pair in pairs:
-        interval = words.ratio_span(pair.low, pair.high)
-        table.add_row(pair.a, pair.b, words.ratio(pair.ratio), interval, _word(pair), str(pair.rounds))
-    return table
-
-
-def _word(pair: Pair) -> Text:
-    verdict = Text(words.called(pair), style=marks.word(pair.verdict).style)
-    if pair.within_margin and pair.verdict in ("faster", "slower"):
-        verdict.append(f", by less than {words.percent(pair.margin)}")
-    if pair.note:
-        verdict.append(f", {pair.note}")
-    return verdict
-
-
 def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
     """What else the race compared: the fastest against each other contender, one line per metric."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for head in ("also compared", "against", "by"):
+    for head in ("by other metrics", "against", "by"):
         table.add_column(head, overflow="fold")
     table.add_column("×", justify="right", no_wrap=True)
     table.add_column("interval", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for pair in pairs:
         ratio, interval = words.ratio(pair.ratio), words.ratio_span(pair.low, pair.high)
-        table.add_row(pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, _word(pair))
+        table.add_row(
+            pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, forest.word(pair)
+        )
     return table
-
-
-def _forecast(pairs: Sequence[Pair]) -> list[RenderableType]:
-    open_ = [pair for pair in pairs if pair.more_rounds is not None and not pair.decided]
-    told = "; ".join(f"{pair.a} against {pair.b} after about {pair.more_rounds}" for pair in open_)
-    return [Text(f"more rounds might tell: {told}", style="dim")] if told else []
 
 
 def _foreign(race: Race) -> list[RenderableType]:
@@ -178,20 +207,6 @@ def _foreign(race: Race) -> list[RenderableType]:
     return [table, Text(beside.NOTE, style="dim"), Text()]
 
 
-def _validity(checks: Sequence[Check]) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    for status in ("void", "warn"):
-        for check in checks:
-            if check.status == status:
-                mark = (f"{marks.STATUS_MARK[status]} {status} ", marks.STATUS_STYLE[status])
-                parts.append(Text.assemble(mark, (check.check, "bold"), f": {check.detail}"))
-    passed = [check.check for check in checks if check.status == "pass"]
-    if passed:
-        mark = (f"{marks.STATUS_MARK['pass']} pass ", marks.STATUS_STYLE["pass"])
-        parts.append(Text.assemble(mark, ", ".join(passed)))
-    return parts
-
-
 def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
     lines = []
     if found:
@@ -202,7 +217,6 @@ def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[Renderab
             f"* latency {_latency_of(race)}: shown, not tested. "
             "Intervals beside single contenders describe, ratios decide."
         )
-    lines.append(summary(race))
     return [Text(line, style="dim") for line in lines]
 
 

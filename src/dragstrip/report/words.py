@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
 
 NONE = "–"
 
+#: Up to here an interval's upper end gets as many decimals as a lower end near 1.
+AS_FINE = 2.0
+
 #: Of CPU and memory nobody is the faster.
-_OF_SPENDING = {"faster": "thriftier", "slower": "dearer"}
+_OF_SPENDING = {"faster": "uses less", "slower": "uses more"}
 
 #: Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
 _STEP_DOWN = " Where one includes 1 and yet a pair is told apart, the step-down test over all pairs did so."
@@ -27,7 +31,7 @@ def called(pair: Pair) -> str:
 def meaning(verdict: Verdict) -> str:
     """What the verdict words mean, for under a table."""
     return (
-        "faster, slower (of CPU and memory: thriftier, dearer): told apart, "
+        "faster, slower (of CPU and memory: uses less, uses more): told apart, "
         f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
         f"Intervals hold for all pairs at once.{_STEP_DOWN if any(map(_wide, verdict.pairs)) else ''}"
@@ -119,6 +123,8 @@ def ratio_span(low: float | None, high: float | None) -> str:
     """An interval of a ratio; says so where it is still unbounded."""
     if finite(low) is None or finite(high) is None:
         return "no interval yet"
+    if 0.8 <= low < 1.25 <= high < AS_FINE:  # type: ignore[operator]  # finite, as above
+        return f"{low:.3f}–{high:.3f}"
     return f"{ratio(low)}–{ratio(high)}"
 
 
@@ -142,7 +148,20 @@ def memory(value_bytes: float | None) -> str:
 
 def percent(share: float) -> str:
     """0.01 as 1 %."""
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
+
+
+def check(name: str) -> str:
+    """A check's name as shown beside its status: "void" is a status, not a part of a name."""
+    return name.removeprefix("void ")
+
+
+def local(started: str) -> str:
+    """An ISO moment as this machine's own clock shows it, to the minute; anything else as it stands."""
+    try:
+        return datetime.fromisoformat(started).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return started
 
 
 def several(names: tuple[str, ...]) -> str:

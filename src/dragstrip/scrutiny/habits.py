@@ -66,8 +66,8 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
         return Findings(
             problems=(
                 f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no answer "
-                f"within {FAIR_S:g} s, so a few would be loaded and the rest wait; more workers, or an event loop or "
-                "proxy in front that shares them out, would do",
+                f"within {FAIR_S:g} s, so a few would be loaded and the rest wait; give it more workers, an "
+                "event loop, or a proxy in front that shares them out",
             )
         )
     fact = f"all of {connections} served, one kept busy; longest wait {longest_s * 1000:.0f} ms"

@@ -76,7 +76,7 @@ async def _headed(request: Request, call: Callable[[Request], Awaitable[Response
 
 async def _refused(request: Request, error: Exception) -> Response:
     status = 404 if isinstance(error, StoreError) else 400
-    return _page("refused.html.j2", status=status, message=str(error), title="not to be had")
+    return _page("refused.html.j2", status=status, message=str(error), title="not found")
 
 
 def _store(request: Request) -> Path:
@@ -86,7 +86,8 @@ def _store(request: Request) -> Path:
 def _races(request: Request) -> Response:
     query = request.query_params.get("q", "")
     found = views.listed(_store(request), query)
-    return _page("races.html.j2", title="races", races=found, query=query, store=_store(request))
+    told = views.verdicts(_store(request))
+    return _page("races.html.j2", title="races", races=found, told=told, query=query, store=_store(request))
 
 
 def _race(request: Request) -> Response:
@@ -105,13 +106,14 @@ def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
 
 
 def _live(request: Request) -> Response:
-    race, found, sentence = views.standings(_store(request), request.path_params["race"])
-    fragment = _fragment(race, found, sentence)
+    standings = views.standings(_store(request), request.path_params["race"])
+    race, fragment = standings[0], _fragment(*standings)
     return _page("live.html.j2", title="live", race=race, fragment=Markup(fragment))
 
 
-def _fragment(race: Any, found: Any, sentence: str) -> str:
-    return _environment().get_template("standings.html.j2").render(race=race, rows=found, sentence=sentence)
+def _fragment(race: Any, found: Any, sentence: str, badge: Any) -> str:
+    template = _environment().get_template("standings.html.j2")
+    return template.render(race=race, rows=found, sentence=sentence, badge=badge)
 
 
 def _script(request: Request) -> Response:
@@ -186,6 +188,7 @@ def _environment() -> Environment:
         "ratio": words.ratio,
         "span": lambda interval: words.span(interval.low, interval.high),
         "failures": words.errors,
+        "local": words.local,
     }
     made.filters |= filters
     made.globals |= {"style": Markup(page.style()), "ratio_span": words.ratio_span, "marks": marks.VERDICT_MARK}

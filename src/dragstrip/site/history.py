@@ -15,7 +15,7 @@ def chart(points: Sequence[Point]) -> str:
     data = [
         {
             "place": place,
-            "label": point.started[:16].replace("T", " "),
+            "label": words.local(point.started),
             "at": point.interval.estimate,
             "low": words.finite(point.interval.low),
             "high": words.finite(point.interval.high),
@@ -26,7 +26,7 @@ def chart(points: Sequence[Point]) -> str:
     ]
     x = alt.X("place:O", title="races, oldest first", axis=alt.Axis(labelAngle=0, ticks=False))
     scale = alt.Scale(zero=False, padding=12)
-    y = alt.Y("at:Q", title="requests per second", scale=scale, axis=alt.Axis(format="~s"))
+    y = alt.Y("at:Q", title="requests per second", scale=scale, axis=alt.Axis(labelExpr=charts.NUMBER))
     base = alt.Chart(alt.InlineData(values=data)).encode(x=x)
     changed = alt.Chart(alt.InlineData(values=[row for row in data if row["change"]])).encode(x=x)
     layers = alt.layer(

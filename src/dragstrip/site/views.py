@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
-from dragstrip.report import rows
+from dragstrip.report import badge, rows
 from dragstrip.store import RunLine, Store
 from dragstrip.verdict import Interval, judge
 
@@ -53,6 +53,12 @@ def listed(path: Path, words: str) -> list[RunLine]:
         lines = store.runs()
     wanted = words.lower().split()
     return [line for line in lines if all(word in _text(line) for word in wanted)]
+
+
+def verdicts(path: Path) -> dict[str, str]:
+    """The badge that each race left, by its id; none of an old race, or of one that has not ended."""
+    with Store(path) as store:
+        return badge.kept(store)
 
 
 def _text(line: RunLine) -> str:
@@ -129,8 +135,8 @@ def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
     return tuple(found)
 
 
-def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str]:
-    """A race as it stands: its records, contenders with numbers, and the sentence.
+def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str, badge.Badge]:
+    """A race as it stands: its records, contenders with numbers, the sentence, and the badge.
 
     Raises:
         StoreError: there is no such race.
@@ -138,4 +144,5 @@ def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str]:
     with Store(path) as store:
         race = store.load(race_id)
     judged = judge(race)
-    return race, rows.ranked(race, judged, with_latency=False), rows.headline(race, judged, ())
+    found = rows.ranked(race, judged, with_latency=False)
+    return race, found, rows.headline(race, judged, ()), badge.badge(race, judged, ())

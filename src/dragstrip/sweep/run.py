@@ -126,7 +126,7 @@ def _refuse_slow(request: Request) -> None:
     if slow:
         raise BadUsage(
             f"--rates {slow[0]:g}: {quantile} wants {ANSWERS[quantile]:,} answers of each launch, which at this rate "
-            f"takes over {PASSES * COUNTED_MOST_NS / 1e9:g} s; {least_rate(quantile):g} a second and more would do"
+            f"takes over {PASSES * COUNTED_MOST_NS / 1e9:g} s; use {least_rate(quantile):g} a second and more"
         )
 
 

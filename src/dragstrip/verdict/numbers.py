@@ -263,6 +263,6 @@ def known_method(race: Race, method: int | None) -> int:
         whose = f"race {race.id} was run by" if method is None else "there is no"
         raise BadUsage(
             f"{whose} method version {wanted}, which this Dragstrip can't judge by; "
-            f"--method {METHODS[0]} to {METHODS[-1]} would do"
+            f"use --method {METHODS[0]} to {METHODS[-1]}"
         )
     return wanted

@@ -24,7 +24,9 @@ def sentence(pair: Pair) -> str:
         early = pair.rounds < FLOOR
         least = f"it takes at least {FLOOR} rounds" if early else "the race's fixed number of rounds is not reached"
         return f"{names}: too early to call after {_spent(pair)}, {least} (so far {_times(pair.ratio)} times the speed)"
-    more = "" if pair.more_s is None else f"; about {_seconds(pair.more_s)} more would do if it goes on like this"
+    more = (
+        "" if pair.more_s is None else f"; about {_seconds(pair.more_s)} more would decide it if it goes on like this"
+    )
     edges = f"between {_edge(pair.low)} and {_edge(pair.high)}"
     return f"{names}: too close to call, {edges} ({_spent(pair)}{more})"
 
