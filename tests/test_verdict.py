@@ -405,10 +405,6 @@ def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() 
     assert totals(racing("ab", [of_blocks(0, blocks)])) == [pytest.approx([160_000 / 3, 40_000])]
     block = samples.block("b", pass_index=2, requests=0, answered=200, engine_wait_ns=30 * MS)
     taken = [*blocks[:-2], block, blocks[-1]]
-        *blocks[:-2],
-        samples.block("b", pass_index=2, requests=0, answered=200, engine_wait_ns=30 * MS),
-        blocks[-1],
-    ]
     assert totals(racing("ab", [of_blocks(0, taken)])) == [pytest.approx([160_000 / 3, 80_000 / 3])]
 
 
