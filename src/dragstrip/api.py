@@ -168,7 +168,7 @@ def race(
 
 def stored(run: str = "last", store: Path | str | None = None) -> Result:
     """A race that is in the store, judged anew: its id, the beginning of one, or "last"."""
-    with Store(Path(store) if store else default_path()) as kept:
+    with Store(Path(store) if store else default_path(), write=False) as kept:
         return Result.of(kept.load(run))
 
 

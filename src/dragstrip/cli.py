@@ -1,62 +1,44 @@
-"""Words in, one call out."""
+"""``race``, ``show`` and ``report``: words in, one call out."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from dragstrip import __version__, contender, racing, verdict
-from dragstrip.cli_claims import claims
-from dragstrip.cli_compare import compare
-from dragstrip.cli_contenders import contenders, install_command, verify
-from dragstrip.cli_doctor import doctor
-from dragstrip.cli_export import export_command, import_command
-from dragstrip.cli_inherited import settle
-from dragstrip.cli_load import load
-from dragstrip.cli_new import new
+from dragstrip import contender, racing, verdict
+from dragstrip.cli_main import cli as cli  # where both were before the commands were loaded one by one
+from dragstrip.cli_main import main as main
 from dragstrip.cli_offer import AnyRate
-from dragstrip.cli_rerun import rerun
-from dragstrip.cli_serve import serve
-from dragstrip.cli_sweep import sweep
 from dragstrip.cli_words import (
     EXIT_FAILURE,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
     EXIT_VOID,
     Duration,
     Share,
     awake_option,
     definitions,
     open_store,
+    read_store,
     store_option,
     write_json,
 )
-from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect, is_void
 from dragstrip.loading.offer import PRECISIONS
 from dragstrip.metrics import AUTO, METRICS, TYPICAL
 from dragstrip.record import Race
-from dragstrip.report import export, listing, page, picture, terminal
+from dragstrip.report import export, page, picture, terminal
 from dragstrip.report.live import Progress
-from dragstrip.report.words import visible
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="dragstrip")
-def cli() -> None:
-    """Races web servers side by side and says who is faster, by what ratio, and how sure that is."""
-
-
-@cli.command()
+@click.command()
 @click.argument("contenders", nargs=-1)
 @click.option("--line-up", default=None, help="A named list of contenders, for example: default.")
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Race a command of your own.")
@@ -209,17 +191,7 @@ def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], sto
         return
 
 
-@cli.command()
-@click.option("--json", "as_json", is_flag=True)
-@store_option
-def runs(as_json: bool, store_path: Path | None) -> None:
-    """Stored races, newest first."""
-    with open_store(store_path) as store:
-        rows = [asdict(line) for line in store.runs()]
-    click.echo(json.dumps(rows, indent=2)) if as_json else listing.runs(Console(), rows)
-
-
-@cli.command()
+@click.command()
 @click.argument("run", default="last")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
@@ -228,7 +200,7 @@ def runs(as_json: bool, store_path: Path | None) -> None:
 @store_option
 def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool, store_path: Path | None) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
-    with open_store(store_path) as store:
+    with read_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded, method=method), inspect(recorded)
     if as_json:
@@ -239,7 +211,7 @@ def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool,
         terminal.show_parity(Console(), recorded)
 
 
-@cli.command()
+@click.command()
 @click.argument("run", default="last")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
 @click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
@@ -251,42 +223,9 @@ def report(
     """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
     if not (html_path or json_path or svg_path):
         raise BadUsage("report: nothing to write; --html FILE, --json FILE or --svg FILE would do")
-    with open_store(store_path) as store:
+    with read_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded), inspect(recorded)
     _draw(recorded, judged, checks, json_path, html_path)
     if svg_path:
         picture.terminal_svg(recorded, judged, checks, svg_path)
-
-
-for command in (
-    claims,
-    compare,
-    contenders,
-    doctor,
-    export_command,
-    import_command,
-    install_command,
-    load,
-    new,
-    rerun,
-    serve,
-    sweep,
-    verify,
-):
-    cli.add_command(command)
-
-
-def main() -> None:
-    """Runs the command line and turns every refusal into one line on stderr and its exit code."""
-    settle()
-    try:
-        cli.main(standalone_mode=False)
-    except DragstripError as error:
-        click.echo(f"dragstrip: {visible(str(error), lines=True)}", err=True)
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(EXIT_INTERRUPTED)

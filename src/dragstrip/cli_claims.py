@@ -18,7 +18,7 @@ from rich.console import Console
 from dragstrip import claim as definitions
 from dragstrip import foreign
 from dragstrip.claim import FAIR, PUBLISHED, Claim
-from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, store_option, write_text
+from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, read_store, store_option, write_text
 from dragstrip.contender import entry, parse_entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.report import claims as report
@@ -50,7 +50,7 @@ def _outputs(command: Any) -> Any:
 def claims(context: click.Context, /, remarks: bool, store_path: Path | None, **words: Any) -> None:
     """What has been published about these servers, and what became of it here; without a command: from the store."""
     if context.invoked_subcommand is None:
-        with open_store(store_path) as store:
+        with read_store(store_path) as store:
             _tell(_every(()), store, words, remarks=remarks)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dragstrip import foreign, verdict
-from dragstrip.cli_words import open_store, store_option, stored, write_text
+from dragstrip.cli_words import open_store, read_store, store_option, stored, write_text
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import inspect
 from dragstrip.record import Event, Race
@@ -63,7 +63,7 @@ def export_command(
     """
     chosen = shape or SUFFIXES.get(file.suffix.lower(), "record")
     if chosen == "record":
-        with open_store(store_path) as store:
+        with read_store(store_path) as store:
             click.echo(f"race {store.export_race(run, file)} written to {file}")
         return
     race = stored(run, store_path)

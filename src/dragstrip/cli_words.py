@@ -84,6 +84,11 @@ def open_store(store_path: Path | None) -> Store:
     return Store(store_path or default_path())
 
 
+def read_store(store_path: Path | None) -> Store:
+    """The same for a command that only reads: a store that is not there is not made."""
+    return Store(store_path or default_path(), write=False)
+
+
 def stored(word: str, store_path: Path | None) -> Race:
     """A race by its id (or the beginning of one, or last), or from a file that ``dragstrip export`` wrote.
 
@@ -91,7 +96,7 @@ def stored(word: str, store_path: Path | None) -> Race:
         StoreError: there is none, or several, or the file is no exported race.
     """
     if not Path(word).is_file():
-        with open_store(store_path) as store:
+        with read_store(store_path) as store:
             return store.load(word)
     with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder, Store(Path(folder) / "one.sqlite") as store:
         return store.load(store.import_race(Path(word)))
