@@ -16,6 +16,7 @@ BENCH_ROUNDS ?= 5
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
+	@mkdir -p runs
 	$(BIN)/dragstrip race --line-up default --budget 90s --html runs/latest.html --json runs/latest.json
 
 build: .stamps/build

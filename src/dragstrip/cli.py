@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,28 +12,34 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import contender, racing, verdict
+from dragstrip import bounds, contender, racing, verdict
 from dragstrip.cli_main import cli as cli  # where both were before the commands were loaded one by one
 from dragstrip.cli_main import main as main
 from dragstrip.cli_offer import AnyRate
 from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_VOID,
+    Budget,
     Duration,
+    More,
+    Output,
     Share,
     awake_option,
     definitions,
     open_store,
     read_store,
+    refuse_warm_up,
     store_option,
+    whole,
     write_json,
+    write_text,
 )
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect, is_void
 from dragstrip.loading.offer import PRECISIONS
-from dragstrip.metrics import AUTO, METRICS, TYPICAL
+from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.record import Race
-from dragstrip.report import export, page, picture, terminal
+from dragstrip.report import export, markdown, page, picture, terminal
 from dragstrip.report.live import Progress
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
@@ -44,16 +51,33 @@ from dragstrip.workload import load as load_workload
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Race a command of your own.")
 @definitions
 @click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
-@click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
-@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
+@click.option("--connections", "-c", type=whole(bounds.CONNECTIONS), default=None, help="Default 32.")
+@click.option("--threads", "-t", type=whole(bounds.THREADS), default=None, help="Engine threads; one per core.")
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
 @click.option("--http", type=click.Choice(["1.1", "1.0"]), default=None, help="1.0 as ab has it. [default: 1.1]")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
-@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
+@click.option(
+    "--budget",
+    "--duration",
+    "-d",
+    "budget",
+    type=Budget(),
+    default="60s",
+    show_default=True,
+    help="Time for the rounds; with --resume +2m, so much more.",
+)
+@click.option(
+    "--warmup",
+    metavar="N",
+    hidden=True,
+    expose_value=False,
+    callback=refuse_warm_up,
+    help="hyperfine's; each launch is warmed up until it no longer gets faster.",
+)
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
 @click.option(
     "--metric",
-    type=click.Choice([AUTO, *(name for name in METRICS if name != "memory")]),
+    type=click.Choice(bounds.ASKED_METRICS),
     default=None,
     help="What decides: auto (default: throughput, or cpu where the machine spoils that), throughput, "
     "cpu (the servers' CPU time per request), latency-… (wants --rate).",
@@ -63,15 +87,23 @@ from dragstrip.workload import load as load_workload
 @click.option("--typical", is_flag=True, help="By the median over passes, which ignores pauses, instead of by totals.")
 @click.option(
     "--rounds",
-    type=click.IntRange(2, 10_000),
+    "--runs",
+    "rounds",
+    type=whole(bounds.ROUNDS),
     default=None,
     help="Fix the number of rounds; a verdict takes at least 10.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
+@click.option("--seed", type=whole(bounds.SEED), default=None, help="Of the order of everything.")
 @click.option(
-    "--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or - for stdout."
+    "--json", "--export-json", "json_path", type=Output(dash=True), default=None, help="Every number; - for stdout."
 )
-@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None, help="One self-contained page.")
+@click.option("--html", "html_path", type=Output(), default=None, help="One self-contained page.")
+@click.option(
+    "--export-markdown", "markdown_path", type=Output(dash=True), default=None, help="The ranking as Markdown; or -."
+)
+@click.option(
+    "--name", "-n", "called", multiple=True, metavar="NAME", help="Names of your own, one per contender, in order."
+)
 @click.option("--fresh-scrutiny", is_flag=True, help="Prove contenders anew, also where nothing has changed.")
 @click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
@@ -92,6 +124,8 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
 
     mine=NAME:key=value calls one by a name of your own.
     """
+    if isinstance(words["budget"], More) and not resume_id:
+        raise BadUsage(f"--budget +{words['budget']:g}s adds to a race that --resume names; without the + it would do")
     console = Console()
     with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         before = [] if resume_id else [line.race for line in store.runs()]
@@ -102,7 +136,8 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
                     contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants if not e.out
                 )
                 workload = load_workload(words["workload"] or recorded.workload)
-                racing.resume(recorded.id, entries, workload, store=store, progress=progress)
+                more = words["budget"] if isinstance(words["budget"], More) else None
+                racing.resume(recorded.id, entries, workload, store=store, progress=progress, extra_s=more)
                 result = store.load(recorded.id)
             else:
                 result = racing.run(_request(words), store=store, progress=progress)
@@ -115,13 +150,14 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
 
 def _request(words: dict[str, Any]) -> racing.Request:
     line_up = contender.line_up(words["line_up"]) if words["line_up"] else None
-    names = (*(line_up.names if line_up else ()), *words["contenders"])
+    given, serve = _named(words["contenders"], words["serve"], words["called"])
+    names = (*(line_up.names if line_up else ()), *given)
     if not names and not words["serve"]:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
     workload = load_workload(words["workload"] or (line_up.workload if line_up else "hello"))
     settled = _settled(words, line_up)
     named = contender.entrants(names, extra_dirs=words["folders"], settings=words["settings"])
-    entries = (*named, *(contender.serve_entry(text) for text in words["serve"]))
+    entries = (*named, *(contender.serve_entry(text) for text in serve))
     return racing.Request(
         entries=entries,
         workload=workload,
@@ -144,6 +180,23 @@ def _request(words: dict[str, Any]) -> racing.Request:
     )
 
 
+def _named(
+    contenders: Sequence[str], serve: Sequence[str], called: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Contenders and commands of one's own, called by the names of ``--name``, in the order of the two."""
+    if not called:
+        return contenders, serve
+    if len(called) != len(contenders) + len(serve):
+        raise BadUsage(
+            f"--name: {len(called)} given for {len(contenders) + len(serve)} contenders; one for each, in their order "
+            "(those of a line-up keep theirs, commands of --serve come last), would do"
+        )
+    own = [f"{name}={word}" for name, word in zip(called, contenders, strict=False)]
+    commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
+    named = zip(called[len(contenders) :], commands, strict=True)
+    return own, [f"{name}={command}" for name, command in named]
+
+
 def _settled(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[str, Any]:
     """The command line's words count, then the line-up's, then what is usual."""
     usual = {"connections": 32, "keepalive": True, "http": "1.1", "metric": AUTO}
@@ -155,6 +208,8 @@ def _conclude(console: Console, result: Race, words: dict[str, Any], store_path:
     judged, checks = verdict.judge(result), inspect(result)
     terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"])
     _draw(result, judged, checks, words["json_path"], words["html_path"])
+    if words["markdown_path"]:
+        write_text(words["markdown_path"], markdown.race(result, judged, checks), "--export-markdown")
     console.print(
         f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True
     )
@@ -213,9 +268,9 @@ def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool,
 
 @click.command()
 @click.argument("run", default="last")
-@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--svg", "svg_path", type=click.Path(path_type=Path), default=None, help="The terminal's picture.")
+@click.option("--html", "html_path", type=Output(), default=None)
+@click.option("--json", "json_path", type=Output(dash=True), default=None)
+@click.option("--svg", "svg_path", type=Output(), default=None, help="The terminal's picture.")
 @store_option
 def report(
     run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None

@@ -18,7 +18,7 @@ from rich.console import Console
 from dragstrip import claim as definitions
 from dragstrip import foreign
 from dragstrip.claim import FAIR, PUBLISHED, Claim
-from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, read_store, store_option, write_text
+from dragstrip.cli_words import EXIT_VOID, Duration, Output, Share, open_store, read_store, store_option, write_text
 from dragstrip.contender import entry, parse_entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.report import claims as report
@@ -32,7 +32,7 @@ from dragstrip.trial.run import Row, check, rows
 
 def _outputs(command: Any) -> Any:
     """The files that a table of claims can be written to."""
-    path = click.Path(path_type=Path, allow_dash=True)
+    path = Output(dash=True)
     for name, text in (
         ("markdown", "The page of docs."),
         ("svg", "Its chart."),
@@ -164,6 +164,9 @@ def add_command(name: str, folder: Path | None, **words: Any) -> None:
     for word in fields.contenders:
         # A name that nobody has is refused now, not when the claim is checked.
         serve_entry(f"{word}={fields.serve[word]}") if word in fields.serve else entry(word)
+    if "/" in name:
+        would_do = "a plain name would do, --to names a folder"
+        raise BadUsage(f"claims add: {name!r} would leave the claims' folder; {would_do}")
     made = definitions.write((folder or _own()) / f"{name}.toml", fields)
     click.echo(f"{made.source.file}\n{made.fields.statement} ({made.fields.load.text()})")
     click.echo(f"dragstrip claims check {made.source.file if folder else name}")

@@ -116,12 +116,21 @@ _RACE = {
     "--output": "--json FILE or --html FILE",
 }
 
+#: A sweep's rates are several, and its length is that of its launches.
+_SWEEP = {
+    "--rate": "--rates FROM:TO:N",
+    "-R": "--rates FROM:TO:N",
+    "--qps": "--rates FROM:TO:N",
+    "--rps": "--rates FROM:TO:N",
+    "--duration": "--launches N sets how often each rate is measured",
+    "-d": "--launches N sets how often each rate is measured",
+    "--budget": "--launches N sets how often each rate is measured",
+}
+
 _BY_COMMAND = {
     "load": _NOWHERE | _LOADING | _LOAD,
     "race": _NOWHERE | _LOADING | _RACE,
-    "sweep": _NOWHERE
-    | _LOADING
-    | {"--rate": "--rates FROM:TO:N", "-R": "--rates FROM:TO:N", "--duration": "--launches N"},
+    "sweep": _NOWHERE | _LOADING | _SWEEP,
     "rerun": _NOWHERE | {"--budget": "the plan is the recorded race's; `dragstrip race` takes another"},
 }
 

@@ -20,7 +20,7 @@ COMMANDS = {
     "doctor": ("cli_doctor:doctor", "Say whether this machine is fit for races, and what its load generator can do."),
     "export": (
         "cli_export:export_command",
-        "Write one race to a file: every record of it, or what another program reads.",
+        "Write one race to a file: all of it, or what another program reads.",
     ),
     "import": ("cli_export:import_command", "Take in a race that was exported; or what another tool printed."),
     "install": ("cli_contenders:install_command", "Install what contenders need, by the system's package managers."),

@@ -29,12 +29,17 @@ def new(name: str, into: Path) -> None:
         raise BadUsage(f"new: {name} is the name of a shipped contender; another name would do")
     if folder.exists():
         raise BadUsage(f"new: {folder} is there already; another name, or another folder (--into), would do")
-    folder.mkdir()
     mark = "".join(letter for letter in name.upper() if letter.isalnum())[:4].ljust(4, "X")
-    for file in sorted(SKELETON.iterdir()):
-        if file.is_file():
-            text = file.read_text(encoding="utf-8")
-            (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
+    try:
+        folder.mkdir()
+        for file in sorted(SKELETON.iterdir()):
+            if file.is_file():
+                text = file.read_text(encoding="utf-8")
+                (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
+    except OSError as error:
+        raise BadUsage(
+            f"new: {folder} can't be written ({error.strerror}); another folder (--into) would do"
+        ) from error
     shown = str(folder) if "/" in str(folder) else f"./{folder}"
     click.echo(f"{shown}/contender.toml is yours: see its comments, then\n")
     click.echo(f"  dragstrip verify {shown}\n  dragstrip race {shown} nginx-return")

@@ -117,7 +117,7 @@ def kept_output() -> Iterator[Output]:
 
 
 def told(error: BaseException) -> int:
-    """Says on stderr what ended the command, and gives its exit code; the details of what nobody foresaw go to a file."""
+    """Says on stderr what ended the command, and gives its exit code; what nobody foresaw goes to a file."""
     from dragstrip.report.words import visible
 
     if isinstance(error, DragstripError):

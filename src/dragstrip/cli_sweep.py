@@ -18,6 +18,7 @@ from dragstrip.cli_words import (
     EXIT_INTERRUPTED,
     EXIT_VOID,
     Duration,
+    Output,
     awake_option,
     definitions,
     store_option,
@@ -98,7 +99,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
 @click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help="See load --help.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or -.")
+@click.option("--json", "json_path", type=Output(dash=True), default=None, help="Or -.")
 @click.option("--show", "show_path", type=click.Path(path_type=Path), default=None, help="A sweep's file, shown again.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")

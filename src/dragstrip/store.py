@@ -200,16 +200,21 @@ class Store:
             return self._newest()
         return self._read(self.resolve(id_or_prefix))
 
+    def readable(self, race_id: str) -> Race | None:
+        """A race by its whole id; None if it can't be read, which is then in ``passed_over``."""
+        try:
+            return self._read(race_id)
+        except Unreadable as error:
+            self.passed_over.append(str(error))
+            return None
+
     def _newest(self) -> Race:
         newest = self.resolve("last")
         for race_id in self._ids():
-            try:
-                return self._read(race_id)
-            except Unreadable as error:
-                self.passed_over.append(str(error))
-        raise StoreError(
-            f"none of the races in {self.path} can be read; of the newest, {newest}: {self.passed_over[0]}"
-        )
+            if (race := self.readable(race_id)) is not None:
+                return race
+        first = self.passed_over[0]
+        raise StoreError(f"none of the races in {self.path} can be read; of the newest, {newest}: {first}")
 
     def _read(self, race_id: str) -> Race:
         # One read transaction: a writer may commit a round between two of our queries.
@@ -227,11 +232,8 @@ class Store:
             elif event["kind"] == FINISHED:
                 finished = event["detail"]
             elif event["kind"] == EXTENDED:
-                plan = replace(
-                    plan,
-                    extensions=(*plan.extensions, plan.planned_rounds),
-                    **json_of(race_id, "extension", event["detail"]),
-                )
+                now = json_of(race_id, "extension", event["detail"])
+                plan = replace(plan, extensions=(*plan.extensions, plan.planned_rounds), **now)
             else:
                 finished = "" if event["kind"] == RESUMED else finished
                 kept.append(Event(**pick(race_id, event, ("at_ns", "kind", "detail"))))
@@ -299,15 +301,8 @@ class Store:
             ).fetchall()
         finished = {race_id: detail if kind == FINISHED else "" for race_id, kind, detail in ends}
         return [
-            RunLine(
-                str(id_),
-                str(started),
-                str(workload),
-                tuple(names.get(id_, ())),
-                rounds.get(id_, 0),
-                finished.get(id_, ""),
-            )
-            for id_, started, workload in races
+            RunLine(id_, started, workload, tuple(names.get(id_, ())), rounds.get(id_, 0), finished.get(id_, ""))
+            for id_, started, workload in (map(str, line) for line in races)
         ]
 
     def noted(self, kind: str) -> list[tuple[str, str]]:
@@ -348,10 +343,8 @@ class Store:
         path = Path(path)
         if not path.is_file():
             raise StoreError(f"import of {path}: there is no such file")
-        if path.stat().st_size > MOST_BYTES:
-            raise StoreError(
-                f"import of {path}: it has {path.stat().st_size:,} bytes; one race has up to {MOST_BYTES:,}"
-            )
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MOST_BYTES:,}")
         with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
             copy = Path(folder) / "race.sqlite"
             try:
