@@ -5,7 +5,6 @@ Nothing but click is imported here: ``--help`` and ``--version`` answer before s
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -91,13 +90,14 @@ def main() -> None:
     settle()
     cli_streams.fill_closed()
     with cli_streams.kept_output() as output:
-        code = output.settled(_run(), measured=sys.argv[1:2] != [] and sys.argv[1] in MEASURING)
+        code = output.settled(run(sys.argv[1:]), measured=sys.argv[1:2] != [] and sys.argv[1] in MEASURING)
     sys.exit(code)
 
 
-def _run() -> int:
+def run(words: list[str]) -> int:
+    """Runs one command line; whatever becomes of it, the exit code comes back and stderr has said why."""
     try:
-        returned = cli.main(prog_name=_name(), standalone_mode=False)
+        returned = cli.main(words, prog_name="dragstrip", standalone_mode=False)
         return returned if isinstance(returned, int) else 0
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
@@ -112,8 +112,3 @@ def _run() -> int:
         from dragstrip.cli_streams import told
 
         return told(error)
-
-
-def _name() -> str | None:
-    """How we are called in usage lines: as a module we would be ``__main__.py``."""
-    return "dragstrip" if os.path.basename(sys.argv[0]) == "__main__.py" else None  # noqa: PTH119

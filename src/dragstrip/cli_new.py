@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from string import Template
 
@@ -37,6 +38,7 @@ def new(name: str, into: Path) -> None:
                 text = file.read_text(encoding="utf-8")
                 (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
     except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)  # half of one would only be in the way
         raise BadUsage(
             f"new: {folder} can't be written ({error.strerror}); another folder (--into) would do"
         ) from error

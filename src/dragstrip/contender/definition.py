@@ -23,6 +23,9 @@ from dragstrip.errors import BadDefinition
 
 Key = str | int
 
+#: No definition has more than four levels.
+DEEPEST = 20
+
 #: Nobody writes a longer definition by hand; a pool of 10,000 requests with their bodies has fewer, too.
 MOST_BYTES = 16 * 2**20
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -81,15 +84,16 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
         BadDefinition: it can't be read, is no TOML, or a field of it is refused (the first one by line).
     """
     source = Source(file, _text_of(file))
+    too_deep = BadDefinition(
+        file=str(file),
+        field="the file",
+        problem=f"its lists or tables lie more than {DEEPEST} deep in each other",
+        remedy="a few levels would do",
+    )
     try:
         given = tomllib.loads(source.text)
     except RecursionError as error:
-        raise BadDefinition(
-            file=str(file),
-            field="the file",
-            problem="its lists or tables lie too deep in each other",
-            remedy="a few levels would do",
-        ) from error
+        raise too_deep from error
     except ValueError as error:  # no TOML, or a number of thousands of digits
         at_line = re.search(r"at line (\d+)", str(error))
         raise BadDefinition(
@@ -99,10 +103,25 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
             problem=f"is no TOML: {error}",
             remedy="correct that line",
         ) from error
+    if _is_deep(given):
+        raise too_deep
     try:
         return model.model_validate(given), source
     except ValidationError as error:
         raise _first_refusal(error, model, given, source) from error
+
+
+def _is_deep(given: Any) -> bool:
+    """Whether something lies deeper than any definition has it: messages and line numbers would take for ever."""
+    level = [given]
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for one in level
+            if isinstance(one, (dict, list))
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _text_of(file: Path) -> str:
