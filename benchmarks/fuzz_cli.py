@@ -199,8 +199,10 @@ def damaged(rng: random.Random, text: str) -> bytes:
 
 #: In place of a definition's value.
 VALUES = [
-    '""', '"x"', "1", "-1", "0", "1e400", "nan", "inf", "true", "[]", "[1]", '["x"]', "{}", "{ a = 1 }", "9" * 30, "1979-05-27",
-    '"{port}"', '"{nobody}"', '"{"', '"("', '"(a+)+$"', '["", ""]', '"/etc/passwd"', '"../../x"', '["../../../../etc/passwd"]',
+    '""', '"x"', "1", "-1", "0", "1e400", "nan", "inf", "true", "[]", "[1]", '["x"]', "{}", "{ a = 1 }", "9" * 30,
+    "1979-05-27",
+    '"{port}"', '"{nobody}"', '"{"', '"("', '"(a+)+$"', '["", ""]', '"/etc/passwd"', '"../../x"',
+    '["../../../../etc/passwd"]',
     '"\\u0000"', "null", '"\\ud800"', "[[[[[[]]]]]]", '"' + "a" * 10_000 + '"', '["{scratch}/x", "{port}"]',
 ]  # fmt: skip
 
@@ -208,11 +210,11 @@ VALUES = [
 def seeds() -> dict[str, list[tuple[str, str]]]:
     """Good files by kind: name and text."""
     pools = [
-        ("pool.toml", '[[request]]\npath = "/a?b=1"\nanswer = "hello"\n\n[[request]]\nmethod = "POST"\nbody = "x"\nstatus = 200\n'),
+        ("pool.toml", '[[request]]\npath = "/a?b=1"\nanswer = "hello"\n\n[[request]]\nmethod = "POST"\nbody = "x"\n'),
         ("pool.jsonl", '{"path": "/a"}\n{"path": "/b", "headers": {"K": "V"}, "status": 200, "answer": "x"}\n'),
     ]  # fmt: skip
     return {
-        "contender": [(f"{f.parent.name}.toml", f.read_text()) for f in sorted(PACKAGE.glob("contenders/*/contender.toml"))],
+        "contender": [(f"{f.parent.name}.toml", f.read_text()) for f in sorted(PACKAGE.glob("contenders/*/*.toml"))],
         "workload": [(f.name, f.read_text()) for f in sorted(PACKAGE.glob("workloads/*.toml"))],
         "claim": [(f.name, f.read_text()) for f in sorted(PACKAGE.glob("claims/*.toml"))],
         "pool": pools,

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import bounds, contender, racing, verdict
+from dragstrip import bounds, cli_complete, contender, racing, verdict
 from dragstrip.cli_main import cli as cli  # where both were before the commands were loaded one by one
 from dragstrip.cli_main import main as main
 from dragstrip.cli_offer import AnyRate
@@ -46,11 +46,21 @@ from dragstrip.workload import load as load_workload
 
 
 @click.command()
-@click.argument("contenders", nargs=-1)
-@click.option("--line-up", default=None, help="A named list of contenders, for example: default.")
+@click.argument("contenders", nargs=-1, shell_complete=cli_complete.contenders)
+@click.option(
+    "--line-up",
+    default=None,
+    shell_complete=cli_complete.line_ups,
+    help="A named list of contenders, for example: default.",
+)
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Race a command of your own.")
 @definitions
-@click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
+@click.option(
+    "--workload",
+    default=None,
+    shell_complete=cli_complete.workloads,
+    help="hello (default), multiply, or a TOML file.",
+)
 @click.option("--connections", "-c", type=whole(bounds.CONNECTIONS), default=None, help="Default 32.")
 @click.option("--threads", "-t", type=whole(bounds.THREADS), default=None, help="Engine threads; one per core.")
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
@@ -105,7 +115,14 @@ from dragstrip.workload import load as load_workload
     "--name", "-n", "called", multiple=True, metavar="NAME", help="Names of your own, one per contender, in order."
 )
 @click.option("--fresh-scrutiny", is_flag=True, help="Prove contenders anew, also where nothing has changed.")
-@click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
+@click.option(
+    "--resume",
+    "resume_id",
+    default=None,
+    metavar="ID",
+    shell_complete=cli_complete.races,
+    help="Go on with a race that was cut off.",
+)
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")
 @click.option(
@@ -127,11 +144,12 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
     if isinstance(words["budget"], More) and not resume_id:
         raise BadUsage(f"--budget +{words['budget']:g}s adds to a race that --resume names; without the + it would do")
     console = Console()
+    request = None if resume_id else _request(words)  # what is refused makes no store
     with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         before = [] if resume_id else [line.race for line in store.runs()]
         try:
-            if resume_id:
-                recorded = store.load(resume_id)
+            if request is None:
+                recorded = store.load(str(resume_id))
                 entries = tuple(
                     contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants if not e.out
                 )
@@ -140,7 +158,7 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
                 racing.resume(recorded.id, entries, workload, store=store, progress=progress, extra_s=more)
                 result = store.load(recorded.id)
             else:
-                result = racing.run(_request(words), store=store, progress=progress)
+                result = racing.run(request, store=store, progress=progress)
         except KeyboardInterrupt:
             progress.close()
             _show_interrupted(console, store, before, words, store_path)
@@ -247,7 +265,7 @@ def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], sto
 
 
 @click.command()
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=cli_complete.races)
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
 @click.option("--method", type=int, default=None, help="Judge by this version of the method; else the race's own.")
@@ -267,7 +285,7 @@ def show(run: str, pairs: bool, parity: bool, method: int | None, as_json: bool,
 
 
 @click.command()
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=cli_complete.races)
 @click.option("--html", "html_path", type=Output(), default=None)
 @click.option("--json", "json_path", type=Output(dash=True), default=None)
 @click.option("--svg", "svg_path", type=Output(), default=None, help="The terminal's picture.")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from dragstrip import claim as definitions
-from dragstrip import foreign
+from dragstrip import cli_complete, foreign
 from dragstrip.claim import FAIR, PUBLISHED, Claim
 from dragstrip.cli_words import EXIT_VOID, Duration, Output, Share, open_store, read_store, store_option, write_text
 from dragstrip.contender import entry, parse_entry, serve_entry
@@ -89,7 +89,7 @@ def _listed(one: Claim) -> dict[str, Any]:
 
 
 @claims.command(name="check")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=cli_complete.claims)
 @click.option("--all", "everything", is_flag=True)
 @click.option("--budget", type=Duration(), default="25m", show_default=True, help="For all races together.")
 @click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")

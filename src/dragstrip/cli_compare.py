@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import verdict
+from dragstrip import cli_complete, verdict
 from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_VOID,
@@ -46,8 +46,8 @@ class Rule(click.ParamType[tuple[str, str, float]]):
 
 
 @click.command()
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", shell_complete=cli_complete.races)
+@click.argument("new", shell_complete=cli_complete.races)
 @click.option("--metric", type=click.Choice(METRICS), default=None, help="Default: the new race's.")
 @click.option("--margin", type=Share(), default=None, help="Differences below it are the same.")
 @click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dragstrip import foreign, verdict
+from dragstrip import cli_complete, foreign, verdict
 from dragstrip.cli_words import open_store, read_store, refusal, store_option, stored, write_text
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import inspect
@@ -36,7 +36,7 @@ FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 
 
 @click.command(name="export")
-@click.argument("run")
+@click.argument("run", shell_complete=cli_complete.races)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Default: by FILE's suffix.")
 @click.option("--contender", default=None, help="Whose latencies (.hgrm); not needed where there is one.")
@@ -143,7 +143,14 @@ def _draw(race: Race, file: Path, chosen: str, chart: str, dark: bool) -> None:
 
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True))
-@click.option("--beside", "run", default=None, metavar="RUN", help="Show another tool's result beside this race.")
+@click.option(
+    "--beside",
+    "run",
+    default=None,
+    metavar="RUN",
+    shell_complete=cli_complete.races,
+    help="Show another tool's result beside this race.",
+)
 @click.option("--name", default=None, help="What that result is called; default the tool's name.")
 @store_option
 def import_command(file: Path, run: str | None, name: str | None, store_path: Path | None) -> None:

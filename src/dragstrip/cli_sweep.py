@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import contender, racing
+from dragstrip import cli_complete, contender, racing
 from dragstrip.cli_offer import Rate
 from dragstrip.cli_words import (
     EXIT_FAILURE,
@@ -79,7 +79,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
 
 
 @click.command()
-@click.argument("contenders", nargs=-1)
+@click.argument("contenders", nargs=-1, shell_complete=cli_complete.contenders)
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Sweep a command of your own.")
 @definitions
 @click.option("--slo", type=ObjectiveWord(), default="p99=5ms", show_default=True, help="What capacity is under.")
@@ -93,7 +93,13 @@ class Rates(click.ParamType[tuple[float, ...]]):
     show_default=True,
     help="Fresh ones at each rate; more narrow the intervals.",
 )
-@click.option("--workload", default="hello", show_default=True, help="hello, multiply, or a TOML file.")
+@click.option(
+    "--workload",
+    default="hello",
+    shell_complete=cli_complete.workloads,
+    show_default=True,
+    help="hello, multiply, or a TOML file.",
+)
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=32, show_default=True)
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")

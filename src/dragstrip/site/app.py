@@ -65,7 +65,13 @@ def app(store: Path) -> Starlette:
 
 
 async def _headed(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-    response = await call(request)
+    try:
+        response = await call(request)
+    except Exception as error:  # one record that fails a page must be one page, told in words
+        told = words.visible(
+            f"this page can't be shown ({type(error).__name__}: {error}); others can, and please report it"
+        )
+        response = _page("refused.html.j2", status=500, message=told, title="not to be had")
     response.headers.setdefault("Content-Security-Policy", _POLICY)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
