@@ -16,7 +16,7 @@ LAYERS = {
     "errors": 0,
     "keeper": 0,  # a stand-alone script of the standard library; stage shares its reading of /proc
     **dict.fromkeys(["contender", "workload", "claim", "foreign", "record", "scratch", "shares", "store_words"], 1),
-    **dict.fromkeys(["bounds", "fitness", "metrics", "store_file", "store_rows", "store_schema"], 1),
+    **dict.fromkeys(["bounds", "fitness", "metrics", "paths", "store_file", "store_rows", "store_schema"], 1),
     **dict.fromkeys(["awake", "machine", "stage", "store", "schedule", "warm_up", "scrutiny"], 2),
     **dict.fromkeys(["verdict", "inquiry", "install"], 2),
     **dict.fromkeys(["racing", "rounds", "loading", "trial", "report", "site", "doctor", "rerun", "api"], 3),

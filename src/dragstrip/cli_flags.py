@@ -83,7 +83,6 @@ _RACE = {
     "-M": "hyperfine's --max-runs: --rounds N, or --budget TIME",
     "--min-runs": "nothing to set: a verdict takes at least 10 rounds; --rounds N fixes their number",
     "--max-runs": "--rounds N, or --budget TIME",
-    "-n": "--name NAME names contenders in their order; --rounds N sets how many rounds there are",
     "--command-name": "--name NAME",
     "--requests": "a race ends by time or by rounds: --budget TIME or --rounds N",
     "--iterations": "a race ends by time or by rounds: --budget TIME or --rounds N",

@@ -79,10 +79,12 @@ class Output:
         The code of a failure or of a measurement stays; any other success whose words nobody got ends with 1, unless
         the reader left of its own (``| head``).
         """
+        if self.raw is None:
+            return code
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-        failure = self.raw.failure if self.raw else None
-        if self.raw is None or failure is None or failure.errno == errno.EPIPE:
+        failure = self.raw.failure
+        if failure is None or failure.errno == errno.EPIPE:
             return code
         kept = _keep("output", self.raw.held())
         where = f"what was to be shown is in {kept}" if kept else "and no other place takes what was to be shown"

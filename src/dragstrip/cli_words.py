@@ -14,6 +14,7 @@ import click
 from dragstrip import awake
 from dragstrip.bounds import LONGEST_S, Whole
 from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
 from dragstrip.record import Race
 from dragstrip.store import Store, default_path
 
@@ -199,7 +200,7 @@ def stored(word: str, store_path: Path | None) -> Race:
     Raises:
         StoreError: there is none, or several, or the file is no exported race.
     """
-    if not Path(word).is_file():
+    if not is_file(Path(word)):
         with read_store(store_path) as store:
             return store.load(word)
     with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder, Store(Path(folder) / "one.sqlite") as store:

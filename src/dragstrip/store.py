@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dragstrip.errors import StoreError, Unreadable
+from dragstrip.paths import is_file
 from dragstrip.record import Block, Entrant, Event, Launch, Load, Plan, Race, Round
 from dragstrip.store_file import MOST_BYTES, attached, checked_export, copy_race, write_export
 from dragstrip.store_rows import insert, json_of, pick, rows, values
@@ -341,7 +342,7 @@ class Store:
             StoreError: the file is missing, damaged, newer than this Dragstrip or no export; the race is already here.
         """
         path = Path(path)
-        if not path.is_file():
+        if not is_file(path):
             raise StoreError(f"import of {path}: there is no such file")
         if (size := path.stat().st_size) > MOST_BYTES:
             raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MOST_BYTES:,}")

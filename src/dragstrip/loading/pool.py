@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError
 
 from dragstrip.contender.definition import Strict, read
 from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
 
 #: A request's file, or a pool's: each connection holds what it sends.
 MOST_BYTES = 64 * 2**20
@@ -72,7 +73,7 @@ def read_pool(file: Path) -> tuple[Asked, ...]:
         BadUsage, BadDefinition: it can't be read, or says what makes no sense; names file and line.
     """
     if file.suffix == ".toml":
-        if not file.is_file():
+        if not is_file(file):
             raise BadUsage(f"--pool {file}: there is no such file")
         found: tuple[_Fields, ...] = read(file, _File)[0].request
     else:
