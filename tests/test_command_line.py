@@ -176,6 +176,23 @@ def test_the_file_itself_refuses_values_of_another_kind(
             db.execute(f"INSERT INTO {table} SELECT {chosen} FROM {table} LIMIT 1")
 
 
+def test_flags_of_races_before_that_were_kept_as_bytes_read_as_what_they_meant(tmp_path: Path) -> None:
+    """numpy's truth values went into old stores as one byte; such a race is read, exported and imported."""
+    with Store(tmp_path / "old.sqlite") as store:
+        store.begin(samples.race(seed=1, rounds=1))
+    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as db, db:
+        db.execute("DROP TRIGGER launch_update")
+        db.execute("UPDATE launch SET settled = CASE contender WHEN 'quick' THEN x'00' ELSE x'01' END")
+    with Store(tmp_path / "old.sqlite") as store, Store(tmp_path / "new.sqlite") as other:
+        store.export_race("last", tmp_path / "one.race")
+        other.import_race(tmp_path / "one.race")
+        for kept in (store, other):
+            assert {one.contender: one.settled for one in kept.load("last").rounds[0].launches} == {
+                "quick": False,
+                "steady": True,
+            }
+
+
 def test_an_import_of_what_no_record_can_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     """A well sealed file of an older version, whose race has a text for a number."""
     from dragstrip import store_file

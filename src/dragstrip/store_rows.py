@@ -18,6 +18,9 @@ TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
 JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks"}
 FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up"})
 
+#: numpy's truth values, which SQLite took for bytes: races before step 7 of the schema hold them.
+_NUMPY_FLAGS: Mapping[Any, bool] = {b"\x00": False, b"\x01": True}
+
 #: What a column of a declared type may hold, as Python has it, and in words.
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "INTEGER": ((int,), "whole number"),
@@ -42,6 +45,8 @@ def _column(name: str, value: Any) -> Any:
     """A field of the record as its column holds it."""
     if name in JSON_COLUMNS:
         return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+    if name in FLAGS:
+        return int(bool(value))
     # A log's undecodable bytes may come as lone surrogates, which UTF-8 has no place for.
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
@@ -70,6 +75,8 @@ def rows(
 
 def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, needed: int) -> None:
     allowed, words = _KINDS[kind]
+    if name in FLAGS and value in _NUMPY_FLAGS:
+        return
     if not isinstance(value, allowed) and (value is not None or needed):
         raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, no {words}")
 
@@ -85,7 +92,7 @@ def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str
 
 def _value(race_id: str, name: str, value: Any) -> Any:
     if name not in JSON_COLUMNS:
-        return bool(value) if name in FLAGS else value
+        return _NUMPY_FLAGS.get(value, bool(value)) if name in FLAGS else value
     wanted = list if name in TUPLES else dict
     made = json_of(race_id, name, value)
     if not isinstance(made, wanted):

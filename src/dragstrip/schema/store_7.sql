@@ -1,5 +1,6 @@
 -- Step 6 to 7 of the store: a value of the wrong kind is refused when it is written or taken in from a file.
 -- Without this a text in place of a number is kept, and every later command fails on it. Rows of before stay.
+-- A flag may be one byte, as races of before have it (numpy's truth values, which SQLite took for bytes).
 
 CREATE TRIGGER race_kinds BEFORE INSERT ON race
     BEGIN SELECT CASE
@@ -12,7 +13,7 @@ CREATE TRIGGER race_kinds BEFORE INSERT ON race
         WHEN NEW.connections <= 0 THEN RAISE(ABORT, 'race.connections is not above 0')
         WHEN typeof(NEW.threads) <> 'integer' THEN RAISE(ABORT, 'race.threads is no whole number')
         WHEN NEW.threads <= 0 THEN RAISE(ABORT, 'race.threads is not above 0')
-        WHEN NEW.keepalive NOT IN (0, 1) THEN RAISE(ABORT, 'race.keepalive is neither 0 nor 1')
+        WHEN NEW.keepalive NOT IN (0, 1, x'00', x'01') THEN RAISE(ABORT, 'race.keepalive is neither 0 nor 1')
         WHEN typeof(NEW.timeout_ns) <> 'integer' THEN RAISE(ABORT, 'race.timeout_ns is no whole number')
         WHEN NEW.timeout_ns <= 0 THEN RAISE(ABORT, 'race.timeout_ns is not above 0')
         WHEN typeof(NEW.lead_ns) <> 'integer' THEN RAISE(ABORT, 'race.lead_ns is no whole number')
@@ -27,7 +28,7 @@ CREATE TRIGGER race_kinds BEFORE INSERT ON race
         WHEN typeof(NEW.metric) <> 'text' THEN RAISE(ABORT, 'race.metric is no text')
         WHEN typeof(NEW.margin) <> 'real' THEN RAISE(ABORT, 'race.margin is no number')
         WHEN typeof(NEW.alpha) <> 'real' THEN RAISE(ABORT, 'race.alpha is no number')
-        WHEN NEW.rounds_fixed NOT IN (0, 1) THEN RAISE(ABORT, 'race.rounds_fixed is neither 0 nor 1')
+        WHEN NEW.rounds_fixed NOT IN (0, 1, x'00', x'01') THEN RAISE(ABORT, 'race.rounds_fixed is neither 0 nor 1')
         WHEN typeof(NEW.software) <> 'text' THEN RAISE(ABORT, 'race.software is no text')
         WHEN typeof(NEW.method) <> 'integer' THEN RAISE(ABORT, 'race.method is no whole number')
         WHEN json_type(CASE WHEN json_valid(NEW.machine) THEN NEW.machine END) IS NOT 'object'
@@ -85,10 +86,10 @@ CREATE TRIGGER launch_kinds BEFORE INSERT ON launch
         WHEN typeof(NEW.address) <> 'text' THEN RAISE(ABORT, 'launch.address is no text')
         WHEN typeof(NEW.ready_ns) <> 'integer' THEN RAISE(ABORT, 'launch.ready_ns is no whole number')
         WHEN typeof(NEW.warm_up_ns) <> 'integer' THEN RAISE(ABORT, 'launch.warm_up_ns is no whole number')
-        WHEN NEW.settled NOT IN (0, 1) THEN RAISE(ABORT, 'launch.settled is neither 0 nor 1')
+        WHEN NEW.settled NOT IN (0, 1, x'00', x'01') THEN RAISE(ABORT, 'launch.settled is neither 0 nor 1')
         WHEN typeof(NEW.exit_status) NOT IN ('integer', 'null')
             THEN RAISE(ABORT, 'launch.exit_status is no whole number')
-        WHEN NEW.died NOT IN (0, 1) THEN RAISE(ABORT, 'launch.died is neither 0 nor 1')
+        WHEN NEW.died NOT IN (0, 1, x'00', x'01') THEN RAISE(ABORT, 'launch.died is neither 0 nor 1')
         WHEN typeof(NEW.cpu_ns) NOT IN ('integer', 'null') THEN RAISE(ABORT, 'launch.cpu_ns is no whole number')
         WHEN typeof(NEW.peak_memory_bytes) NOT IN ('integer', 'null')
             THEN RAISE(ABORT, 'launch.peak_memory_bytes is no whole number')
@@ -139,7 +140,7 @@ CREATE TRIGGER block_kinds BEFORE INSERT ON block
         WHEN typeof(NEW.engine_threads) <> 'integer' THEN RAISE(ABORT, 'block.engine_threads is no whole number')
         WHEN NEW.engine_threads <= 0 THEN RAISE(ABORT, 'block.engine_threads is not above 0')
         WHEN typeof(NEW.steal_ns) <> 'integer' THEN RAISE(ABORT, 'block.steal_ns is no whole number')
-        WHEN NEW.gave_up NOT IN (0, 1) THEN RAISE(ABORT, 'block.gave_up is neither 0 nor 1')
+        WHEN NEW.gave_up NOT IN (0, 1, x'00', x'01') THEN RAISE(ABORT, 'block.gave_up is neither 0 nor 1')
         WHEN typeof(NEW.sample) <> 'text' THEN RAISE(ABORT, 'block.sample is no text')
         WHEN json_type(CASE WHEN json_valid(NEW.void) THEN NEW.void END) IS NOT 'array'
             THEN RAISE(ABORT, 'block.void is no JSON array')
