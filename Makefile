@@ -11,11 +11,15 @@ FUZZ_RUNS ?= 200000
 # With what is to be installed and built first, half an hour on two cores.
 CLAIMS_BUDGET ?= 22m
 BENCH_ROUNDS ?= 5
+FUZZ_LINES ?= 1000
+FUZZ_FILES ?= 1000
+FUZZ_SEED ?= 1
 
-.PHONY: race build test test-deps lint fmt bench claims check-live awake calibrate answers simulate fuzz sanitize check-stacks docs pictures clean
+.PHONY: race build test test-deps lint fmt bench claims check-live awake calibrate answers simulate fuzz fuzz-cli sanitize check-stacks docs pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
+	@mkdir -p runs
 	$(BIN)/dragstrip race --line-up default --budget 90s --html runs/latest.html --json runs/latest.json
 
 build: .stamps/build
@@ -54,6 +58,9 @@ fmt: .stamps/test-deps
 test: test-deps lint fuzz
 	cargo test --workspace --release --exclude dragstrip-python
 	$(BIN)/python -m pytest
+
+fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_LINES, FUZZ_FILES, FUZZ_SEED
+	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
 fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release -p dragstrip-engine --test response --test corpus

@@ -473,6 +473,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
 
 def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path) -> None:
     """From a store with races of known speeds: a row and a verdict each, the machine, and a picture of lines."""
+    (tmp_path / "docs" / "pictures").mkdir(parents=True)
     claims = definitions.every()
     with Store(tmp_path / "races.sqlite") as store:
         for number, group in enumerate(groups(claims)):

@@ -477,11 +477,13 @@ def test_less_cpu_stands_first_where_cpu_decides() -> None:
 
 
 def test_the_page_is_written_whole_and_readable_by_others(race: Race, tmp_path: Path) -> None:
-    """Into folders that are made; a path that can't be written is refused by name, and nothing is left behind."""
-    path = tmp_path / "new" / "race.html"
+    """Into a folder that is there; a path that can't be written is refused by name, and nothing is left behind."""
+    path = tmp_path / "race.html"
     page.write(race, judge(race), inspect(race), path)
     page.write(race, judge(race), inspect(race), path)
     assert [p.name for p in path.parent.iterdir()] == ["race.html"]
+    with pytest.raises(BadUsage, match=r"new/race\.html can't be written"):
+        page.write(race, judge(race), inspect(race), tmp_path / "new" / "race.html")
     assert path.stat().st_mode & 0o044 or path.stat().st_mode & 0o777 == 0o600
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
     with pytest.raises(BadUsage, match=r"race\.html/x\.html can't be written"):
@@ -959,7 +961,7 @@ def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
     place = tmp_path / "races.sqlite"
     with Store(place) as store:
         store.begin(race)
-    said = {"pairs": False, "verbose": False, "json_path": None, "html_path": None}
+    said = {"pairs": False, "verbose": False, "json_path": None, "html_path": None, "markdown_path": None}
     try:
         cli._conclude(Console(width=80), race, said, place)
         ended = 0

@@ -1,22 +1,28 @@
 """Dragstrip: trustworthy side-by-side races of web servers and the languages embedded in them."""
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragstrip.api import Result, compare, race, stored
 
-__all__ = ["Result", "__version__", "compare", "race", "stored"]
+    __version__: str
 
-try:
-    __version__ = version("dragstrip")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0+unknown"
+__all__ = ["Result", "__version__", "compare", "race", "stored"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only when asked for: a command that races nothing should not wait for numpy and the reports.
+    # Only when asked for: a command that races nothing should not wait for numpy and the reports, and one that only
+    # says its options not for the reading of packages' metadata.
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version("dragstrip")
+        except PackageNotFoundError:  # a source tree that was never installed
+            found = "0+unknown"
+        globals()[name] = found
+        return found
     if name in __all__:
         return getattr(import_module("dragstrip.api"), name)
     raise AttributeError(f"module 'dragstrip' has no attribute {name!r}")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dragstrip import contender
+from dragstrip import contender, schedule
 from dragstrip import verdict as judging
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect
@@ -148,16 +148,20 @@ def race(
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
         plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``, ``awake``,
-            ``server_cores`` and whatever else ``dragstrip.racing.Request`` has.
+            ``server_cores`` and whatever else ``dragstrip.racing.Request`` has; ``rate_per_s`` may be "auto".
 
     Raises:
-        BadUsage: fewer than two contenders, or a word of the plan that there is none of.
+        BadUsage: fewer than two contenders, or a word of the plan that there is none of, or out of its bounds; nothing
+            has been started or stored then.
         DragstripError: as on the command line, with the same message.
     """
     from dragstrip import racing  # here, because reading old results must do without the compiled engine
 
+    _refuse_odd(contenders, serve, workload)
     own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
     entries = (*contender.entrants(contenders), *own)
+    if plan.get("rate_per_s") == "auto":
+        plan["rate_per_s"] = schedule.AUTO_RATE
     try:
         request = racing.Request(entries=entries, workload=load_workload(workload), **plan)
     except TypeError as error:
@@ -166,9 +170,17 @@ def race(
         return Result.of(racing.run(request, store=kept, progress=progress))
 
 
+def _refuse_odd(contenders: Sequence[str], serve: Mapping[str, str] | None, workload: str) -> None:
+    for word in (*contenders, *(serve or {}), *(serve or {}).values()):
+        if not isinstance(word, str):
+            raise BadUsage(f"dragstrip.race: contender {word!r} is no text; use names, files or addresses")
+    if not isinstance(workload, str):
+        raise BadUsage(f"dragstrip.race: workload={workload!r} is no text; use a name like 'hello', or a file")
+
+
 def stored(run: str = "last", store: Path | str | None = None) -> Result:
     """A race that is in the store, judged anew: its id, the beginning of one, or "last"."""
-    with Store(Path(store) if store else default_path()) as kept:
+    with Store(Path(store) if store else default_path(), write=False) as kept:
         return Result.of(kept.load(run))
 
 

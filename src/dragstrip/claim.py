@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from dragstrip.contender import Source, Strict, nearest, parse_entry, read
 from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
 
 SHIPPED = Path(__file__).parent / "claims"
 
@@ -163,7 +164,7 @@ def load(word: str | Path, folders: Sequence[Path] = ()) -> Claim:
     """
     known = {file.stem: file for folder in (*folders, SHIPPED) for file in folder.glob("*.toml")}
     file = Path(word) if str(word).endswith(".toml") else known.get(str(word), Path())
-    if not file.is_file():
+    if not is_file(file):
         raise BadUsage(f"there is no claim {str(word)!r}; {nearest(str(word), known, 'there are')}, or a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 

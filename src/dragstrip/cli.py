@@ -1,78 +1,95 @@
-"""Words in, one call out."""
+"""``race``, ``show`` and ``report``: words in, one call out."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from dragstrip import __version__, contender, racing, verdict
-from dragstrip.cli_claims import claims
-from dragstrip.cli_compare import compare
-from dragstrip.cli_contenders import contenders, install_command, verify
-from dragstrip.cli_doctor import doctor
-from dragstrip.cli_export import export_command, import_command
-from dragstrip.cli_inherited import settle
-from dragstrip.cli_load import load
-from dragstrip.cli_new import new
+from dragstrip import bounds, cli_complete, contender, racing, verdict
+from dragstrip.cli_main import cli as cli  # where both were before the commands were loaded one by one
+from dragstrip.cli_main import main as main
 from dragstrip.cli_offer import AnyRate
-from dragstrip.cli_rerun import rerun
-from dragstrip.cli_serve import serve
-from dragstrip.cli_sweep import sweep
 from dragstrip.cli_words import (
     EXIT_FAILURE,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
     EXIT_VOID,
+    Budget,
     Duration,
+    More,
+    Output,
     Share,
     awake_option,
     definitions,
     open_store,
+    read_store,
+    refuse_warm_up,
     store_option,
+    whole,
     write_json,
+    write_text,
 )
-from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.errors import BadUsage
 from dragstrip.inquiry import Check, inspect
 from dragstrip.loading.offer import PRECISIONS
-from dragstrip.metrics import AUTO, METRICS, TYPICAL
+from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.record import Event, Race
-from dragstrip.report import badge, export, listing, page, picture, standing, terminal
+from dragstrip.report import badge, export, markdown, page, picture, standing, terminal
 from dragstrip.report.live import Progress
 from dragstrip.report.words import visible
 from dragstrip.store import Store, default_path
 from dragstrip.workload import load as load_workload
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="dragstrip")
-def cli() -> None:
-    """Races web servers side by side and says who is faster, by what ratio, and how sure that is."""
-
-
-@cli.command()
-@click.argument("contenders", nargs=-1)
-@click.option("--line-up", default=None, help="A named list of contenders, for example: default.")
+@click.command()
+@click.argument("contenders", nargs=-1, shell_complete=cli_complete.contenders)
+@click.option(
+    "--line-up",
+    default=None,
+    shell_complete=cli_complete.line_ups,
+    help="A named list of contenders, for example: default.",
+)
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Race a command of your own.")
 @definitions
-@click.option("--workload", default=None, help="hello (default), multiply, or a TOML file.")
-@click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=None, help="Default 32.")
-@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
+@click.option(
+    "--workload",
+    default=None,
+    shell_complete=cli_complete.workloads,
+    help="hello (default), multiply, or a TOML file.",
+)
+@click.option("--connections", "-c", type=whole(bounds.CONNECTIONS), default=None, help="Default 32.")
+@click.option("--threads", "-t", type=whole(bounds.THREADS), default=None, help="Engine threads; one per core.")
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
 @click.option("--http", type=click.Choice(["1.1", "1.0"]), default=None, help="1.0 as ab has it. [default: 1.1]")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
-@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the rounds.")
+@click.option(
+    "--budget",
+    "--duration",
+    "-d",
+    "budget",
+    type=Budget(),
+    default="60s",
+    show_default=True,
+    help="Time for the rounds; with --resume +2m, so much more.",
+)
+@click.option(
+    "--warmup",
+    metavar="N",
+    hidden=True,
+    expose_value=False,
+    callback=refuse_warm_up,
+    help="hyperfine's; each launch is warmed up until it no longer gets faster.",
+)
 @click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
 @click.option(
     "--metric",
-    type=click.Choice([AUTO, *(name for name in METRICS if name != "memory")]),
+    type=click.Choice(bounds.ASKED_METRICS),
     default=None,
     help="What decides: auto (default: throughput, or cpu where the machine spoils that), throughput, "
     "cpu (the servers' CPU time per request), latency-… (wants --rate).",
@@ -82,17 +99,32 @@ def cli() -> None:
 @click.option("--typical", is_flag=True, help="By the median over passes, which ignores pauses, instead of by totals.")
 @click.option(
     "--rounds",
-    type=click.IntRange(2, 10_000),
+    "--runs",
+    "rounds",
+    type=whole(bounds.ROUNDS),
     default=None,
     help="Fix the number of rounds; a verdict takes at least 10.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
+@click.option("--seed", type=whole(bounds.SEED), default=None, help="Of the order of everything.")
 @click.option(
-    "--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or - for stdout."
+    "--json", "--export-json", "json_path", type=Output(dash=True), default=None, help="Every number; - for stdout."
 )
-@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None, help="One self-contained page.")
+@click.option("--html", "html_path", type=Output(), default=None, help="One self-contained page.")
+@click.option(
+    "--export-markdown", "markdown_path", type=Output(dash=True), default=None, help="The ranking as Markdown; or -."
+)
+@click.option(
+    "--name", "-n", "called", multiple=True, metavar="NAME", help="Names of your own, one per contender, in order."
+)
 @click.option("--fresh-scrutiny", is_flag=True, help="Prove contenders anew, also where nothing has changed.")
-@click.option("--resume", "resume_id", default=None, metavar="ID", help="Go on with a race that was cut off.")
+@click.option(
+    "--resume",
+    "resume_id",
+    default=None,
+    metavar="ID",
+    shell_complete=cli_complete.races,
+    help="Go on with a race that was cut off.",
+)
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")
 @click.option(
@@ -112,20 +144,24 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
 
     mine=NAME:key=value calls one by a name of your own.
     """
+    if isinstance(words["budget"], More) and not resume_id:
+        raise BadUsage(f"--budget +{words['budget']:g}s adds to a race that --resume names; use without the + it")
     console = Console()
+    request = None if resume_id else _request(words)  # what is refused makes no store
     with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         before = [] if resume_id else [line.race for line in store.runs()]
         try:
-            if resume_id:
-                recorded = store.load(resume_id)
+            if request is None:
+                recorded = store.load(str(resume_id))
                 entries = tuple(
                     contender.entry_of(e.name, e.kind, e.parameters) for e in recorded.entrants if not e.out
                 )
                 workload = load_workload(words["workload"] or recorded.workload)
-                racing.resume(recorded.id, entries, workload, store=store, progress=progress)
+                more = words["budget"] if isinstance(words["budget"], More) else None
+                racing.resume(recorded.id, entries, workload, store=store, progress=progress, extra_s=more)
                 result = store.load(recorded.id)
             else:
-                result = racing.run(_request(words), store=store, progress=progress)
+                result = racing.run(request, store=store, progress=progress)
         except KeyboardInterrupt:
             progress.close()
             _show_interrupted(console, store, before, words, store_path)
@@ -135,13 +171,14 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
 
 def _request(words: dict[str, Any]) -> racing.Request:
     line_up = contender.line_up(words["line_up"]) if words["line_up"] else None
-    names = (*(line_up.names if line_up else ()), *words["contenders"])
+    given, serve = _named(words["contenders"], words["serve"], words["called"])
+    names = (*(line_up.names if line_up else ()), *given)
     if not names and not words["serve"]:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
     workload = load_workload(words["workload"] or (line_up.workload if line_up else "hello"))
     settled = _settled(words, line_up)
     named = contender.entrants(names, extra_dirs=words["folders"], settings=words["settings"])
-    entries = (*named, *(contender.serve_entry(text) for text in words["serve"]))
+    entries = (*named, *(contender.serve_entry(text) for text in serve))
     return racing.Request(
         entries=entries,
         workload=workload,
@@ -164,6 +201,23 @@ def _request(words: dict[str, Any]) -> racing.Request:
     )
 
 
+def _named(
+    contenders: Sequence[str], serve: Sequence[str], called: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Contenders and commands of one's own, called by the names of ``--name``, in the order of the two."""
+    if not called:
+        return contenders, serve
+    if len(called) != len(contenders) + len(serve):
+        raise BadUsage(
+            f"--name: {len(called)} given for {len(contenders) + len(serve)} contenders; give one for each, in their "
+            "order (those of a line-up keep theirs, commands of --serve come last)"
+        )
+    own = [f"{name}={word}" for name, word in zip(called, contenders, strict=False)]
+    commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
+    named = zip(called[len(contenders) :], commands, strict=True)
+    return own, [f"{name}={command}" for name, command in named]
+
+
 def _settled(words: dict[str, Any], line_up: contender.LineUp | None) -> dict[str, Any]:
     """The command line's words count, then the line-up's, then what is usual."""
     usual = {"connections": 32, "keepalive": True, "http": "1.1", "metric": AUTO}
@@ -175,6 +229,8 @@ def _conclude(console: Console, result: Race, words: dict[str, Any], store_path:
     judged, checks = verdict.judge(result), inspect(result)
     terminal.show_race(console, result, judged, checks, all_pairs=words["pairs"], verbose=words["verbose"], run="last")
     _draw(result, judged, checks, words["json_path"], words["html_path"])
+    if words["markdown_path"]:
+        write_text(words["markdown_path"], markdown.race(result, judged, checks), "--export-markdown")
     console.print(
         f"record  race {result.id} in {store_path or default_path()} (dragstrip show {result.id})", soft_wrap=True
     )
@@ -215,19 +271,8 @@ def _conclude_quietly(console: Console, result: Race, words: dict[str, Any], sto
         return
 
 
-@cli.command()
-@click.option("--json", "as_json", is_flag=True)
-@store_option
-def runs(as_json: bool, store_path: Path | None) -> None:
-    """Stored races, newest first."""
-    with open_store(store_path) as store:
-        told = badge.kept(store)
-        rows = [asdict(line) | {"verdict": told.get(line.race, "")} for line in store.runs()]
-    click.echo(json.dumps(rows, indent=2)) if as_json else listing.runs(Console(), rows)
-
-
-@cli.command()
-@click.argument("run", default="last")
+@click.command()
+@click.argument("run", default="last", shell_complete=cli_complete.races)
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
@@ -238,7 +283,7 @@ def show(
     run: str, pairs: bool, verbose: bool, parity: bool, method: int | None, as_json: bool, store_path: Path | None
 ) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
-    with open_store(store_path) as store:
+    with read_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded, method=method), inspect(recorded)
     if as_json:
@@ -249,11 +294,11 @@ def show(
         terminal.show_parity(Console(), recorded)
 
 
-@cli.command()
-@click.argument("run", default="last")
-@click.option("--html", "html_path", type=click.Path(path_type=Path), default=None)
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--svg", "svg_path", type=click.Path(path_type=Path), default=None, help="The terminal's picture.")
+@click.command()
+@click.argument("run", default="last", shell_complete=cli_complete.races)
+@click.option("--html", "html_path", type=Output(), default=None)
+@click.option("--json", "json_path", type=Output(dash=True), default=None)
+@click.option("--svg", "svg_path", type=Output(), default=None, help="The terminal's picture.")
 @store_option
 def report(
     run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None
@@ -261,42 +306,9 @@ def report(
     """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
     if not (html_path or json_path or svg_path):
         raise BadUsage("report: nothing to write; give --html FILE, --json FILE or --svg FILE")
-    with open_store(store_path) as store:
+    with read_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = verdict.judge(recorded), inspect(recorded)
     _draw(recorded, judged, checks, json_path, html_path)
     if svg_path:
         picture.terminal_svg(recorded, judged, checks, svg_path)
-
-
-for command in (
-    claims,
-    compare,
-    contenders,
-    doctor,
-    export_command,
-    import_command,
-    install_command,
-    load,
-    new,
-    rerun,
-    serve,
-    sweep,
-    verify,
-):
-    cli.add_command(command)
-
-
-def main() -> None:
-    """Runs the command line and turns every refusal into one line on stderr and its exit code."""
-    settle()
-    try:
-        cli.main(standalone_mode=False)
-    except DragstripError as error:
-        click.echo(f"dragstrip: {visible(str(error), lines=True)}", err=True)
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(EXIT_INTERRUPTED)

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from dragstrip import claim as definitions
-from dragstrip import foreign
+from dragstrip import cli_complete, foreign
 from dragstrip.claim import FAIR, PUBLISHED, Claim
-from dragstrip.cli_words import EXIT_VOID, Duration, Share, open_store, store_option, write_text
+from dragstrip.cli_words import EXIT_VOID, Duration, Output, Share, open_store, read_store, store_option, write_text
 from dragstrip.contender import entry, parse_entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.report import claims as report
@@ -32,7 +32,7 @@ from dragstrip.trial.run import Row, check, rows
 
 def _outputs(command: Any) -> Any:
     """The files that a table of claims can be written to."""
-    path = click.Path(path_type=Path, allow_dash=True)
+    path = Output(dash=True)
     for name, text in (
         ("markdown", "The page of docs."),
         ("svg", "Its chart."),
@@ -50,7 +50,7 @@ def _outputs(command: Any) -> Any:
 def claims(context: click.Context, /, remarks: bool, store_path: Path | None, **words: Any) -> None:
     """What has been published about these servers, and what became of it here; without a command: from the store."""
     if context.invoked_subcommand is None:
-        with open_store(store_path) as store:
+        with read_store(store_path) as store:
             _tell(_every(()), store, words, remarks=remarks)
 
 
@@ -89,7 +89,7 @@ def _listed(one: Claim) -> dict[str, Any]:
 
 
 @claims.command(name="check")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=cli_complete.claims)
 @click.option("--all", "everything", is_flag=True)
 @click.option("--budget", type=Duration(), default="25m", show_default=True, help="For all races together.")
 @click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")
@@ -164,6 +164,9 @@ def add_command(name: str, folder: Path | None, **words: Any) -> None:
     for word in fields.contenders:
         # A name that nobody has is refused now, not when the claim is checked.
         serve_entry(f"{word}={fields.serve[word]}") if word in fields.serve else entry(word)
+    if "/" in name:
+        remedy = "give a plain name; --to names a folder"
+        raise BadUsage(f"claims add: {name!r} would leave the claims' folder; {remedy}")
     made = definitions.write((folder or _own()) / f"{name}.toml", fields)
     click.echo(f"{made.source.file}\n{made.fields.statement} ({made.fields.load.text()})")
     click.echo(f"dragstrip claims check {made.source.file if folder else name}")

@@ -10,10 +10,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import verdict
+from dragstrip import cli_complete, verdict
 from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_VOID,
+    Output,
     Share,
     share_of,
     store_option,
@@ -45,8 +46,8 @@ class Rule(click.ParamType[tuple[str, str, float]]):
 
 
 @click.command()
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", shell_complete=cli_complete.races)
+@click.argument("new", shell_complete=cli_complete.races)
 @click.option("--metric", type=click.Choice(METRICS), default=None, help="Default: the new race's.")
 @click.option("--margin", type=Share(), default=None, help="Differences below it are the same.")
 @click.option(
@@ -55,9 +56,9 @@ class Rule(click.ParamType[tuple[str, str, float]]):
 @click.option("--fail-if", "rules", type=Rule(), multiple=True, metavar="slower:3%", help="Exit 1 where it is shown.")
 @click.option("--strict", is_flag=True, help="Exit 1 also where --fail-if's case can't be excluded.")
 @click.option("--anyway", is_flag=True, help="Compare what differs in machine, method or load.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--junit", "junit_path", type=click.Path(path_type=Path), default=None, help="One case per --fail-if.")
+@click.option("--json", "json_path", type=Output(dash=True), default=None)
+@click.option("--markdown", "markdown_path", type=Output(dash=True), default=None)
+@click.option("--junit", "junit_path", type=Output(), default=None, help="One case per --fail-if.")
 @store_option
 def compare(old: str, new: str, store_path: Path | None, **words: Any) -> None:
     """Two races, NEW against OLD: ids, beginnings of ids, last, or files that `dragstrip export` wrote.

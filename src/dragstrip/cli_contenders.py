@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import contender, install, racing
+from dragstrip import cli_complete, contender, install, racing
 from dragstrip.cli_words import EXIT_FAILURE, definitions
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.report import listing
@@ -28,7 +28,7 @@ def contenders(as_json: bool, folders: tuple[Path, ...], settings: tuple[str, ..
 
 
 @click.command(name="install")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=cli_complete.contenders)
 @click.option("--all", "everything", is_flag=True)
 @click.option("--line-up", default=None)
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -70,7 +70,7 @@ def _build_all(entries: list[contender.Entry]) -> None:
 
 
 @click.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=cli_complete.contenders)
 @click.option("--line-up", default=None)
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Verify a command of your own.")
 @click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dragstrip import contender, machine, noise, racing, verdict
 from dragstrip import doctor as examining
-from dragstrip.cli_words import EXIT_FAILURE, Duration, open_store, store_option, write_json
+from dragstrip.cli_words import EXIT_FAILURE, Duration, Output, open_store, store_option, write_json
 from dragstrip.doctor import NULL_RACE, Finding, null_race_finding
 from dragstrip.errors import NotReady
 from dragstrip.inquiry import inspect, is_void
@@ -31,7 +31,7 @@ _SHOWN = {"pass": "[green]pass[/]", "warn": "[yellow]warn[/]", "fail": "[red]fai
 @click.option("--seconds", type=Duration(), default="500ms", show_default=True, help="Of load, at each point.")
 @click.option("--null-race", is_flag=True, help="Race a server against itself; every later report cites the result.")
 @click.option("--budget", type=Duration(), default="60s", show_default=True, help="Of the null race.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or -.")
+@click.option("--json", "json_path", type=Output(dash=True), default=None, help="Or -.")
 @store_option
 def doctor(
     server_cores: str | None,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dragstrip import foreign, verdict
-from dragstrip.cli_words import open_store, store_option, stored, write_text
+from dragstrip import cli_complete, foreign, verdict
+from dragstrip.cli_words import open_store, read_store, refusal, store_option, stored, write_text
 from dragstrip.errors import BadUsage
 from dragstrip.inquiry import inspect
 from dragstrip.record import Event, Race
@@ -29,12 +29,14 @@ SUFFIXES = {
     ".png": "png",
     ".svg": "svg",
 }
+#: Of the record itself.
+RECORDS = ("", ".race", ".sqlite", ".dragstrip")
 CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory")
 FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 
 
 @click.command(name="export")
-@click.argument("run")
+@click.argument("run", shell_complete=cli_complete.races)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Default: by FILE's suffix.")
 @click.option("--contender", default=None, help="Whose latencies (.hgrm); not needed where there is one.")
@@ -59,11 +61,13 @@ def export_command(
                .bench (Go's, for benchstat)  .prom (OpenMetrics)  .png .svg (a chart)
     by --as    bencher (Bencher Metric Format)  github-bigger, github-smaller (github-action-benchmark)
                charts (all of them, PNG and SVG, FILE is a folder)
-    else       the record itself, which import, compare and rerun take
+    .race, or no suffix: the record itself, which import, compare and rerun take
     """
-    chosen = shape or SUFFIXES.get(file.suffix.lower(), "record")
+    chosen = shape or _by_suffix(file)
+    if problem := "" if str(file) == "-" else refusal(file, folder=chosen == "charts"):
+        raise BadUsage(f"export {problem}")
     if chosen == "record":
-        with open_store(store_path) as store:
+        with read_store(store_path) as store:
             click.echo(f"race {store.export_race(run, file)} written to {file}")
         return
     race = stored(run, store_path)
@@ -77,6 +81,21 @@ def export_command(
         write_text(file, _text(race, chosen, contender, rounds), "export")
     if str(file) != "-":
         click.echo(f"race {race.id} written to {file} ({chosen})")
+
+
+def _by_suffix(file: Path) -> str:
+    """The shape that a file's name asks for.
+
+    Raises:
+        BadUsage: nobody knows its suffix.
+    """
+    suffix = file.suffix.lower()
+    if suffix in RECORDS:
+        return "record"
+    if suffix not in SUFFIXES:
+        known = " ".join((*SUFFIXES, ".race"))
+        raise BadUsage(f"export {file}: no shape has the suffix {suffix}; use {known}, or --as")
+    return SUFFIXES[suffix]
 
 
 def _rows(race: Race, rounds: bool) -> list[tables.Row]:
@@ -112,7 +131,8 @@ def _draw(race: Race, file: Path, chosen: str, chart: str, dark: bool) -> None:
         raise BadUsage(f"race {race.id} has no contender with numbers: there is nothing to draw")
     wanted = [(chart, chosen)] if chosen != "charts" else [(name, kind) for name in CHARTS for kind in ("png", "svg")]
     try:
-        (file if chosen == "charts" else file.parent).mkdir(parents=True, exist_ok=True)
+        if chosen == "charts":
+            file.mkdir(exist_ok=True)
         for name, kind in wanted:
             drawn = charts.draw(name, race, judged, found, dark=dark)
             path = file / f"{name}.{kind}" if chosen == "charts" else file
@@ -123,7 +143,14 @@ def _draw(race: Race, file: Path, chosen: str, chart: str, dark: bool) -> None:
 
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True))
-@click.option("--beside", "run", default=None, metavar="RUN", help="Show another tool's result beside this race.")
+@click.option(
+    "--beside",
+    "run",
+    default=None,
+    metavar="RUN",
+    shell_complete=cli_complete.races,
+    help="Show another tool's result beside this race.",
+)
 @click.option("--name", default=None, help="What that result is called; default the tool's name.")
 @store_option
 def import_command(file: Path, run: str | None, name: str | None, store_path: Path | None) -> None:

@@ -16,16 +16,20 @@ from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     Duration,
+    Output,
     Share,
     awake_option,
     write_json,
     write_text,
 )
 from dragstrip.errors import BadUsage
-from dragstrip.loading.pool import Asked, read_pool, read_raw
+from dragstrip.loading.pool import Asked, bounded, read_pool, read_raw
 from dragstrip.report import load as report
 from dragstrip.report import load_open
 from dragstrip.report.load_styles import STYLES, styled
+
+#: More than any machine answers in a year; the engine counts with 64 bits.
+MOST_COUNTED = 10**15
 
 
 class Count(click.ParamType[int]):
@@ -37,10 +41,10 @@ class Count(click.ParamType[int]):
         """The number."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+)([kKmM])?", str(value))
+        match = re.fullmatch(r"(\d{1,18})([kKmM])?", str(value))
         count = int(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()] if match else 0
-        if count < 1:
-            self.fail(f"{value!r} is no count above zero; use 20000 or 20k", param, ctx)
+        if not 1 <= count <= MOST_COUNTED:
+            self.fail(f"{value!r} is no count from 1 to {MOST_COUNTED:,}; use 20000 or 20k", param, ctx)
         return count
 
 
@@ -53,7 +57,7 @@ class Sources(click.ParamType[int]):
         """The number; 0 for auto."""
         if str(value) == "auto":
             return 0
-        if not str(value).isdecimal() or not 1 <= int(value) <= 65536:
+        if not re.fullmatch(r"\d{1,5}", str(value)) or not 1 <= int(value) <= 65536:
             self.fail(f"{value!r} is no number of addresses; use 1 to 65536, or auto", param, ctx)
         return int(value)
 
@@ -86,7 +90,7 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
 @click.option("-D", "body_file", default=None, metavar="FILE", help="hey's and oha's word for --body @FILE.")
 @click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
-@click.option("--pool", type=click.Path(path_type=Path), default=None, help="Requests to cycle: TOML or JSON lines.")
+@click.option("--pool", type=click.Path(path_type=Path), default=None, help="Requests to cycle; see below.")
 @click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
 @click.option("--latency", is_flag=True, hidden=True, help="wrk's word for what is always shown.")
 @click.option(
@@ -111,9 +115,9 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
 @awake_option("off")
 @offer_options
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None)
-@click.option("--hgrm", "hgrm_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
-@click.option("--hlog", "hlog_path", type=click.Path(path_type=Path, dir_okay=False), default=None)
+@click.option("--json", "json_path", type=Output(dash=True), default=None)
+@click.option("--hgrm", "hgrm_path", type=Output(), default=None)
+@click.option("--hlog", "hlog_path", type=Output(), default=None)
 @click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
 @click.option(
     "--max-p99", "max_p99_s", type=Duration(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms."
@@ -128,6 +132,17 @@ def load(**words: Any) -> None:
 
     A closed loop: each connection asks again once it is answered; an open loop with -R, --ramp or --steps: requests
     leave when they are due, and latency runs from then.
+
+    --pool FILE has the requests to cycle, in TOML ([[request]] tables) or, by any other suffix, as JSON lines. All keys
+    may be left out: path, method, headers, body or body_file; of the right answer, which is learned if not given,
+    status, and answer or answer_file.
+
+    \b
+        [[request]]
+        path = "/add?a=1&b=2"
+        answer = "3"
+    \b
+        {"path": "/add?a=1&b=2", "answer": "3"}
 
     Ends with 0; with 1 where it ended before its time, most answers were wrong, or a --max-… or --min-… is missed; with
     130 when interrupted.
@@ -191,10 +206,7 @@ def _pool(pool: Path | None, raw: Path | None) -> tuple[Asked, ...]:
 def _body(word: str) -> bytes:
     if not word.startswith("@"):
         return word.encode()
-    try:
-        return Path(word[1:]).read_bytes()
-    except OSError as error:
-        raise BadUsage(f"-b {word}: can't be read ({error.strerror}); give @FILE, or the text itself") from error
+    return bounded(Path(word[1:]), f"-b {word}")
 
 
 def _tell(result: loading.LoadResult, objectives: list[report.Limit], words: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from string import Template
 
@@ -27,12 +28,16 @@ def new(name: str, into: Path) -> None:
         raise BadUsage(f"new: {name} is the name of a shipped contender; use another name")
     if folder.exists():
         raise BadUsage(f"new: {folder} is there already; use another name, or another folder (--into)")
-    folder.mkdir()
     mark = "".join(letter for letter in name.upper() if letter.isalnum())[:4].ljust(4, "X")
-    for file in sorted(SKELETON.iterdir()):
-        if file.is_file():
-            text = file.read_text(encoding="utf-8")
-            (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
+    try:
+        folder.mkdir()
+        for file in sorted(SKELETON.iterdir()):
+            if file.is_file():
+                text = file.read_text(encoding="utf-8")
+                (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)  # half of one would only be in the way
+        raise BadUsage(f"new: {folder} can't be written ({error.strerror}); use another folder (--into)") from error
     shown = str(folder) if "/" in str(folder) else f"./{folder}"
     click.echo(f"{shown}/contender.toml is yours: see its comments, then\n")
     click.echo(f"  dragstrip verify {shown}\n  dragstrip race {shown} nginx-return")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dragstrip import racing, verdict
+from dragstrip import cli_complete, racing, verdict
 from dragstrip.cli_words import EXIT_FAILURE, EXIT_VOID, open_store, store_option, stored
 from dragstrip.inquiry import inspect, is_void
 from dragstrip.record import Race
@@ -19,7 +19,7 @@ from dragstrip.workload import load as load_workload
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=cli_complete.races)
 @click.option("--workload", default=None, help="The workload's file, where it was one.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @store_option

@@ -11,13 +11,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dragstrip import contender, racing
+from dragstrip import cli_complete, contender, racing
 from dragstrip.cli_offer import Rate
 from dragstrip.cli_words import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     EXIT_VOID,
     Duration,
+    Output,
     awake_option,
     definitions,
     store_option,
@@ -76,7 +77,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
 
 
 @click.command()
-@click.argument("contenders", nargs=-1)
+@click.argument("contenders", nargs=-1, shell_complete=cli_complete.contenders)
 @click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Sweep a command of your own.")
 @definitions
 @click.option("--slo", type=ObjectiveWord(), default="p99=5ms", show_default=True, help="What capacity is under.")
@@ -90,13 +91,19 @@ class Rates(click.ParamType[tuple[float, ...]]):
     show_default=True,
     help="Fresh ones at each rate; more narrow the intervals.",
 )
-@click.option("--workload", default="hello", show_default=True, help="hello, multiply, or a TOML file.")
+@click.option(
+    "--workload",
+    default="hello",
+    shell_complete=cli_complete.workloads,
+    show_default=True,
+    help="hello, multiply, or a TOML file.",
+)
 @click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=32, show_default=True)
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
 @click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
 @click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help="See load --help.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, allow_dash=True), default=None, help="Or -.")
+@click.option("--json", "json_path", type=Output(dash=True), default=None, help="Or -.")
 @click.option("--show", "show_path", type=click.Path(path_type=Path), default=None, help="A sweep's file, shown again.")
 @click.option("--server-cores", default=None, help="For example 1 or 2-3.")
 @click.option("--engine-cores", default=None, help="Where the load comes from.")

@@ -63,3 +63,16 @@ class StoreError(DragstripError):
     """The store cannot be opened, is of a newer schema, or has no such race."""
 
     exit_code = 2
+
+
+class Unreadable(StoreError):
+    """A stored race holds what no record can hold; other races of the store are read as ever.
+
+    Args:
+        race: its id.
+        problem: which column, and what it holds.
+    """
+
+    def __init__(self, race: str, problem: str) -> None:
+        super().__init__(f"race {race} can't be read: {problem}; the store's other races are not affected")
+        self.race, self.problem = race, problem

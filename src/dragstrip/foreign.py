@@ -15,6 +15,9 @@ from typing import Any
 
 from dragstrip.errors import BadUsage
 
+#: No tool that is read here prints more.
+MOST_BYTES = 16 * 2**20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
@@ -46,13 +49,23 @@ def load(file: Path) -> ForeignRun:
         BadUsage: it can't be read, or is of no tool that is known.
     """
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadUsage(f"{file}: can't be read ({error.strerror}); give a file that holds a tool's output") from error
+        text = _text(file)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadUsage(f"{file}: can't be read ({why}); use a tool's output in a file") from error
     try:
         return parse(text)
     except BadUsage as error:
         raise BadUsage(f"{file}: {error}") from error
+
+
+def _text(file: Path) -> str:
+    """A tool's output, from a file or a pipe; what is longer than any of theirs is refused."""
+    with file.open("rb") as opened:
+        data = opened.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it is longer than {MOST_BYTES:,} bytes")
+    return data.decode("utf-8", "replace")
 
 
 def several(file: Path) -> list[tuple[str, ForeignRun]]:
@@ -62,8 +75,8 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
         BadUsage: as ``load``; or an entry of such a JSON is no rate (its unit has no "/s").
     """
     try:
-        told = json.loads(file.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError):
+        told = json.loads(_text(file))
+    except (OSError, ValueError, RecursionError):
         told = None
     if not isinstance(told, list):
         run = load(file)

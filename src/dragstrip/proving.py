@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragstrip import conditions, machine, schedule
-from dragstrip.contender import Entry, Missing, Ready, build
+from dragstrip.contender import Entry, Missing, Ready, build, to_build
 from dragstrip.director import Progress
 from dragstrip.errors import StageError
 from dragstrip.proofs import DISTURBED_S, GOOD_S, Proof, Proofs
@@ -133,6 +133,8 @@ def _candidate(
         one.why = f"missing: {state.reason}; {state.remedy}"
         return one
     try:
+        if doing := to_build(entry):
+            progress.entrant(entry.name, doing)
         built: Path | None = build(entry)
     except StageError as error:
         one.why = str(error)

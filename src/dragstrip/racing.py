@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dragstrip
-from dragstrip import awake, conditions, doctor, machine, proofs, schedule, stage, verdict
+from dragstrip import awake, bounds, conditions, doctor, machine, proofs, schedule, stage, verdict
 from dragstrip.contender import Entry, Missing, Ready, check, serving
 from dragstrip.director import Director, Progress
 from dragstrip.errors import BadUsage, EngineFailure, NotReady
@@ -29,6 +29,9 @@ from dragstrip.rounds import Track
 from dragstrip.store import Store
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
+
+#: The highest rate of an open loop, of the engine.
+MOST_PER_S = 10_000_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,17 @@ class Request:
     explicit: bool = True
     purpose: tuple[str, str] | None = None
     fresh_scrutiny: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what no race can be run with, before anything is started or stored.
+
+        Raises:
+            BadUsage: says which field, what was given and what would do.
+        """
+        for name in bounds.BOUNDS:
+            object.__setattr__(self, name, bounds.taken(name, getattr(self, name)))
+        rate = bounds.Number(most=MOST_PER_S, or_none=True, also=(schedule.AUTO_RATE,))
+        object.__setattr__(self, "rate_per_s", bounds.taken("rate_per_s", self.rate_per_s, rate))
 
 
 def run(request: Request, *, store: Store, progress: Progress) -> Race:
@@ -331,7 +345,7 @@ def _track(
             os.sched_setaffinity(0, lanes.engine)
             open_things.callback(os.sched_setaffinity, 0, before)
         if keep not in awake.CHOICES:
-            raise BadUsage(f"awake: {keep!r} given; {' or '.join(awake.CHOICES)} would do")
+            raise BadUsage(f"awake: {keep!r} given; use {' or '.join(awake.CHOICES)}")
         against = awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
         if wait == "auto":
             wait = awake.usual_wait(against, shared=lanes.shared)

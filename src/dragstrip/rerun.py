@@ -32,7 +32,7 @@ def request_of(race: Race, workload: Workload | None = None) -> Request:
     return Request(
         entries=tuple(_entry(entrant) for entrant in race.entrants),
         workload=workload or load_workload(race.workload),
-        **(load | {"threads": race.load.threads if engine_cores else None}),
+        **(load | {"threads": race.load.threads if engine_cores else None, "rate_per_s": race.load.rate_per_s or None}),
         timeout_s=race.load.timeout_ns / 1e9,
         budget_s=plan.budget_s,
         margin=plan.margin,

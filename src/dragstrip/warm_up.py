@@ -46,7 +46,7 @@ def settled(rates: Sequence[float]) -> bool:
     if len(rates) < WINDOW:
         return False
     up, error = rise(rates)
-    return up <= max(FLAT, 2 * error)
+    return bool(up <= max(FLAT, 2 * error))  # numpy's own would be kept as bytes
 
 
 def enough_s(rates: Sequence[float], slice_s: float) -> float:

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from dragstrip.contender import Source, Strict, nearest, read
 from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
 
 SHIPPED = Path(__file__).parent / "workloads"
 
@@ -192,7 +193,7 @@ def load(word: str | Path) -> Workload:
         BadUsage: there is none of that name. BadDefinition: file, line, field, what would do.
     """
     file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
-    if not file.is_file():
+    if not is_file(file):
         there = nearest(str(word), names(), "there are")
         raise BadUsage(f"there is no workload {str(word)!r}; {there}, or give a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)

@@ -24,7 +24,7 @@ from dragstrip.contender.entrants import (
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
 from dragstrip.contender.found import Missing, Ready, cache_dir, environment
-from dragstrip.contender.start import OwnCount, Start, build, check, prepare, status
+from dragstrip.contender.start import OwnCount, Start, build, check, prepare, status, to_build
 
 __all__ = [
     "NAME",
@@ -60,6 +60,7 @@ __all__ = [
     "serving",
     "shipped",
     "status",
+    "to_build",
     "url_entry",
     "variant",
 ]

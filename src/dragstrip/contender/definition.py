@@ -22,6 +22,12 @@ from pydantic.fields import FieldInfo
 from dragstrip.errors import BadDefinition
 
 Key = str | int
+
+#: No definition has more than four levels.
+DEEPEST = 20
+
+#: Nobody writes a longer definition by hand; a pool of 10,000 requests with their bodies has fewer, too.
+MOST_BYTES = 16 * 2**20
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _ONE_KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
@@ -77,16 +83,18 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
     Raises:
         BadDefinition: it can't be read, is no TOML, or a field of it is refused (the first one by line).
     """
-    try:
-        source = Source(file, file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise BadDefinition(
-            file=str(file), field="the file", problem=f"can't be read ({why})", remedy="give a UTF-8 text file"
-        ) from error
+    source = Source(file, _text_of(file))
+    too_deep = BadDefinition(
+        file=str(file),
+        field="the file",
+        problem=f"its lists or tables lie more than {DEEPEST} deep in each other",
+        remedy="use a few levels",
+    )
     try:
         given = tomllib.loads(source.text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise too_deep from error
+    except ValueError as error:  # no TOML, or a number of thousands of digits
         at_line = re.search(r"at line (\d+)", str(error))
         raise BadDefinition(
             file=str(file),
@@ -95,10 +103,45 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
             problem=f"is no TOML: {error}",
             remedy="correct that line",
         ) from error
+    if _is_deep(given):
+        raise too_deep
     try:
         return model.model_validate(given), source
     except ValidationError as error:
         raise _first_refusal(error, model, given, source) from error
+
+
+def _is_deep(given: Any) -> bool:
+    """Whether something lies deeper than any definition has it: messages and line numbers would take for ever."""
+    level = [given]
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for one in level
+            if isinstance(one, (dict, list))
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
+
+
+def _text_of(file: Path) -> str:
+    """A definition's text; a special file (which may have no end), or one of another size than a text's, is refused."""
+
+    def refused(why: str) -> BadDefinition:
+        return BadDefinition(
+            file=str(file), field="the file", problem=f"can't be read ({why})", remedy="give a UTF-8 text file"
+        )
+
+    try:
+        if file.exists() and not file.is_file():
+            raise refused("it is no regular file")
+        with file.open("rb") as opened:
+            data = opened.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise refused(f"it is longer than {MOST_BYTES:,} bytes")
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except (OSError, ValueError) as error:
+        raise refused(getattr(error, "strerror", None) or str(error)) from error
 
 
 def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:

@@ -24,6 +24,7 @@ from pydantic import Field
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
 from dragstrip.contender.fields import FILE_NAME, PER_CORE, SHIPPED, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
 
 LINE_UPS = SHIPPED.parent / "lineups"
 
@@ -117,7 +118,7 @@ def line_up(word: str) -> LineUp:
         BadUsage: no such name. BadDefinition: the file is refused.
     """
     file = Path(word) if word.endswith(".toml") else LINE_UPS / f"{word}.toml"
-    if not file.is_file():
+    if not is_file(file):
         known = sorted(one.stem for one in LINE_UPS.glob("*.toml"))
         raise BadUsage(f"there is no line-up {word!r}; {nearest(word, known, 'there are')}, or give a TOML file")
     return read(file, LineUp)[0]
@@ -149,13 +150,13 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
         BadUsage: nothing of that name (the message has the nearest names), or two. BadDefinition: it is refused.
     """
     more = {load_once(folder / FILE_NAME).name: folder for folder in _folders(extra_dirs)} if "/" not in word else {}
-    if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and (SHIPPED / word / FILE_NAME).is_file():
+    if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and is_file(SHIPPED / word / FILE_NAME):
         if word in more:
             raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; use another name")
         return load_once(SHIPPED / word / FILE_NAME)
     path = more.get(word, Path(word))
     for file in (path, path / FILE_NAME):
-        if file.is_file():
+        if is_file(file):
             return load_once(file)
     if "/" in word or word.endswith(".toml"):
         raise BadUsage(f"there is no {word}; name a {FILE_NAME}, or a folder that has one")

@@ -6,9 +6,11 @@ import errno
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from dragstrip.errors import BadDefinition, NotReady, StageError
 #: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
 BUILD_S = 900.0
 
-_TAIL_LINES = 15
+_TAIL_LINES, _TAIL_BYTES = 15, 65_536
 
 #: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
 SOCKET = "http.socket"
@@ -106,6 +108,14 @@ def _ready(contender: Contender) -> Ready:
     return state
 
 
+def to_build(one: Entry | Contender) -> str:
+    """What ``build`` would run now, in words; "" if there is nothing to build, or it was built before."""
+    contender = one.contender if isinstance(one, Entry) else one
+    if contender is None or contender.fields.build is None or _build_dir(contender, _ready(contender)).is_dir():
+        return ""
+    return f"building once, up to {BUILD_S / 60:.0f} min: {' '.join(contender.fields.build.command)}"
+
+
 def build(one: Entry | Contender) -> Path | None:
     """Runs a definition's build unless the same one has been run; returns the folder that it filled.
 
@@ -162,19 +172,38 @@ def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -
     values = found.settings(contender, ready.programs) | {"build": str(out), "cache": str(cache_dir())}
     command = found.resolve(wanted.command, ready.programs, values)
     env = {"HOME": str(cache_dir()), **os.environ} | {key: fill(text, values) for key, text in wanted.env.items()}
-    try:
-        done = subprocess.run(
-            command, cwd=source, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=BUILD_S,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise StageError(f"{contender.name}: its build can't be run: {error}") from error
-    if done.returncode != 0:
-        tail = "\n".join(done.stdout.strip().splitlines()[-_TAIL_LINES:])
+    status, said = _run_bounded(contender.name, command, source, env)
+    if status != 0:
+        tail = "\n".join(said.strip().splitlines()[-_TAIL_LINES:])
         raise StageError(
-            f"{contender.name}: its build failed with status {done.returncode} (`{' '.join(command)}`); "
-            f"its last lines:\n{tail}"
+            f"{contender.name}: its build failed with status {status} (`{' '.join(command)}`); its last lines:\n{tail}"
         )
+
+
+def _run_bounded(name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Runs a build within its time; what it started ends with it. Its output goes to a file: it may have no end."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            running = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise StageError(f"{name}: its build can't be run: {error}") from error
+        try:
+            running.wait(timeout=BUILD_S)
+        except subprocess.TimeoutExpired as error:
+            raise StageError(
+                f"{name}: its build (`{' '.join(command)}`) did not end within {BUILD_S:g} s and was ended; a longer "
+                "one is run by hand, and its result named in the definition"
+            ) from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(size - _TAIL_BYTES, 0))
+        return running.returncode, output.read().decode(errors="replace")
 
 
 def _open_to_all(folder: Path) -> None:

@@ -114,12 +114,12 @@ def _refuse_size(request: LoadRequest, answer: Answer) -> None:
         told = answer.cut or f"sends a body of {len(answer.body):,} bytes"
         raise BadUsage(
             f"{request.url}: the server {told}, and every answer is compared with the first one, held in memory; a "
-            f"body of at most {LARGEST_BODY_BYTES >> 20} MiB would do"
+            f"body of at most {LARGEST_BODY_BYTES >> 20} MiB is what it takes"
         )
     if answer.surplus:
         raise DragstripError(
             f"{request.url}: the server sends bytes behind its complete answer, {quoted(answer.surplus)}, which would "
-            "be taken for the next one; nothing there would do"
+            "be taken for the next one; use nothing there"
         )
 
 

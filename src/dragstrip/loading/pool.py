@@ -20,6 +20,10 @@ from pydantic import Field, ValidationError
 
 from dragstrip.contender.definition import Strict, read
 from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
+
+#: A request's file, or a pool's: each connection holds what it sends.
+MOST_BYTES = 64 * 2**20
 
 #: Each is held in memory with its answer, and learned ones cost two plain requests each.
 MOST = 10_000
@@ -69,7 +73,7 @@ def read_pool(file: Path) -> tuple[Asked, ...]:
         BadUsage, BadDefinition: it can't be read, or says what makes no sense; names file and line.
     """
     if file.suffix == ".toml":
-        if not file.is_file():
+        if not is_file(file):
             raise BadUsage(f"--pool {file}: there is no such file")
         found: tuple[_Fields, ...] = read(file, _File)[0].request
     else:
@@ -81,7 +85,7 @@ def read_pool(file: Path) -> tuple[Asked, ...]:
 
 def _lines(file: Path) -> tuple[_Fields, ...]:
     found = []
-    for number, line in enumerate(_bytes(file, f"--pool {file}").splitlines(), 1):
+    for number, line in enumerate(bounded(file, f"--pool {file}").splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -90,7 +94,7 @@ def _lines(file: Path) -> tuple[_Fields, ...]:
             first = error.errors()[0]
             at = ".".join(map(str, first["loc"])) or "the line"
             raise BadUsage(f"--pool {file}, line {number}: {at}: {first['msg']}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadUsage(f"--pool {file}, line {number}: no JSON ({error}); write one object a line") from error
     if not 1 <= len(found) <= MOST:
         raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MOST}")
@@ -102,7 +106,7 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
         text, path = getattr(fields, name), getattr(fields, f"{name}_file")
         if text is not None and path is not None:
             raise BadUsage(f"{whose}: has {name} and {name}_file; give only one of them")
-        return text.encode() if text is not None else _bytes(folder / path, f"{whose}: {name}_file") if path else None
+        return text.encode() if text is not None else bounded(folder / path, f"{whose}: {name}_file") if path else None
 
     answer = text_or_file("answer")
     return Asked(
@@ -121,7 +125,7 @@ def read_raw(file: Path) -> Asked:
     Raises:
         BadUsage: it can't be read, or has no request line and no end of its head.
     """
-    raw = _bytes(file, f"--raw {file}")
+    raw = bounded(file, f"--raw {file}")
     method, _, rest = raw.partition(b" ")
     if not method.isalpha() or b" HTTP/1." not in rest.partition(b"\r\n")[0] or b"\r\n\r\n" not in raw:
         raise BadUsage(
@@ -131,8 +135,18 @@ def read_raw(file: Path) -> Asked:
     return Asked(method=method.decode(), raw=raw)
 
 
-def _bytes(path: Path, whose: str) -> bytes:
+def bounded(path: Path, whose: str, most: int = MOST_BYTES) -> bytes:
+    """A file's bytes, or a pipe's; of one without an end no more than ``most`` are read.
+
+    Raises:
+        BadUsage: it can't be read, or is longer than ``most`` bytes.
+    """
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadUsage(f"{whose}: {path} can't be read ({error.strerror})") from error
+        with path.open("rb") as opened:
+            data = opened.read(most + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadUsage(f"{whose}: {path} can't be read ({why}); use another file") from error
+    if len(data) > most:
+        raise BadUsage(f"{whose}: {path} is longer than {most:,} bytes; use a shorter file")
+    return data

@@ -107,7 +107,6 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
     path = Path(path)
     text = render(race, verdict, checks)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".page-", encoding="utf-8", delete=False) as part:
             part.write(text)
         # NamedTemporaryFile makes it private; a page is to be shown.

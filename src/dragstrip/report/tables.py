@@ -87,7 +87,6 @@ def parquet(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     except ImportError as error:
         raise BadUsage("Parquet takes pyarrow: pip install 'dragstrip[data]', or export .csv") from error
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         writer.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
     except OSError as error:
         raise BadUsage(f"export {path}: can't be written ({error}); give another path") from error

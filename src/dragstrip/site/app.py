@@ -65,7 +65,13 @@ def app(store: Path) -> Starlette:
 
 
 async def _headed(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-    response = await call(request)
+    try:
+        response = await call(request)
+    except Exception as error:  # one record that fails a page must be one page, told in words
+        told = words.visible(
+            f"this page can't be shown ({type(error).__name__}: {error}); others can, and please report it"
+        )
+        response = _page("refused.html.j2", status=500, message=told, title="not to be had")
     response.headers.setdefault("Content-Security-Policy", _POLICY)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -91,7 +97,7 @@ def _races(request: Request) -> Response:
 
 
 def _race(request: Request) -> Response:
-    with Store(_store(request)) as store:
+    with Store(_store(request), write=False) as store:
         race_id = store.resolve(request.path_params["race"])
     text = _drawn(str(_store(request)), race_id, *views.state(_store(request), race_id))
     # The page brings a policy of its own, with its scripts' digests.
@@ -100,7 +106,7 @@ def _race(request: Request) -> Response:
 
 @lru_cache(maxsize=8)
 def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
-    with Store(Path(store)) as kept:
+    with Store(Path(store), write=False) as kept:
         race = kept.load(race_id)
     return page.render(race, verdict.judge(race), inspect(race))
 
@@ -149,7 +155,7 @@ def _compare(request: Request) -> Response:
     old, new = (request.query_params.get(which, "") for which in ("old", "new"))
     if not old or not new:
         return _page("refused.html.j2", status=400, message="choose two races: then and now", title="compare")
-    with Store(_store(request)) as store:
+    with Store(_store(request), write=False) as store:
         races = store.load(old), store.load(new)
     found = verdict.compare(*races)
     said = [changes.sentence(change, found.metric) for change in found.changes] if found.comparable else []

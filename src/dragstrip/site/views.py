@@ -49,7 +49,7 @@ class _Told:
 
 def listed(path: Path, words: str) -> list[RunLine]:
     """Races, newest first; those in which every word is found (id, time, workload, contenders, how it ended)."""
-    with Store(path) as store:
+    with Store(path, write=False) as store:
         lines = store.runs()
     wanted = words.lower().split()
     return [line for line in lines if all(word in _text(line) for word in wanted)]
@@ -72,7 +72,7 @@ def state(path: Path, race_id: str) -> tuple[int, str]:
     Raises:
         StoreError: there is no such race.
     """
-    with Store(path) as store:
+    with Store(path, write=False) as store:
         race_id = store.resolve(race_id)
         line = next(line for line in store.runs() if line.race == race_id)
     return line.rounds, line.finished
@@ -97,7 +97,7 @@ def history(path: Path, name: str, workload: str) -> list[Point]:
 def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> _Told | None:
     """Keyed by how far the race was: a race that goes on is read again."""
     try:
-        with Store(Path(path)) as store:
+        with Store(Path(path), write=False) as store:
             race = store.load(race_id)
         estimate = judge(race).estimates.get(name)
     except DragstripError:
@@ -141,7 +141,7 @@ def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str, 
     Raises:
         StoreError: there is no such race.
     """
-    with Store(path) as store:
+    with Store(path, write=False) as store:
         race = store.load(race_id)
     judged = judge(race)
     found = rows.ranked(race, judged, with_latency=False)

@@ -126,7 +126,9 @@ def _stored(group: Group, store: Store) -> Race | None:
     for race_id, detail in store.noted(EVENT):
         setting, *ids = detail.split()
         if setting == group.setting and wanted <= set(ids):
-            race = store.load(race_id)
+            race = store.readable(race_id)
+            if race is None:
+                continue
             known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
             if any(known.get(name) != one for name, one in today.items()):
                 continue
@@ -172,7 +174,10 @@ def _finding(
             of, *ids = detail.split()
             if of != setting or claim.id not in ids:
                 continue
-            race = races.setdefault(race_id, races.get(race_id) or store.load(race_id))
+            race = races.get(race_id) or store.readable(race_id)
+            if race is None:
+                continue
+            races[race_id] = race
             if answers(claim, setting, race):
                 found = settle(claim, setting, race)
                 newest = newest or found

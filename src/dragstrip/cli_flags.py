@@ -1,0 +1,156 @@
+"""Flags that other tools taught people's fingers, and what says the same here: a table, not a guess by spelling."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+#: What no command here does, whoever asks.
+_NOWHERE = {
+    "--http2": "Dragstrip speaks HTTP/1.1 and 1.0 only; leave it out",
+    "--http3": "Dragstrip speaks HTTP/1.1 and 1.0 only; leave it out",
+    "--proxy": "Dragstrip loads only servers of this machine, and through no proxy; leave it out",
+    "--no-color": "NO_COLOR=1 in the environment does that",
+    "--debug": "`dragstrip show last --parity` and `dragstrip doctor` tell more",
+}
+
+#: Connections and rates have one word here, for every command that loads.
+_LOADING = {
+    "--vus": "k6's virtual users are connections here: -c N",
+    "--concurrency": "-c N (--connections)",
+    "--conns": "-c N (--connections)",
+    "--connection": "-c N (--connections)",
+    "--clients": "-c N (--connections)",
+    "--workers": "vegeta's workers are connections here: -c N",
+    "--max-workers": "vegeta's workers are connections here: -c N",
+    "--qps": "-R RATE (--rate): so many requests a second, as an open loop",
+    "--rps": "-R RATE (--rate): so many requests a second, as an open loop",
+    "--cpus": "hey's CPUs are engine threads here: -t N",
+    "--time": "-d TIME (--duration)",
+    "--timelimit": "-d TIME (--duration)",
+    "--time-limit": "-d TIME (--duration)",
+    "--keep-alive": "connections are kept alive by default; --no-keepalive opens one per request",
+    "--latency-correction": "leave it out: with -R latency always runs from when a request was meant to leave",
+    "--request-timeout": "--timeout TIME",
+    "--no-tui": "-q (--quiet)",
+    "--summary-export": "--json FILE",
+    "--out": "--json FILE",
+    "--output": "--json FILE",
+}
+
+#: Of ``load``: wrk's, ab's, hey's, oha's, k6's and vegeta's.
+_LOAD = {
+    "--script": "wrk's script: --pool FILE cycles different requests, --raw FILE sends one byte for byte",
+    "-s": "wrk's script: --pool FILE; ab's time limit for an answer: --timeout TIME",
+    "-u": "k6's virtual users: -c N; ab's PUT: -m PUT -b @FILE",
+    "-p": "ab's POST: -m POST -b @FILE; oha's HTTP pipelining: --pipeline N",
+    "-w": "oha's and ab's -w has no counterpart; --json FILE holds everything",
+    "-r": "ab's -r is the default here: errors are counted and the run goes on",
+    "-l": "ab's variable lengths: --check length checks no more than the length; --pool gives each request its answer",
+    "-A": "-H 'Authorization: Basic …', or oha's and hey's Accept: -H 'Accept: …'",
+    "-a": "-H 'Authorization: Basic …'",
+    "-C": "-H 'Cookie: …'",
+    "-i": "ab's HEAD: -m HEAD; k6's iterations: -n N",
+    "-g": "--json FILE or --hlog FILE; gnuplot reads --hgrm FILE",
+    "-e": "--json FILE or --hgrm FILE",
+    "-o": "--json FILE",
+    "-x": "Dragstrip loads only servers of this machine, and through no proxy; leave it out",
+    "--iterations": "-n N (--requests)",
+    "--runs": "a run of load is one run: repeat the command, or `dragstrip race`, which repeats by rounds",
+    "--stage": "--steps RATE:TIME,… or --ramp FROM:TO",
+    "--stages": "--steps RATE:TIME,… or --ramp FROM:TO",
+    "--targets": "vegeta's targets: --pool FILE (TOML or JSON lines)",
+    "--latencies": "percentiles are always shown; --hgrm FILE has all of them",
+    "--percentiles": "percentiles are always shown; --hgrm FILE has all of them",
+    "--host": "-H 'Host: …'",
+    "--disable-compression": "leave it out: nothing asks for compression unless -H 'Accept-Encoding: …' does",
+    "--redirect": "redirects are never followed: the answer to the request is what is measured",
+    "--no-redirect": "leave it out: redirects are never followed",
+    "--warmup": "run load once before, and measure with the next; a race warms each server up by itself",
+    "--export-json": "--json FILE",
+    "--export-markdown": "--json FILE; a race writes Markdown with --export-markdown",
+    "--name": "a run of load has no name; name its files: --json mine.json",
+    "--budget": "-d TIME (--duration)",
+}
+
+#: Of commands that race: hyperfine's, and load tools' words for a length.
+_RACE = {
+    "-w": "hyperfine's --warmup: nothing to set, each launch is warmed up until it no longer gets faster",
+    "--warm-up": "nothing to set: each launch is warmed up until it no longer gets faster",
+    "-r": "--rounds N (--runs)",
+    "-m": "hyperfine's --min-runs: nothing to set, a verdict takes at least 10 rounds; --rounds N fixes their number",
+    "-M": "hyperfine's --max-runs: --rounds N, or --budget TIME",
+    "--min-runs": "nothing to set: a verdict takes at least 10 rounds; --rounds N fixes their number",
+    "--max-runs": "--rounds N, or --budget TIME",
+    "--command-name": "--name NAME",
+    "--requests": "a race ends by time or by rounds: --budget TIME or --rounds N",
+    "--iterations": "a race ends by time or by rounds: --budget TIME or --rounds N",
+    "-z": "--budget TIME (-d)",
+    "-p": "hyperfine's --prepare: a definition's [build] is run before the race (dragstrip new makes a definition)",
+    "--prepare": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
+    "--setup": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
+    "--cleanup": "nothing to set: every server is stopped and its files are removed",
+    "-i": "answers that are wrong put a contender out, whoever asks; leave it out",
+    "--ignore-failure": "answers that are wrong put a contender out, whoever asks; leave it out",
+    "-u": "k6's virtual users are connections here: -c N",
+    "-L": "a variant of each value: name:key=1 name:key=2",
+    "-P": "a variant of each value: name:key=1 name:key=2",
+    "--parameter-list": "a variant of each value: name:key=1 name:key=2",
+    "--parameter-scan": "a variant of each value: name:key=1 name:key=2",
+    "--shell": "a definition's command is run without a shell; --serve 'NAME=sh -c \"…\"' has one",
+    "--export-csv": "`dragstrip export last FILE.csv` after the race",
+    "--export-asciidoc": "--export-markdown FILE",
+    "--markdown": "--export-markdown FILE",
+    "--csv": "`dragstrip export last FILE.csv` after the race",
+    "--show-output": "`dragstrip show last --json` has each launch's last words",
+    "--style": "-q (--quiet), or NO_COLOR=1",
+    "--sort": "the ranking is always by the metric that decides; --metric names it",
+    "--reference": "every pair is compared: --pairs shows them",
+    "--header": "requests are a workload's: --workload FILE.toml",
+    "-H": "requests are a workload's: --workload FILE.toml",
+    "--body": "requests are a workload's: --workload FILE.toml",
+    "-b": "requests are a workload's: --workload FILE.toml",
+    "--method": "requests are a workload's: --workload FILE.toml",
+    "--output": "--json FILE or --html FILE",
+}
+
+#: A sweep's rates are several, and its length is that of its launches.
+_SWEEP = {
+    "--rate": "--rates FROM:TO:N",
+    "-R": "--rates FROM:TO:N",
+    "--qps": "--rates FROM:TO:N",
+    "--rps": "--rates FROM:TO:N",
+    "--duration": "--launches N sets how often each rate is measured",
+    "-d": "--launches N sets how often each rate is measured",
+    "--budget": "--launches N sets how often each rate is measured",
+}
+
+_BY_COMMAND = {
+    "load": _NOWHERE | _LOADING | _LOAD,
+    "race": _NOWHERE | _LOADING | _RACE,
+    "sweep": _NOWHERE | _LOADING | _SWEEP,
+    "rerun": _NOWHERE | {"--budget": "the plan is the recorded race's; `dragstrip race` takes another"},
+}
+
+
+def hint(command: str | None, option: str) -> str | None:
+    """What to say here in place of another tool's flag; None if it is no known one."""
+    return _BY_COMMAND.get(command or "", _NOWHERE).get(option)
+
+
+def hinted(error: click.UsageError) -> click.UsageError:
+    """The refusal, with what would do where the flag is one that another tool has."""
+    name = error.ctx.info_name if error.ctx else None
+    if isinstance(error, click.NoSuchOption):
+        if told := hint(name, error.option_name):
+            return click.UsageError(f"no such option here: {error.option_name}; {told}", error.ctx)
+        return error
+    # hey's and oha's -q RATE, and ab's and wrk's words that take no value here.
+    if name == "load" and re.search(r"unexpected extra argument", error.message):
+        given = error.ctx.params if error.ctx else {}
+        more = "; -q is --quiet: hey's and oha's -q RATE is -R RATE" if given.get("quiet") else ""
+        more += "; -k is ab's keep-alive and takes no value" if given.get("keep_word") else ""
+        if more:
+            return click.UsageError(error.message.rstrip(".") + more, error.ctx)
+    return error

@@ -1,0 +1,112 @@
+"""Rows of the store as the record's values, and back; whatever a row holds is checked when it is read.
+
+The schema refuses values of a wrong kind when they are written (step 7). Older files may hold them; a row that does is
+refused by name, so that one bad record is one line, and not a traceback in every command that comes across it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragstrip.errors import Unreadable
+
+#: Columns that hold JSON text: maps and lists, which have no column type of their own.
+TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
+JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks"}
+FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up"})
+
+#: numpy's truth values, which SQLite took for bytes: races before step 7 of the schema hold them.
+_NUMPY_FLAGS: Mapping[Any, bool] = {b"\x00": False, b"\x01": True}
+
+#: What a column of a declared type may hold, as Python has it, and in words.
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "INTEGER": ((int,), "whole number"),
+    "REAL": ((float, int), "number"),
+    "TEXT": ((str,), "text"),
+    "BLOB": ((bytes,), "bytes"),
+}
+
+
+def values(part: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Named fields of a part of a record."""
+    return {name: getattr(part, name) for name in names}
+
+
+def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
+    """Adds one row."""
+    columns, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [_column(*item) for item in row.items()])
+
+
+def _column(name: str, value: Any) -> Any:
+    """A field of the record as its column holds it."""
+    if name in JSON_COLUMNS:
+        return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+    if name in FLAGS:
+        return int(bool(value))
+    # A log's undecodable bytes may come as lone surrogates, which UTF-8 has no place for.
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def rows(
+    db: sqlite3.Connection, table: str, race_id: str, *, by: str = "race", order: str = "rowid"
+) -> list[dict[str, Any]]:
+    """A race's rows of a table.
+
+    Raises:
+        Unreadable: a column holds what it can't hold.
+    """
+    declared = {name: (kind, needed) for _, name, kind, needed, *_ in db.execute(f"PRAGMA table_info({table})")}
+    cursor = db.execute(f"SELECT * FROM {table} WHERE {by} = ? ORDER BY {order}", (race_id,))
+    names = [column[0] for column in cursor.description]
+    found, good = [], set()
+    for row in cursor:
+        kinds = tuple(map(type, row))
+        if kinds not in good:  # a race has thousands of rows, and a handful of combinations
+            for name, value in zip(names, row, strict=True):
+                _refuse_odd(race_id, table, name, value, *declared[name])
+            good.add(kinds)
+        found.append(dict(zip(names, row, strict=True)))
+    return found
+
+
+def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, needed: int) -> None:
+    allowed, words = _KINDS[kind]
+    if name in FLAGS and value in _NUMPY_FLAGS:
+        return
+    if not isinstance(value, allowed) and (value is not None or needed):
+        raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, no {words}")
+
+
+def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The named columns, as the record's types hold them.
+
+    Raises:
+        Unreadable: a column of JSON holds none, or of another shape.
+    """
+    return {name: _value(race_id, name, row[name]) for name in names}
+
+
+def _value(race_id: str, name: str, value: Any) -> Any:
+    if name not in JSON_COLUMNS:
+        return _NUMPY_FLAGS.get(value, bool(value)) if name in FLAGS else value
+    wanted = list if name in TUPLES else dict
+    made = json_of(race_id, name, value)
+    if not isinstance(made, wanted):
+        raise Unreadable(race_id, f"{name} is {value!r:.60}, no {'list' if wanted is list else 'map'}")
+    return tuple(made) if wanted is list else made
+
+
+def json_of(race_id: str, name: str, text: str) -> Any:
+    """A JSON text of a record.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(race_id, f"{name} is {text!r:.60}, no JSON ({error})") from error
