@@ -38,8 +38,9 @@ DEVICE = "/dev/cpu_dma_latency"
 RESUME = "/sys/devices/system/cpu/cpu{core}/power/pm_qos_resume_latency_us"
 DRIVER = "/sys/devices/system/cpu/cpuidle/current_driver"
 
-#: A spinner that finds so much time gone since its last look was put off its core: somebody else wants it.
-AWAY_NS = 20_000
+#: A spinner that finds so much time gone since its last look was put off its core by somebody who wants it for longer:
+#: it sleeps for as long again and again, until it is woken no later than the second.
+AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for an answer of the script, which takes milliseconds.
 LOST_S = 5.0
 
@@ -118,6 +119,15 @@ def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) ->
 def usual_wait(against: str, *, shared: bool) -> str:
     """How a race's engine waits: it polls where its cores are its own to keep busy; ``shared``: with the servers."""
     return "sleep" if against or shared else "poll"
+
+
+def beside(wait: str, against: str) -> str:
+    """What speaks against spinners in a race whose engine waits so; ``against``: what does anyway.
+
+    An engine that polls keeps its own cores awake, and a loaded server its own. A spinner beside the server took up to
+    6 % of its core, whenever it woke up, and doubled the scatter of its throughput (docs/CALIBRATION.md).
+    """
+    return against or ("" if wait == "sleep" else "the engine polls, and a spinner would take time from the servers")
 
 
 def cpu_quota() -> float | None:
@@ -326,14 +336,22 @@ class Spinners:
 
 
 def _spin() -> None:
-    """For ever. Preempted by whatever wakes up here, it gives its turn away when it comes back to one."""
-    clock, give_way = time.monotonic_ns, os.sched_yield
+    """For ever. Whatever wakes up here preempts it at once; where that goes on for long, it sleeps meanwhile.
+
+    Else the scheduler would give it a turn of some milliseconds now and then, lowest weight or not: it took 1.6 % of a
+    busy core so, and takes 0.1 % (a busy loop beside it, measured by its run-queue wait).
+    """
+    clock = time.monotonic_ns
     seen = clock()
     while True:
         now = clock()
         if now - seen > AWAY_NS:
-            give_way()
-            now = clock()
+            late_ns = AWAY_NS
+            while late_ns > LATE_NS:
+                due = clock() + AWAY_NS
+                time.sleep(AWAY_NS / 1e9)
+                now = clock()
+                late_ns = now - due
         seen = now
 
 

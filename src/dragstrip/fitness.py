@@ -27,6 +27,9 @@ FLOOR = 10
 #: From this share of the cores' time on that other programs and the hypervisor take, throughput is the machine's.
 TAKEN = 0.05
 
+#: On one core, threads of one server take no more than this share of it from each other.
+OWN_MOST = 0.08
+
 #: A contender whose speed still rises by more than this share within a round, and by so many standard errors.
 RISING, RISING_ERRORS = 0.05, 4.0
 
@@ -64,8 +67,8 @@ def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
 def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[[Block], float]:
     """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
 
-    Where the servers have one core, what its tree did not use of it while a thread of it waited was others'. On several
-    cores threads wait for each other on one while another is idle: only what exceeds a server's own waits counts.
+    Threads of one server wait for each other, too: only what exceeds its own waits counts. Where the servers have one
+    core, those can't be more than the little that a busy server leaves idle; what is more than that is others'.
 
     Args:
         own: by contender, what its threads wait for each other (``shares.own_waits``); None: the round's median
@@ -75,10 +78,12 @@ def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[
         return lambda _: 0.0  # engine and servers wait for each other: waits say nothing
     cores = len(race.server_cores)
     usual = usual_taken(this.blocks, cores) if own is None else own
+    if own is not None and cores == 1:
+        usual = {name: min(waits, OWN_MOST) for name, waits in own.items()}
     single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
 
     def share(block: Block) -> float:
-        alone = single.get(block.contender, False) or (own is not None and cores == 1)
+        alone = single.get(block.contender, False)
         return lost_to_machine(block, cores=cores, single_threaded=alone, usual=usual)
 
     return share

@@ -350,6 +350,7 @@ def _track(
         if wait == "auto":
             wait = awake.usual_wait(against, shared=lanes.shared)
         sleepers = lanes.server if wait == "poll" else lanes.all
+        against = awake.beside(wait, against)
         kept = open_things.enter_context(awake.hold(sleepers, on=keep != awake.OFF, against=against))
         try:
             engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)

@@ -16,7 +16,7 @@ from dragstrip import conditions, inquiry
 from dragstrip.awake import Awake
 from dragstrip.contender import Entry, OwnCount, prepare
 from dragstrip.errors import StageError
-from dragstrip.machine import Lanes
+from dragstrip.machine import Lanes, thread_cpu_ns
 from dragstrip.metrics import known_or_auto
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder, block_of
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 #: A warm-up slice lasts five typical latencies, within these bounds.
 SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
+
+#: A server is at rest where it used less than this share of a core in so many looks of so many seconds in a row; it is
+#: waited for so long at most.
+REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
 
 #: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
 WARM_UP_MOST = 3
@@ -249,6 +253,21 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
             return Warm(entry, running, session, spent_ns, flat, enough_s(speeds, slice_ns / 1e9), p50_ns)
 
 
+def come_to_rest(last: Sequence[Running]) -> None:
+    """Waits until who was warmed up last works no more, at most ``REST_MOST_S``; the others have had that time.
+
+    A just-in-time compiler's own threads go on after the load ends. On one core they had hardly run beside the main
+    thread: Node's first blocks were a third slower where it was the last one to be warmed up.
+    """
+    idle, until_s = 0, time.monotonic() + REST_MOST_S
+    before_ns = [sum(thread_cpu_ns(one.schedstats()).values()) for one in last]
+    while idle < REST_LOOKS and time.monotonic() < until_s:
+        time.sleep(REST_LOOK_S)
+        after_ns = [sum(thread_cpu_ns(one.schedstats()).values()) for one in last]
+        worked_ns = sum(after_ns) - sum(before_ns)
+        idle, before_ns = idle + 1 if worked_ns < REST_BELOW * REST_LOOK_S * 1e9 else 0, after_ns
+
+
 def speed_of(tally: Tally) -> float:
     """Answers per nanosecond of the server's CPU time, or of the slice where that can't be read."""
     if tally.server_cpu_ns:
@@ -334,6 +353,7 @@ def run_round(
             except StageError as error:
                 out[name] = str(error)
             counts[name] = up[name].counts()
+        come_to_rest([up[name] for name in order.launches if name in warm][-1:])
         asking = {name: count_from_now(track.own_counts.get(name), up[name].host, up[name].port) for name in warm}
         held, began = {name: up[name].resident_bytes() for name in warm}, time.monotonic()
         with track.awake.held():

@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal
-
-import numpy as np
 
 from dragstrip.fitness import by_contender, choose, lost_shares, taken
 from dragstrip.record import Block, Race
@@ -23,8 +20,9 @@ Level = Literal["quiet", "disturbed", "very disturbed"]
 #: Lost shares and factors from which on a machine counts as disturbed, and as very disturbed.
 LOST, FACTOR = (0.02, 0.15), (1.5, 3.0)
 
-#: A block in which others took less than this is as on a quiet machine; fewest of them that tell a scatter.
-CALM, LEAST_CALM = 0.01, 20
+#: A block in which others took less than this is as on a quiet machine; fewest of them in a round of each contender,
+#: and fewest rounds, that tell a scatter.
+CALM, LEAST_CALM, LEAST_ROUNDS = 0.01, 3, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,39 +54,51 @@ def noise(race: Race) -> Noise:
 
 
 def _factor(race: Race) -> float | None:
-    """Scatter of all blocks over that of calm ones, each within its launch; the median over contenders."""
+    """Scatter of round numbers from all blocks over that from calm blocks alone, as if those were as many.
+
+    Each contender's log number less the mean of all in the round: what rounds share cancels in every pair, too.
+    """
     metric = choose(race).metric
     rounds = [this for this in race.rounds if not this.void]
     own = own_waits((block for this in rounds for block in this.blocks), len(race.server_cores))
-    every: dict[str, list[float]] = {}
-    calm: dict[str, list[float]] = {}
+    every, calm, shares = [], [], []
     for this in rounds:
         share = taken(race, this, own)
-        for name, blocks in by_contender(race, [this]).items():
-            quiet = [block for block in blocks if share(block) < CALM and not block.steal_ns]
-            every.setdefault(name, []).extend(_deviations(blocks, metric))
-            calm.setdefault(name, []).extend(_deviations(quiet, metric))
-    factors = [
-        _spread(every[name]) / _spread(mine)
-        for name, mine in calm.items()
-        if len(mine) >= LEAST_CALM and _spread(mine) > 0
-    ]
-    return max(median(factors), 1.0) if factors else None
+        found = by_contender(race, [this])
+        quiet = {
+            name: [block for block in blocks if share(block) < CALM and not block.steal_ns]
+            for name, blocks in found.items()
+        }
+        if len(found) < 2 or min(map(len, quiet.values())) < LEAST_CALM:
+            continue
+        every.append(_apart([_value(blocks, metric) for blocks in found.values()]))
+        calm.append(_apart([_value(blocks, metric) for blocks in quiet.values()]))
+        shares.append(sum(map(len, quiet.values())) / sum(map(len, found.values())))
+    if len(every) < LEAST_ROUNDS:
+        return None
+    scatter = [math.sqrt(sum(value * value for one in _centred(all_) for value in one)) for all_ in (every, calm)]
+    # Of fewer blocks, a mean scatters more: by the square root of how many fewer.
+    return max(scatter[0] / (scatter[1] * math.sqrt(sum(shares) / len(shares))), 1.0) if scatter[1] > 0 else None
 
 
-def _deviations(blocks: Sequence[Block], metric: str) -> list[float]:
-    """Each block's log value less their mean; none of fewer than three."""
-    told = [value for value in (_value(block, metric) for block in blocks) if math.isfinite(value)]
-    return [value - sum(told) / len(told) for value in told] if len(told) >= 3 else []
+def _apart(values: Sequence[float]) -> tuple[float, ...]:
+    middle = sum(values) / len(values)
+    return tuple(value - middle for value in values)
 
 
-def _value(block: Block, metric: str) -> float:
-    """A block's log CPU time per answer, or else its log rate; NaN where there is none."""
+def _centred(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Each contender's values less their mean over rounds; contenders that were not in all rounds are left out."""
+    if len({len(one) for one in rounds}) > 1:
+        most = max(len(one) for one in rounds)
+        rounds = [one for one in rounds if len(one) == most]
+    means = [sum(column) / len(rounds) for column in zip(*rounds, strict=True)]
+    return [[value - mean for value, mean in zip(one, means, strict=True)] for one in rounds]
+
+
+def _value(blocks: Sequence[Block], metric: str) -> float:
+    """A round's log CPU time per answer, or else its log rate."""
     if metric == "cpu":
-        return math.log(block.server_cpu_ns / block.answered) if block.server_cpu_ns and block.answered else math.nan
-    return math.log(block.requests / block.counted_ns) if block.requests and block.counted_ns else math.nan
-
-
-def _spread(values: Sequence[float]) -> float:
-    """Standard deviation: what a mean over blocks scatters by goes with it, outliers and all."""
-    return float(np.std(values))
+        spent, of = sum(block.server_cpu_ns or 0 for block in blocks), sum(block.answered for block in blocks)
+    else:
+        spent, of = sum(block.requests for block in blocks), sum(block.counted_ns for block in blocks)
+    return math.log(max(spent, 1) / max(of, 1))
