@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pytest
 
+from dragstrip.rounds import left_ns, own_p50_ns, speed_of
 from dragstrip.warm_up import WINDOW, enough_s, rise, settled
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Tally
 
 
 def noisy(levels: np.ndarray, share: float, seed: int) -> list[float]:
@@ -75,3 +82,36 @@ def test_noise_cannot_hide_a_rise_above_three_per_cent() -> None:
     levels[60::3] *= 1.2
     levels[61::3] *= 0.8
     assert enough_s(list(levels), 0.005) == pytest.approx((30 + WINDOW) * 0.005)
+
+
+# --- what others take from a slice ---------------------------------------------------------------------------------
+
+
+def slice_of(**changes: object) -> Tally:
+    """A slice of 10 ms on one engine thread, as the engine hands it back; ``changes`` override."""
+    usual: dict[str, object] = {
+        "duration_ns": 10_000_000, "counted_ns": 10_000_000, "requests": 900, "answered": 1000, "p50_ns": 400_000,
+        "server_cpu_ns": 8_000_000, "server_wait_ns": 0, "engine_wait_ns": 0, "engine_threads": 1,
+    }  # fmt: skip
+    return cast("Tally", SimpleNamespace(**(usual | changes)))
+
+
+def test_a_slices_speed_is_by_the_servers_own_cpu_time_where_that_can_be_read() -> None:
+    """What others take from its core does not change it."""
+    assert speed_of(slice_of()) == speed_of(slice_of(duration_ns=30_000_000)) == pytest.approx(1000 / 8e6)
+    assert speed_of(slice_of(server_cpu_ns=None)) == pytest.approx(900 / 1e7)
+
+
+def test_time_that_others_took_warms_nothing_up() -> None:
+    """The engine's wait counts, and the server's as far as its core was not used by itself."""
+    assert left_ns(slice_of(), 1) == 10_000_000
+    assert left_ns(slice_of(engine_wait_ns=3_000_000), 1) == 7_000_000
+    assert left_ns(slice_of(server_wait_ns=9_000_000), 1) == 8_000_000
+    assert left_ns(slice_of(server_wait_ns=9_000_000, server_cpu_ns=None), 1) == 10_000_000
+    assert left_ns(slice_of(engine_wait_ns=30_000_000), 1) == 0
+
+
+def test_a_block_is_not_made_longer_by_a_latency_that_others_made() -> None:
+    """Half of the time taken: the queue took twice as long."""
+    assert own_p50_ns(slice_of(), 1) == 400_000
+    assert own_p50_ns(slice_of(engine_wait_ns=5_000_000), 1) == 200_000
