@@ -19,8 +19,9 @@ from dragstrip.director import Progress
 from dragstrip.errors import StageError
 from dragstrip.proofs import DISTURBED_S, GOOD_S, Proof, Proofs
 from dragstrip.record import Entrant
-from dragstrip.rounds import Running, Track, launch_twice, own_p50_ns, stop_all, warm_up
+from dragstrip.rounds import Running, Track, launch_twice, stop_all, warm_up
 from dragstrip.scrutiny import HABITS_S, PROOF_S, Deadline, Findings, fairness, habits, nothing_right, scrutineer
+from dragstrip.shares import own_p50_ns
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S
 
 if TYPE_CHECKING:
@@ -303,7 +304,9 @@ def _calibrate(track: Track, one: _Candidate, found: Field, progress: Progress) 
     worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     counts = running.counts()
     if tally.requests:
-        lengths_ns = schedule.block_lengths({name: own_p50_ns(tally, len(track.lanes.server))}, [entry.lead_ns])
+        lengths_ns = schedule.block_lengths(
+            {name: own_p50_ns(tally, tally.p50_ns, len(track.lanes.server))}, [entry.lead_ns]
+        )
         found.habits[name] = conditions.habits(track.engine, warm.session, name, lengths_ns)
     track.engine.close(warm.session)
     if tally.requests == 0 or not running.alive():
@@ -311,7 +314,7 @@ def _calibrate(track: Track, one: _Candidate, found: Field, progress: Progress) 
         _stop([one])
         return
     one.tally = tally
-    found.p50_ns[name] = own_p50_ns(tally, len(track.lanes.server))
+    found.p50_ns[name] = own_p50_ns(tally, tally.p50_ns, len(track.lanes.server))
     found.capacity_per_s[name] = tally.requests * 1e9 / max(tally.counted_ns, 1)
     warm_up_s = warm.warm_up_ns / 1e9
     if entry.contender is None:

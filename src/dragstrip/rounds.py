@@ -21,6 +21,7 @@ from dragstrip.metrics import known_or_auto
 from dragstrip.record import Block, Event, Launch, Load, Plan, Round
 from dragstrip.schedule import RoundOrder, block_of
 from dragstrip.scrutiny import count_from_now, is_right, nothing_right
+from dragstrip.shares import left_ns, own_p50_ns, speed_of
 from dragstrip.stage import GRACE_S, INTERRUPTED_GRACE_S, Ended, Keeper, free_port
 from dragstrip.warm_up import WINDOW, enough_s, settled
 from dragstrip.workload import Exchange, Workload
@@ -233,7 +234,7 @@ def warm_up(track: Track, entry: Entry, running: Running, p50_ns: int) -> Warm:
         if not first.answered:  # ten slices more would each wait for the time limit of an answer
             track.engine.close(session)
             raise StageError(f"{entry.name}: {nothing_right(first.errors, first.sample, running.log_tail(5))}")
-        p50_ns = own_p50_ns(first, len(track.lanes.server)) if first.requests else SLICE_MOST_NS
+        p50_ns = own_p50_ns(first, first.p50_ns, len(track.lanes.server)) if first.requests else SLICE_MOST_NS
     slice_ns = min(max(5 * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
     speeds: list[float] = []
     own_ns = 0.0
@@ -266,26 +267,6 @@ def come_to_rest(last: Sequence[Running]) -> None:
         after_ns = [sum(thread_cpu_ns(one.schedstats()).values()) for one in last]
         worked_ns = sum(after_ns) - sum(before_ns)
         idle, before_ns = idle + 1 if worked_ns < REST_BELOW * REST_LOOK_S * 1e9 else 0, after_ns
-
-
-def speed_of(tally: Tally) -> float:
-    """Answers per nanosecond of the server's CPU time, or of the slice where that can't be read."""
-    if tally.server_cpu_ns:
-        return tally.answered / tally.server_cpu_ns
-    return tally.requests / max(tally.counted_ns, 1)
-
-
-def own_p50_ns(tally: Tally, cores: int) -> int:
-    """A block's median latency less what others made of it: a queue takes as much longer as its core is taken."""
-    return int(tally.p50_ns * left_ns(tally, cores) / max(tally.duration_ns, 1))
-
-
-def left_ns(tally: Tally, cores: int) -> float:
-    """Nanoseconds of a slice that others left to the server and the engine, by the kernel's run-queue waits."""
-    waited = tally.engine_wait_ns / max(tally.engine_threads, 1)
-    if tally.server_cpu_ns is not None and tally.server_wait_ns is not None:
-        waited += min(tally.server_wait_ns, max(tally.duration_ns * cores - tally.server_cpu_ns, 0)) / cores
-    return max(tally.duration_ns - waited, 0.0)
 
 
 def watch(track: Track, running: Running, session: int) -> None:

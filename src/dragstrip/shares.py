@@ -8,8 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from statistics import median, quantiles
+from typing import Protocol
 
 from dragstrip.record import Block
+
+
+class Counters(Protocol):
+    """What a stretch of load left behind: a block's record, or what the engine hands back of one (``Block``)."""
+
+    @property
+    def duration_ns(self) -> int: ...
+    @property
+    def counted_ns(self) -> int: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def server_cpu_ns(self) -> int | None: ...
+    @property
+    def server_wait_ns(self) -> int | None: ...
+    @property
+    def engine_wait_ns(self) -> int: ...
+    @property
+    def engine_threads(self) -> int: ...
 
 
 def engine_share(block: Block) -> float:
@@ -17,22 +39,22 @@ def engine_share(block: Block) -> float:
     return block.engine_cpu_ns / max(block.counted_ns * block.engine_threads, 1)
 
 
-def server_busy(block: Block, cores: int) -> float | None:
+def server_busy(block: Counters, cores: int) -> float | None:
     """How busy the server kept ``cores`` cores, as a share of the block; None if its CPU time is unreadable."""
     return None if block.server_cpu_ns is None else block.server_cpu_ns / max(block.duration_ns * cores, 1)
 
 
-def engine_wait(block: Block) -> float:
+def engine_wait(block: Counters) -> float:
     """The engine threads' run-queue wait as a share of the block."""
     return block.engine_wait_ns / max(block.duration_ns * block.engine_threads, 1)
 
 
-def server_wait(block: Block) -> float | None:
+def server_wait(block: Counters) -> float | None:
     """The server threads' run-queue wait, summed, as a share of the block; None if unreadable."""
     return None if block.server_wait_ns is None else block.server_wait_ns / max(block.duration_ns, 1)
 
 
-def taken_by_others(block: Block, cores: int) -> float | None:
+def taken_by_others(block: Counters, cores: int) -> float | None:
     """At most this share of the block others took from the server's cores; None if unreadable.
 
     Its threads' run-queue wait alone does not say so: they also wait for each other (a collector's helpers beside the
@@ -78,3 +100,18 @@ def own_waits(blocks: Iterable[Block], cores: int) -> dict[str, float]:
         if taken is not None:
             found.setdefault(block.contender, []).append(taken)
     return {name: quantiles(shares, n=4)[0] if len(shares) > 1 else shares[0] for name, shares in found.items()}
+
+
+def speed_of(one: Counters) -> float:
+    """Answers per nanosecond of the server's CPU time, or of the counted part where that can't be read."""
+    return one.answered / one.server_cpu_ns if one.server_cpu_ns else one.requests / max(one.counted_ns, 1)
+
+
+def left_ns(one: Counters, cores: int) -> float:
+    """Nanoseconds that others left to the server and the engine, by the kernel's run-queue waits."""
+    return one.duration_ns * max(1 - engine_wait(one) - (taken_by_others(one, cores) or 0.0), 0.0)
+
+
+def own_p50_ns(one: Counters, p50_ns: int, cores: int) -> int:
+    """A median latency less what others made of it: a queue takes as much longer as its core is taken."""
+    return int(p50_ns * left_ns(one, cores) / max(one.duration_ns, 1))
