@@ -13,6 +13,8 @@ BLOCKING_FACTS = ("cpu", "architecture", "virtual", "cores_usable", "engine_io")
 
 #: Facts that may move a number by a little.
 TELLING_FACTS = (
+    "engine_wait",
+    "awake",
     "kernel",
     "distribution",
     "governor",
@@ -23,6 +25,10 @@ TELLING_FACTS = (
     "clock_source",
     "container",
 )
+
+
+#: Parts of the names of facts on the parity sheet that are no settings.
+NO_SETTING = ("per 1000", "scrutineering")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ def _changes(old: Entrant, new: Entrant) -> Iterator[Unlike]:
         yield Unlike("change", f"{new.name}: its definition changed")
     for fact in dict.fromkeys((*old.parity, *new.parity)):
         ours, theirs = old.parity.get(fact), new.parity.get(fact)
-        # How often it reconnected differs a little from one calibration to the next; it is no setting.
-        if ours != theirs and ours is not None and theirs is not None and "per 1000" not in fact:
+        # Reconnections differ a little from one calibration to the next, and when it was proved says nothing.
+        if ours != theirs and ours is not None and theirs is not None and not any(part in fact for part in NO_SETTING):
             yield Unlike("change", f"{new.name}, {fact}: {ours}, then {theirs}")
 
 
