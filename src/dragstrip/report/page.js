@@ -14,7 +14,8 @@ function draw() {
     turns.set(name, turn);
     const narrow = room < 560;
     // Labels and axes stand beside the drawing: `room` is what both may take together.
-    const labels = Math.min(narrow ? 110 : 240, 8 * told.longest + 12);
+    // The limit is for an axis of numbers, too: names of one letter must not cut "100k" short.
+    const labels = Math.max(Math.min(narrow ? 110 : 240, 8 * told.longest + 12), 64);
     const after = name === "pairs" ? 112 : 0;
     const width = Math.max(room - after - (name === "blocks" || name === "latency" ? 58 : labels + 24), 90);
     const spec = structuredClone(chart);
