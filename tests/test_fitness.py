@@ -173,12 +173,12 @@ def test_too_little_to_matter_is_left_out() -> None:
 # --- how noisy it was ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("share", "level"), [(0.0, "quiet"), (0.05, "disturbed"), (0.3, "very disturbed")])
+@pytest.mark.parametrize(("share", "level"), [(0.0, "quiet"), (0.1, "disturbed"), (0.6, "very disturbed")])
 def test_the_noise_light_goes_by_the_time_that_the_machine_took(share: float, level: str) -> None:
-    """Nobody's wait is quiet, a third of the time is very disturbed."""
+    """Taken from the engine's core alone: of both, that is half of it. A third of the time is very disturbed."""
     found = inquiry.noise(with_blocks(samples.race(), taken(share)))
     assert found.level == level
-    assert found.lost == pytest.approx(share, abs=5e-3)
+    assert found.lost == pytest.approx(share / 2, abs=5e-3)
 
 
 def test_the_factor_is_how_much_more_blocks_scatter_than_calm_ones() -> None:

@@ -47,7 +47,8 @@ def noise(race: Race) -> Noise:
     shares = lost_shares(race, rounds)
     if not shares:
         return Noise(level="quiet", lost=0.0, factor=None)
-    lost, factor = sum(shares.values()) / len(shares), _factor(race)
+    # A block's share adds up what was taken from the engine's core and from the server's: of both, that is the half.
+    lost, factor = sum(shares.values()) / len(shares) / 2, _factor(race)
     grade = max(sum(lost > limit for limit in LOST), sum((factor or 1.0) > limit for limit in FACTOR))
     levels: tuple[Level, ...] = ("quiet", "disturbed", "very disturbed")
     return Noise(level=levels[grade], lost=lost, factor=factor)
