@@ -85,8 +85,6 @@ class Progress:
         )
         if left := time_left(race, verdict):
             self._phase += f", {left}"
-        if void and decided == pairs:
-            self._phase += outweighing(race)
         found = rows.ranked(race, verdict, with_latency=False) if self._live else []
         self._standings = terminal.ranking(verdict, found, beside=False) if found else None
         self._lights = [*failures(verdict), *lights(race)] if self._live else []
@@ -127,17 +125,6 @@ def time_left(race: Race, verdict: Verdict) -> str:
     if likely_s is not None and likely_s < most_s:
         return f"about {likely_s:.0f} s left, {most_s:.0f} s at most"
     return f"{most_s:.0f} s left at most"
-
-
-def outweighing(race: Race) -> str:
-    """Why a race goes on in which all is decided: so far too many of its passes are void; "" if they aren't."""
-    # Here for the same reason as below.
-    from dragstrip.inquiry import MOST_VOID_PASSES, void_share
-
-    share = void_share(race)
-    if share <= MOST_VOID_PASSES:
-        return ""
-    return f"; {words.percent(share)} of its passes are void, a third may be: more rounds may outweigh them"
 
 
 def failures(verdict: Verdict) -> list[RenderableType]:
