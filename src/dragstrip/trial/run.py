@@ -118,7 +118,8 @@ def _rounds(group: Group, budget_s: float) -> int | None:
 def _stored(group: Group, store: Store) -> Race | None:
     """The newest race of all a group's claims, with today's definitions and versions, that can go on or is done.
 
-    One that was void by what may pass (others on its cores, steal) or has too few rounds is none: it is run again. One
+    One is none, and run again, where it was void by what may pass (a clock that was set; by methods up to 4 also others
+    on its cores, and steal), has too few rounds, or is undecided on a very disturbed machine (``Finding.again``). One
     that would be void again (a generator that is the limit, wrong answers) is kept, so that a second run is cheap.
     """
     wanted = {claim.id for claim in group.claims}
@@ -167,8 +168,8 @@ def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
 def _finding(
     claim: Claim, setting: str, noted: Sequence[tuple[str, str]], races: dict[str, Race], store: Store
 ) -> Finding:
-    """From the newest race that was run for the claim and isn't void for it; else from the newest."""
-    newest: Finding | None = None
+    """From the newest race that was run for the claim and says all it can; else from the newest that stands at all."""
+    best: Finding | None = None
     try:
         for race_id, detail in noted:
             of, *ids = detail.split()
@@ -180,15 +181,22 @@ def _finding(
             races[race_id] = race
             if answers(claim, setting, race):
                 found = settle(claim, setting, race)
-                newest = newest or found
-                if not found.void and found.outcome != UNTRIED:
+                if _weight(found) == 2:
                     return found
+                best = found if best is None or _weight(found) > _weight(best) else best
         play = cast(claim, setting)
     except DragstripError as error:
         return Finding(outcome=CANNOT, detail=str(error))
-    if newest is not None:
-        return newest
+    if best is not None:
+        return best
     if play.missing:
         told = "; ".join(f"{name} ({why})" for name, why in play.missing.items())
         return Finding(outcome=CANNOT, detail=f"missing {told}")
     return Finding(outcome=UNTRIED, detail=f"`dragstrip claims check {claim.id}` does it")
+
+
+def _weight(found: Finding) -> int:
+    """2 for a finding that no other race has to complete, 1 for one that stands so far, 0 for none."""
+    if found.void or found.outcome == UNTRIED:
+        return 0
+    return 1 if found.again else 2

@@ -10,7 +10,8 @@ from itertools import combinations
 
 from dragstrip import verdict
 from dragstrip.claim import Claim
-from dragstrip.inquiry import Check, held_by_generator, inspect, may_pass
+from dragstrip.fitness import unfit
+from dragstrip.inquiry import Check, by_passing, held_by_generator, inspect, may_pass, noise
 from dragstrip.inquiry.blocks import percent
 from dragstrip.record import Entrant, Race
 from dragstrip.trial.cast import entry_of
@@ -49,6 +50,8 @@ class Finding:
             second); NaN where there is none.
         metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
         void: "" where the measurement stands; "passing" where it may stand another time, else "lasting".
+        again: another race may say more: what voided this one may pass, it has too few rounds for an interval, or it
+            is undecided on a very disturbed machine.
         race: id of the race it rests on, "" if there is none.
         remarks: what was not equal, what the checks saw.
         stand_ins: like "mine raced for theirs, which is missing here".
@@ -61,6 +64,7 @@ class Finding:
     high: float = math.nan
     metric: str = "throughput"
     void: str = ""
+    again: bool = False
     race: str = ""
     remarks: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
@@ -89,17 +93,21 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     # Looked at as if only these had raced: another one's fault is not theirs.
     alone = replace(race, entrants=tuple(raced))
     held = held_by_generator(alone) if race.plan.metric == "cpu" and claim.fields.kind != "peak" else ()
-    metric = "cpu" if held else "throughput"
-    found = replace(_JUDGES[claim.fields.kind](claim, verdict.judge(race, metric=metric), names), metric=metric)
+    judged = verdict.judge(race, metric="cpu" if held else "throughput")
+    found = replace(_JUDGES[claim.fields.kind](claim, judged, names), metric=judged.metric)
     checks = inspect(alone)
+    about = names[:1] if claim.fields.kind == "peak" else names
     void, why = _void(alone, checks)
+    if not void and race.method >= 5:
+        void, why = _without_verdict(alone, judged, about, checks)
     if void:
-        again = f"; `dragstrip claims check {claim.id} --resume` races it again" if void == PASSING else ""
-        found = replace(found, outcome=UNDECIDED, void=void, detail=f"void: {why}{again}")
+        found = replace(found, outcome=UNDECIDED, void=void, detail=f"void: {why}")
+    found = _open(claim, alone, found)
     remarks = _unequal(raced)
     if held:
         told = f"decided by the servers' CPU time per request: the client, not {' or '.join(held)}, was the limit"
         remarks.append(f"{told}, so that rates under this load, the published ones too, may be the client's own")
+    remarks += [pair.disturbed for pair in judged.pairs if pair.disturbed and {pair.a, pair.b} <= set(about)]
     remarks += [check.detail for check in checks if check.status == "warn" and check.check in TELLING]
     return found, remarks
 
@@ -113,18 +121,52 @@ def _void(race: Race, checks: Sequence[Check]) -> tuple[str, str]:
     return ((PASSING if may_pass(race, checks) else LASTING) if why else "", why)
 
 
+def _without_verdict(
+    race: Race, judged: verdict.Verdict, names: Sequence[str], checks: Sequence[Check]
+) -> tuple[str, str]:
+    """How and why nothing stands of these contenders where no check voids the race (from method version 5 on).
+
+    By then a fault of one contender's takes the verdicts of its own pairs, and a void block those of its own round.
+    """
+    reasons = unfit(race, judged.metric) | dict.fromkeys(judged.warming, "still warming up")
+    spoilt = [name for name in names if name in reasons]
+    if spoilt:
+        whose = {why: [name for name in spoilt if reasons[name] == why] for why in dict.fromkeys(reasons.values())}
+        return LASTING, "; ".join(f"{why}: {', '.join(those)}" for why, those in whose.items() if those)
+    pairs = [pair.rounds for pair in judged.pairs if {pair.a, pair.b} <= set(names)]
+    fewest = min([*pairs, *(judged.estimates[name].rounds for name in names)])
+    if not judged.rounds or (fewest and not fewest < verdict.FLOOR <= judged.rounds):
+        return "", ""
+    seen = next(check.detail for check in checks if check.check == "void passes")
+    told = f"{fewest} of {judged.rounds} rounds count for {' and '.join(names)} ({seen})"
+    return PASSING if by_passing(race) else LASTING, told
+
+
+def _open(claim: Claim, race: Race, found: Finding) -> Finding:
+    """The finding, with whether another race may say more and, if so, how to have it.
+
+    A decided claim stays decided, however disturbed the machine was: the interval has carried that.
+    """
+    detail, again = found.detail, found.void == PASSING
+    if not found.void:
+        again = sum(not this.void for this in race.rounds) < verdict.FLOOR
+        if not again and race.method >= 5 and found.outcome == UNDECIDED:
+            seen = noise(race)
+            again = seen.level == "very disturbed"
+            if again:
+                detail += f"; the machine was very disturbed, others took {percent(seen.lost)} of the race's time"
+    if again:
+        does = "goes on with the race" if race.finished in ("", "interrupted") else "races it again"
+        detail += f"; `dragstrip claims check {claim.id} --resume` {does}"
+    return replace(found, again=again, detail=detail)
+
+
 def is_done(claim: Claim, setting: str, race: Race) -> bool:
     """Whether an ended race has said of a claim what it can say here, so that another one would bring nothing new.
 
-    Not if what voided it may pass, nor if it has too few rounds for any interval. A contender that fell out would
-    again.
+    Not where ``Finding.again`` says otherwise. A contender that fell out would again.
     """
-    raced, _ = _raced(claim, setting, race)
-    if claim.fields.kind == "ends" or any(entrant.out for entrant in raced):
-        return True
-    alone = replace(race, entrants=tuple(raced))
-    void, _ = _void(alone, inspect(alone))
-    return void == LASTING or (not void and sum(not this.void for this in race.rounds) >= verdict.FLOOR)
+    return not settle(claim, setting, race).again
 
 
 def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
