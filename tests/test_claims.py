@@ -527,7 +527,7 @@ slow = "{server} slow"
 def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_path: Path) -> None:
     """A true one, a reversed one, a tie, a run to a count and a missing one: one race, resumed without another.
 
-    A disturbed machine may void the race; then every verdict must say so. Nothing else may come out.
+    A very disturbed machine may leave one open; then its verdict must say so. Nothing else may come out.
     """
     server = f"{PYTHON} {Path(__file__).parent}/servers/misbehaving.py {{port}}"
     wanted = {
@@ -550,11 +550,11 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     with Store(tmp_path / "races.sqlite") as store:
         (line,) = store.runs()
         race = store.load(line.race)
-    void = {name for name in ("true", "reversed", "tie") if told[name]["detail"].startswith("void")}
+    left_open = {name for name in wanted if told[name]["verdict"] == UNDECIDED and "--resume" in told[name]["detail"]}
     assert done.returncode in (0, 3), done.stderr
     for name, (_, _, outcome) in wanted.items():
         assert told[name]["race"] == race.id
-        if name not in void:
+        if name not in left_open:
             assert told[name]["verdict"] == outcome or name == "tie", told[name]
     assert told["tie"]["verdict"] in (SAME, UNDECIDED, HOLDS, OVERTURNED)
     assert told["missing"]["verdict"] == CANNOT
