@@ -231,21 +231,21 @@ def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_tha
 @pytest.mark.parametrize(
     ("reason", "void"), [("generator the limit: 99 %", "lasting"), ("clock: it was set by 20 µs", "passing")]
 )
-@pytest.mark.parametrize(("first", "left"), [(0, 0), (4, 4)])
+@pytest.mark.parametrize(("count", "left"), [(12, 0), (12, 4), (6, 0)])
 def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_them_is_told(
-    tmp_path: Path, reason: str, void: str, first: int, left: int
+    tmp_path: Path, reason: str, void: str, count: int, left: int
 ) -> None:
     """By method 5 the other's blocks stand, and the rounds do; too few of both are left to decide anything."""
-    race = samples.race(FAST)
+    race = samples.race(FAST, rounds=count)
     rounds = tuple(
         one
-        if one.index < first
+        if one.index < left
         else _changed(one, blocks=tuple(_changed(b, void=(reason,) * (b.contender == "quick")) for b in one.blocks))
         for one in race.rounds
     )
     found = settle(planted(tmp_path), PUBLISHED, _changed(race, rounds=rounds))
     assert (found.outcome, found.void, found.again) == (UNDECIDED, void, void == "passing")
-    assert found.detail.startswith(f"void: {left} of 12 rounds count for quick and steady (")
+    assert found.detail.startswith(f"void: {left} of {count} rounds count for quick and steady (")
     assert reason.partition(":")[0] in found.detail
 
 
