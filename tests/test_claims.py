@@ -256,7 +256,7 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
     found = settle(claim, PUBLISHED, level)
     assert (found.outcome, found.void, found.again) == (UNDECIDED, "", False)
     assert "--resume" not in found.detail
-    found = settle(claim, PUBLISHED, _all(level, steal_ns=8_000_000))
+    found = settle(claim, PUBLISHED, _all(level, steal_ns=16_000_000))
     assert (found.outcome, found.void, found.again) == (UNDECIDED, "", True)
     assert "the machine was very disturbed, others took 23 % of the race's time" in found.detail
     assert found.detail.endswith("`dragstrip claims check mine --resume` races it again")
@@ -313,7 +313,7 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
         store.begin(stored(4, FAST, setting=FAIR))
         # Left open by a very disturbed machine, or by too few rounds: what was decided before still says more.
         level = _changed(stored(5, SLOW), rounds=samples.race(EVEN, noise=0.1).rounds)
-        store.begin(_all(level, steal_ns=8_000_000))
+        store.begin(_all(level, steal_ns=16_000_000))
         store.begin(_changed(stored(6, SLOW), rounds=stored(6, SLOW).rounds[:6]))
         (row,) = run.rows([claim], store)
         assert (row.published.outcome, row.published.race) == (HOLDS, f"{2:012x}")
@@ -347,7 +347,7 @@ ENDS: dict[str, tuple[Callable[[Race], Race], tuple[int, ...]]] = {
     "steal": (lambda race: _all(race, steal_ns=8_000_000), ONLY_5),
     "undecided": (_even, BOTH),
     "undecided, others had the engine's core": (lambda race: _all(_even(race), engine_wait_ns=20_000_000), NEITHER),
-    "undecided, steal": (lambda race: _all(_even(race), steal_ns=8_000_000), NEITHER),
+    "undecided, steal": (lambda race: _all(_even(race), steal_ns=16_000_000), NEITHER),
     "passes lost to others": (lambda race: _all(race, void=("server waited: 30 % of the block",)), NEITHER),
     "passes lost to a clock that was set": (lambda race: _all(race, void=("clock: set by 20 µs",)), NEITHER),
     "given up for steal": (lambda race: _given_up(race, "steal: the hypervisor took 9 % of the cores"), NEITHER),
