@@ -654,7 +654,7 @@ def test_a_fixed_design_needs_all_contenders_to_its_end() -> None:
 
 
 def test_one_that_never_gets_warm_is_not_compared_as_if_it_had() -> None:
-    """Its pairs stay undecided with the reason, and it asks for no more rounds."""
+    """Its pairs stay undecided with the reason; more rounds are asked for, which by method 4 were not."""
     race = race_of({"a": normal(1, 12, 0.002, 1.0), "b": normal(2, 12, 0.002), "c": normal(3, 12, 0.002, -1.0)})
     cold = [
         replace(this, launches=tuple(replace(one, settled=one.contender != "b") for one in this.launches))
@@ -664,7 +664,8 @@ def test_one_that_never_gets_warm_is_not_compared_as_if_it_had() -> None:
     assert judged.warming == ("b",)
     assert [pair.verdict for pair in judged.pairs] == ["undecided", "faster", "undecided"]
     assert "still warming up: b" in verdict.sentence(judged.pairs[0])
-    assert verdict.still_needed(judged, race) == frozenset()
+    assert verdict.still_needed(judged, race) == {"a", "b", "c"}
+    assert verdict.still_needed(judged, replace(race, method=4)) == frozenset()
     assert judged.estimates["b"].unsettled == 12
 
 

@@ -317,12 +317,19 @@ def still_needed(verdict: Verdict, race: Race) -> frozenset[str]:
     """Contenders that must go on: those with an undecided pair, and one reference so that drift is seen.
 
     The reference is the contender with the most rounds, the first of the line-up among equals; nobody where all is
-    decided. A pair with a contender that never gets warm asks for no more rounds. A fixed design needs all to its end.
+    decided. By method 5 a pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can
+    look like a rise, and more rounds tell. A fixed design needs all to its end.
     """
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if race.plan.rounds_fixed:
         return frozenset(names if verdict.rounds < race.plan.planned_rounds else ())
-    asking = {name for pair in verdict.pairs if not pair.decided and not pair.note for name in (pair.a, pair.b)}
+    warming = set(verdict.warming) if race.method >= 5 else set()
+    open_ = [
+        pair
+        for pair in verdict.pairs
+        if not pair.decided and (not pair.note or not warming.isdisjoint((pair.a, pair.b)))
+    ]
+    asking = {name for pair in open_ for name in (pair.a, pair.b)}
     if not asking:
         return frozenset()
     return frozenset(asking | {max(names, key=lambda name: verdict.estimates[name].rounds)})
