@@ -17,7 +17,7 @@ const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_R
 /// Bodies from here on are checked by their length as `dragstrip load` does it, unless told otherwise.
 const LARGE_BODY: usize = 64 * 1024;
 /// What is told of a histogram.
-const QUANTILES: [f64; 10] = [0.0, 0.5, 0.9, 0.98, 0.985, 0.99, 0.995, 0.999, 0.9999, 1.0];
+const QUANTILES: [f64; 12] = [0.0, 0.001, 0.01, 0.5, 0.9, 0.98, 0.985, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
 struct Words {
     host: String,

@@ -3,5 +3,6 @@
 mod faulty;
 mod load;
 mod open;
+mod truth;
 
 const BACKEND: dragstrip_engine::Backend = dragstrip_engine::Backend::Auto;

@@ -24,6 +24,10 @@ const AHEAD: usize = 4;
 const MOST_FETCHED: i32 = 256;
 /// Entries of the submission queue; one that is full is submitted early.
 const MOST_ENTRIES: usize = 512;
+/// Requests that leave by one call at most. All of a call's departures are the look at the clock before it, which is early
+/// for the last by the sending of those before it: each a few µs. One call more for so many requests costs about a
+/// hundredth of what they cost.
+const TOGETHER: usize = 3;
 /// Receives cancelled at once at the end.
 const CANCELS: usize = 128;
 /// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
@@ -78,8 +82,6 @@ pub struct Uring {
     pub(super) queued: Vec<u64>,
     /// When those left that left together.
     departed: Vec<(u64, u64)>,
-    /// A request's usual share of a call that sends several; at least 8, so that it can grow.
-    share_ns: u64,
     /// When the next alarm goes off; [`NEVER_NS`]: none is set.
     alarm_ns: u64,
     /// The same for the kernel; it stays where it is, as the queue points to it.
@@ -93,8 +95,6 @@ pub struct Uring {
 }
 
 const NEVER_NS: u64 = u64::MAX;
-/// A request's usual share of a call that sends several, until it is known.
-const SHARE_NS: u64 = 5000;
 
 fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
     let build = |no_array: bool| {
@@ -168,24 +168,22 @@ impl Uring {
         }
     }
 
-    /// Submits what is queued without waiting, and works out when each request left: the kernel sends them one
-    /// after the other within the call, so that a stamp taken when they were queued would be early by their turn.
-    /// Somewhere within its share of the call a request is on the wire: the middle is off by half a share at most.
-    /// A call that takes far longer than usual was interrupted, who knows where: then the usual shares from its begin on
-    /// are taken, so that no latency is too short for it.
+    /// Submits what is queued without waiting.
     fn submit(&mut self) {
-        let before_ns = sys::now_ns();
+        self.note_departures();
         let waiting = self.ring.submission().len() as u32;
         // SAFETY: no argument is passed.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(waiting, 0, 0, None) };
-        if self.queued.is_empty() {
-            return;
-        }
-        let share_ns = (sys::now_ns() - before_ns) / self.queued.len() as u64;
-        let share_ns = share_ns.min(2 * self.share_ns);
-        self.share_ns = ((7 * self.share_ns + share_ns) / 8).max(8);
-        for (turn, token) in self.queued.drain(..).enumerate() {
-            self.departed.push((token, before_ns + share_ns * (2 * turn as u64 + 1) / 2));
+    }
+
+    /// What is queued leaves by the call that follows. Nothing before that call can have left, and where within the call a
+    /// request leaves nobody tells: to guess it from how long the call took would put some departures behind their
+    /// answers, where the first ones are sent faster than the last or the call is interrupted.
+    #[inline]
+    fn note_departures(&mut self) {
+        if !self.queued.is_empty() {
+            let sent_ns = sys::now_ns();
+            self.departed.extend(self.queued.drain(..).map(|token| (token, sent_ns)));
         }
     }
 
@@ -226,10 +224,7 @@ impl Uring {
             None => arguments,
         };
         let waiting = self.ring.submission().len() as u32;
-        if !self.queued.is_empty() {
-            let sent_ns = sys::now_ns(); // one at most, or connections to be opened: that begins now
-            self.departed.extend(self.queued.drain(..).map(|token| (token, sent_ns)));
-        }
+        self.note_departures();
         // GETEVENTS even where nothing is waited for: it is what runs the deferred work.
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         // SAFETY: arguments and time outlive the call, the alarm's time outlives the ring. Its errors are a signal,
@@ -352,7 +347,6 @@ impl Poller for Uring {
             lent: None,
             queued: Vec::with_capacity(entries),
             departed: Vec::with_capacity(connections.max(entries)),
-            share_ns: SHARE_NS,
             alarm_ns: NEVER_NS,
             alarm: Box::new(Timespec::new()),
             shape: shape(),
@@ -395,6 +389,9 @@ impl Poller for Uring {
         let entry = self.send_entry(token, number);
         self.push(&entry);
         self.queued.push(token);
+        if self.queued.len() == TOGETHER {
+            self.submit();
+        }
         Ok(request.len())
     }
 
@@ -404,11 +401,9 @@ impl Poller for Uring {
         Ok(())
     }
 
-    fn flush(&mut self) {
-        if self.queued.len() > 1 {
-            self.submit();
-        }
-    }
+    /// What is still queued is fewer than leave together: the wait that follows takes them along.
+    #[inline]
+    fn flush(&mut self) {}
 
     #[inline]
     fn departure(&mut self) -> Option<(u64, u64)> {
