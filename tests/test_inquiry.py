@@ -68,6 +68,7 @@ def test_a_clean_block_has_no_reason() -> None:
         ({"failed": 1, "sent": 1401, "errors": {"wrong_status": 1}}, "wrong answers: wrong_status 1"),
         ({"gave_up": True}, "gave up: "),
         ({"clock_step_ns": 3_000_000}, "clock: it was set by 3000 µs"),
+        ({"early_stamps": 2}, "clock: 2 answers were stamped before their requests had left"),
         ({"engine_cpu_ns": 24 * MS, "server_cpu_ns": 20 * MS}, "generator the limit: the engine used 96 %"),
     ],
 )

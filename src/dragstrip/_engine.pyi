@@ -79,6 +79,9 @@ class Tally:
     def clock_step_ns(self) -> int:
         """By how much the clock that stamps arrivals was set during the block; 0: not at all."""
     @property
+    def early_stamps(self) -> int:
+        """Answers that the kernel stamped before their requests had left: a fault of the clocks; told by the time of reading."""
+    @property
     def p50_ns(self) -> int: ...
     @property
     def p90_ns(self) -> int: ...

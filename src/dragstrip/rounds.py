@@ -436,6 +436,7 @@ def block_record(tally: Tally, contender: str, index: int, pass_index: int, posi
         latency_sum_ns=tally.latency_sum_ns,
         turn_sum_ns=tally.turn_sum_ns,
         clock_step_ns=tally.clock_step_ns,
+        early_stamps=tally.early_stamps,
         p50_ns=tally.p50_ns,
         p90_ns=tally.p90_ns,
         p99_ns=tally.p99_ns,

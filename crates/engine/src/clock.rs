@@ -57,12 +57,14 @@ impl Reading {
 pub struct Clocks {
     ahead_ns: i64,
     width_ns: u64,
+    /// See [`Clocks::take_early_stamps`].
+    early_stamps: u64,
 }
 
 impl Clocks {
     /// As read.
     pub fn new(reading: &Reading) -> Self {
-        Self { ahead_ns: reading.ahead_ns(), width_ns: reading.width_ns() }
+        Self { ahead_ns: reading.ahead_ns(), width_ns: reading.width_ns(), early_stamps: 0 }
     }
 
     /// By how much CLOCK_REALTIME was set since the last look, either way; 0: not at all, or by less than can be seen
@@ -72,21 +74,31 @@ impl Clocks {
         if step_ns <= (self.width_ns + reading.width_ns()) / 2 + 1 {
             return 0;
         }
-        *self = Self::new(reading);
+        (self.ahead_ns, self.width_ns) = (reading.ahead_ns(), reading.width_ns());
         step_ns
     }
 
     /// When an answer arrived at this machine, on CLOCK_MONOTONIC: by the kernel's stamp, where there is one (not 0).
     ///
-    /// It never lies before the request's departure nor after now: where a step of the clock would have it so, the
-    /// nearer of the two is told, and [`Clocks::follow`] will tell of the step.
+    /// Departures are never noted too late: a stamp that lies before one is a fault of the clocks (somebody set one, and
+    /// [`Clocks::follow`] will tell of the step). Such a stamp is counted and not believed: the answer had arrived by now,
+    /// and no latency is too short for it. The same is told where a stamp lies after now.
     #[inline]
-    pub fn arrival_ns(&self, stamp_ns: u64, sent_ns: u64, now_ns: u64) -> u64 {
+    pub fn arrival_ns(&mut self, stamp_ns: u64, sent_ns: u64, now_ns: u64) -> u64 {
         if stamp_ns == 0 {
             return now_ns;
         }
-        let arrived_ns = stamp_ns as i64 - self.ahead_ns;
-        (arrived_ns.max(0) as u64).max(sent_ns).min(now_ns)
+        let arrived_ns = (stamp_ns as i64 - self.ahead_ns).max(0) as u64;
+        if arrived_ns < sent_ns {
+            self.early_stamps += 1;
+            return now_ns;
+        }
+        arrived_ns.min(now_ns)
+    }
+
+    /// Answers whose stamps lay before their requests' departures, since this was last asked.
+    pub fn take_early_stamps(&mut self) -> u64 {
+        std::mem::take(&mut self.early_stamps)
     }
 }
 
@@ -102,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_told_on_the_clock_of_departures() {
-        let clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
+        let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
         assert_eq!(clocks.arrival_ns(AHEAD_NS + 7_000_000, 6_000_000, 8_000_000), 7_000_000);
         assert_eq!(clocks.arrival_ns(0, 6_000_000, 8_000_000), 8_000_000, "no stamp: the time of reading");
     }
@@ -119,11 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn no_latency_is_negative_or_longer_than_the_time_that_passed_whatever_the_clock_does() {
-        let clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
-        for stamp_ns in [1, AHEAD_NS, AHEAD_NS + 5_999_999, AHEAD_NS + 9_000_000, 1 << 62] {
-            let arrived_ns = clocks.arrival_ns(stamp_ns, 6_000_000, 8_000_000);
-            assert!((6_000_000..=8_000_000).contains(&arrived_ns), "{stamp_ns}: {arrived_ns}");
+    fn a_stamp_before_its_departure_is_counted_and_makes_no_latency_short() {
+        let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
+        for (stamp_ns, told_ns, early) in [
+            (1, 8_000_000, 1),
+            (AHEAD_NS, 8_000_000, 1),
+            (AHEAD_NS + 5_999_999, 8_000_000, 1),
+            (AHEAD_NS + 6_000_000, 6_000_000, 0),
+            (AHEAD_NS + 9_000_000, 8_000_000, 0),
+            (1 << 62, 8_000_000, 0),
+        ] {
+            assert_eq!(clocks.arrival_ns(stamp_ns, 6_000_000, 8_000_000), told_ns, "{stamp_ns}");
+            clocks.follow(&at(6_000_000, AHEAD_NS));
+            assert_eq!(clocks.take_early_stamps(), early, "{stamp_ns}");
         }
     }
 

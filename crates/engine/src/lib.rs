@@ -357,6 +357,7 @@ fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tall
         latency_sum_ns: sum.latency_sum_ns,
         turn_sum_ns: sum.turn_sum_ns,
         clock_step_ns: sum.clock_step_ns,
+        early_stamps: sum.early_stamps,
         connect_hdr: tally::compress_some(Some(&sum.connecting)),
         first_byte_hdr: tally::compress_some(sum.first_byte.as_ref()),
         quantiles_ns: tally::quantiles_ns(&sum.latency),

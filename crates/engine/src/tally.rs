@@ -177,6 +177,8 @@ pub struct Counts {
     pub turn_sum_ns: u64,
     /// The largest step of the clock that stamps arrivals.
     pub clock_step_ns: u64,
+    /// Answers whose stamps lay before their requests' departures: a fault of the clocks; told by the time of reading.
+    pub early_stamps: u64,
     /// Of connections opened, to their last handshake's end, ns; whole block.
     pub connecting: Histogram<u32>,
     /// Of `requests`, to the answer's first byte, ns; None: not asked for.
@@ -220,6 +222,7 @@ impl Counts {
             latency_sum_ns: 0,
             turn_sum_ns: 0,
             clock_step_ns: 0,
+            early_stamps: 0,
             connecting: Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, CONNECT_DIGITS)
                 .expect("constant bounds that the histogram takes"),
             first_byte: None,
@@ -267,6 +270,7 @@ impl Counts {
         self.latency_sum_ns += other.latency_sum_ns;
         self.turn_sum_ns += other.turn_sum_ns;
         self.clock_step_ns = self.clock_step_ns.max(other.clock_step_ns);
+        self.early_stamps += other.early_stamps;
         self.connecting.add(&other.connecting).expect("histograms of one shape");
         if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &other.first_byte) {
             mine.add(theirs).expect("histograms of one shape");
@@ -369,6 +373,8 @@ pub struct Tally {
     /// By how much the clock that stamps arrivals was set during the block; 0: not at all. Above that no latency is to
     /// be trusted.
     pub clock_step_ns: u64,
+    /// Answers whose stamps lay before their requests' departures: a fault of the clocks; told by the time of reading.
+    pub early_stamps: u64,
     /// Connections opened, from the first step to the last handshake's end, whole block (in a session's first one,
     /// those before it, too); as `latency_hdr`, empty where nothing was recorded.
     pub connect_hdr: Vec<u8>,

@@ -227,6 +227,7 @@ impl<P: Poller> Share<P> {
         let gave_up = self.given_up == self.conns.len();
         lap.end(sys::now_ns(), gave_up);
         lap.stepped(self.clocks.follow(&Reading::now()));
+        lap.counts.early_stamps += self.clocks.take_early_stamps();
         self.tidy(lap, buffer);
     }
 

@@ -81,6 +81,7 @@ getters! {
     latency_sum_ns: u64 = |it| it.latency_sum_ns;
     turn_sum_ns: u64 = |it| it.turn_sum_ns;
     clock_step_ns: u64 = |it| it.clock_step_ns;
+    early_stamps: u64 = |it| it.early_stamps;
     p50_ns: u64 = |it| it.quantiles_ns[0];
     p90_ns: u64 = |it| it.quantiles_ns[1];
     p99_ns: u64 = |it| it.quantiles_ns[2];

@@ -92,6 +92,8 @@ def _accounting(block: Block, connections: int) -> Iterable[str]:
 def _clock(block: Block) -> Iterable[str]:
     if block.clock_step_ns:
         yield f"clock: it was set by {block.clock_step_ns / 1000:.0f} µs under way, and arrivals are stamped by it"
+    if block.early_stamps:
+        yield f"clock: {block.early_stamps} answers were stamped before their requests had left"
 
 
 def _answers(block: Block, empty: bool) -> Iterable[str]:

@@ -30,6 +30,7 @@ class Slice:
         gave_up: every connection was refused or lost for good.
         turn_sum_ns: from an answer's arrival to its connection's next request: what they waited for the generator.
         clock_step_ns: by how much the clock that stamps arrivals was set meanwhile; 0: not at all.
+        early_stamps: answers that the kernel stamped before their requests had left: a fault of the clocks.
         offered, unsent, departed, lag_hdr, lag_p99_ns, latency_sent_hdr: of an open loop, see the engine's ``Tally``.
     """
 
@@ -59,6 +60,7 @@ class Slice:
     samples: dict[str, str] = field(default_factory=dict)
     turn_sum_ns: int = 0
     clock_step_ns: int = 0
+    early_stamps: int = 0
     offered: int | None = None
     unsent: int | None = None
     departed: int | None = None
@@ -253,6 +255,11 @@ class LoadResult:
         """How much of their time connections had an answer and waited for the generator to go on, 0 to 1."""
         lasted_ns = sum(part.counted_ns for part in self.slices)
         return sum(part.turn_sum_ns for part in self.slices) / max(lasted_ns * self.connections, 1)
+
+    @property
+    def early_stamps(self) -> int:
+        """Answers that the kernel stamped before their requests had left."""
+        return sum(part.early_stamps for part in self.slices)
 
     @property
     def clock_step_s(self) -> float:

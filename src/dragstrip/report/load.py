@@ -121,6 +121,11 @@ def warnings(result: LoadResult) -> list[str]:
             f"the clock was set by {_latency(result.clock_step_s * 1e9)} meanwhile, and arrivals are stamped by it: "
             "latencies of that second can't be trusted; load again"
         )
+    elif result.early_stamps:
+        told.append(
+            f"{result.early_stamps:,} answers were stamped before their requests had left: this machine's clocks disagree; "
+            "their latencies are to the time of reading"
+        )
     if result.finished == "gave up":
         told.append("ended early: no connection was left, the server refused or dropped them all")
     elif result.answered and result.trouble:

@@ -80,7 +80,8 @@ fn serve(listener: Socket, hold_ns: u64, told: &Mutex<Vec<u64>>, ending: &Atomic
     let mut poller = Epoll::open(&needs).unwrap();
     listener.set_nonblocking(true).unwrap();
     poller.watch(LISTENER, &listener, false).unwrap();
-    let (mut peers, mut held, mut buffer): (Vec<Option<Socket>>, VecDeque<Held>, _) = (vec![], VecDeque::new(), [0; 4096]);
+    let (mut peers, mut held, mut buffer): (Vec<Option<Socket>>, VecDeque<Held>, _) =
+        (vec![], VecDeque::new(), [0; 4096]);
     while !ending.load(Ordering::Relaxed) {
         let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
         let wait_ns = held.front().map_or(WAIT_NS, |first| first.due_ns.saturating_sub(now_ns));
@@ -199,7 +200,7 @@ fn compare(what: &str, plan: impl Fn(SocketAddr) -> SessionPlan, requests: u64, 
         check(&done);
         let had_ns = server.had_ns();
         let what = format!("{what}, {backend:?}");
-        assert_eq!((done.requests, errors(&done)), (requests, vec![]), "{what}");
+        assert_eq!((done.requests, done.early_stamps, errors(&done)), (requests, 0, vec![]), "{what}");
         assert!(had_ns[0] >= hold_ns, "{what}: the server itself is untrue");
         check_truth(&what, &histogram(&done.latency_hdr), &had_ns);
         if let Some(open) = &done.open {
@@ -209,7 +210,8 @@ fn compare(what: &str, plan: impl Fn(SocketAddr) -> SessionPlan, requests: u64, 
             let sum = |of: &Histogram<u64>, value: fn(&Histogram<u64>, u64) -> u64| -> u64 {
                 of.iter_recorded().map(|step| value(of, step.value_iterated_to()) * step.count_at_value()).sum()
             };
-            let (latest_ns, least_ns) = (sum(&latency, Histogram::highest_equivalent), sum(&lag, Histogram::lowest_equivalent));
+            let (latest_ns, least_ns) =
+                (sum(&latency, Histogram::highest_equivalent), sum(&lag, Histogram::lowest_equivalent));
             assert!(least_ns <= latest_ns - had_ns.iter().sum::<u64>(), "{what}: {least_ns} of {latest_ns}");
         }
     }
@@ -245,8 +247,10 @@ fn no_latency_is_too_short_in_an_open_loop_nor_is_a_request_later_than_it_was() 
     let Some(_stamping) = Stamping::begin() else { return };
     for busy in [false, true] {
         let _busy = busy.then(Busy::begin);
-        for (connections, precision) in [(1, Precision::Precise), (16, Precision::Balanced), (100, Precision::Thrifty)] {
-            let (what, pace) = (format!("{connections} connections, {precision:?}, busy {busy}"), Pace::constant(10_000.0, precision));
+        for (connections, precision) in [(1, Precision::Precise), (16, Precision::Balanced), (100, Precision::Thrifty)]
+        {
+            let (what, pace) =
+                (format!("{connections} connections, {precision:?}, busy {busy}"), Pace::constant(10_000.0, precision));
             compare(&what, |address| plan(address, connections), 5000, 0, Some(&pace));
         }
     }
