@@ -3,8 +3,9 @@
 The server (``crates/engine/examples/proof.rs``) logs when each request reached its kernel and when the answer reached
 the client's. Goals: p50 within 5 µs and p99 within 20 µs of the truth, up to 100 connections, coalesced (a slow server,
 100 connections) or not; with planted delays and a planted stall every quantile within the histogram's resolution
-(a thousandth) plus 100 µs, in closed and open loop. wrk's error stands beside. Minimum, p0.1 and p1, by both back ends, on
-idle cores and beside a program that spins on each: never below the truth. ``--record`` writes into docs/ENGINE.md.
+(a thousandth) plus 100 µs, in closed and open loop. wrk's error stands beside. Minimum, p0.1 and p1, by both back
+ends, on idle cores and beside a program that spins on each: never below the truth. ``--record`` writes it into
+docs/ENGINE.md.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Tally:
         """By how much the clock that stamps arrivals was set during the block; 0: not at all."""
     @property
     def early_stamps(self) -> int:
-        """Answers that the kernel stamped before their requests had left: a fault of the clocks; told by the time of reading."""
+        """Answers that the kernel stamped before their requests had left: a fault of the clocks, never told as 0."""
     @property
     def p50_ns(self) -> int: ...
     @property

@@ -43,8 +43,8 @@ class Block:
         turn_sum_ns: from an answer's arrival to the departure of its connection's next request, summed over the counted
             part: the connections' time that was the engine's own (0 in records of version 1, whose latencies hold it).
         clock_step_ns: by how much the clock that stamps arrivals was set during the block; 0: not at all.
-        early_stamps: answers that the kernel stamped before their requests had left, whole block: a fault of the clocks. Their
-            latencies are those to the time of reading.
+        early_stamps: answers stamped before their requests had left, whole block: a fault of the clocks.
+            Their latencies are those to the time of reading.
         p50_ns..max_ns: read off the histogram for convenience.
         server_cpu_ns: CPU time of the contender's whole process tree, whole block; None if unreadable.
         server_wait_ns: run-queue wait summed over the contender's threads, whole block; None if unreadable.

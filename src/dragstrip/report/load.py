@@ -123,8 +123,8 @@ def warnings(result: LoadResult) -> list[str]:
         )
     elif result.early_stamps:
         told.append(
-            f"{result.early_stamps:,} answers were stamped before their requests had left: this machine's clocks disagree; "
-            "their latencies are to the time of reading"
+            f"{result.early_stamps:,} answers were stamped before their requests had left: this machine's clocks "
+            "disagree; their latencies are to the time of reading"
         )
     if result.finished == "gave up":
         told.append("ended early: no connection was left, the server refused or dropped them all")
