@@ -192,7 +192,7 @@ fn compare(what: &str, plan: impl Fn(SocketAddr) -> SessionPlan, requests: u64, 
         let block = Block { session, lead_ns: 0, counted_ns: LIMIT_NS, max_requests: requests, pace: pace.cloned() };
         let done = loop {
             server.had_ns();
-            let done: Tally = engine.run(&[block.clone()], &[]).unwrap().pop().unwrap();
+            let done: Tally = engine.run(std::slice::from_ref(&block), &[]).unwrap().pop().unwrap();
             if done.clock_step_ns == 0 {
                 break done;
             }
