@@ -256,17 +256,22 @@ def test_one_that_never_serves_is_out_with_how_long_it_was_waited_for(env: dict[
     assert mute["requests"] == 0
 
 
-def test_one_that_dies_under_load_is_named_with_its_last_words(env: dict[str, str], tmp_path: Path) -> None:
-    """It passes scrutineering, dies in the middle of a block, and yields no number."""
+@pytest.mark.parametrize("answers", [20, 600, 5000])
+def test_one_that_dies_under_load_is_named_with_its_last_words(
+    env: dict[str, str], tmp_path: Path, answers: int
+) -> None:
+    """It passes scrutineering, dies as it is warmed up or in a block, lead-ins included, and yields no number."""
     out = tmp_path / "out.json"
-    mortal_words = misbehaving("mortal", "dies", str(tmp_path / "launched"))
+    mortal_words = misbehaving("mortal", "dies", str(tmp_path / "launched"), str(answers))
     done = dragstrip_run(
         env, "race", "nginx-return", "nginx-static", *mortal_words, "--rounds", "2", "--json", str(out)
     )
+    assert done.returncode in (0, 3), done.stderr
     told = json.loads(out.read_text())
     (mortal,) = [c for c in told["contenders"] if c["name"] == "mortal"]
     assert "dying now, as told" in mortal["out"]
     assert "died under load" in mortal["out"]
+    assert len(told["order"]) >= 2
     assert all("mortal" not in (p["a"], p["b"]) for p in told["pairs"])
     assert "dying now" in done.stdout
 
