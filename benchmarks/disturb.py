@@ -314,18 +314,21 @@ def on_core(core: int, told: argparse.Namespace) -> dict[str, Any]:
 # --- all of it --------------------------------------------------------------------------------------------------
 
 
-def start(core: int, told: argparse.Namespace) -> tuple[int, int]:
-    """Forks one core's process; its id, and the pipe on which it will say what it took."""
+def start(core: int, told: argparse.Namespace, cores: list[tuple[int, int]]) -> None:
+    """Forks one core's process and notes its id, and the pipe on which it will say what it took."""
     reading, writing = os.pipe()
     parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it can tell what it took
+    asked = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, asked)  # until the one can tell what it took, the other has noted it
     pid = os.fork()
     if pid:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.close(writing)
-        return pid, reading
+        cores.append((pid, reading))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, asked)
+        return
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the parent's affair
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.signal(signal.SIGTERM, _enough)
         ends_with_its_parent()
         if os.getppid() == parent:
@@ -341,7 +344,8 @@ def run(told: argparse.Namespace) -> int:
     cores: list[tuple[int, int]] = []
     code = 0
     try:
-        cores.extend(start(core, told) for core in told.cores)
+        for core in told.cores:
+            start(core, told, cores)
         if told.exec:
             code = _command(told.exec, told.seconds)
         else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ live = pytest.mark.live
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 NGINX = """
-worker_processes 1; daemon off; pid {at}/pid; error_log {at}/error.log; worker_rlimit_nofile 4096;
+{user}worker_processes 1; daemon off; pid {at}/pid; error_log {at}/error.log; worker_rlimit_nofile 4096;
 events {{ worker_connections 2048; }}
 http {{
     log_format told '$uri $status $request_method $http_x_mark $http_host $content_length';
@@ -53,21 +52,17 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def open_to_all(at: Path) -> None:
-    """Lets nginx's unprivileged worker into a folder below the one for temporary files, which stays as it is."""
-    top = Path(tempfile.gettempdir())
-    between = itertools.takewhile(lambda folder: folder != top, at.parents) if top in at.parents else ()
-    for folder in (at, *between):
-        folder.chmod(0o755)
+def as_started() -> str:
+    """Has nginx's workers run as whoever starts it; root's would be nobody, who may not look into a test's folder."""
+    return "user root; " if os.geteuid() == 0 else ""
 
 
 class Nginx:
     """A running nginx, and what its log says once it has ended."""
 
     def __init__(self, at: Path, listen: str = "") -> None:
-        open_to_all(at)
         self.port = free_port()
-        (at / "nginx.conf").write_text(NGINX.format(at=at, port=self.port, listen=listen))
+        (at / "nginx.conf").write_text(NGINX.format(user=as_started(), at=at, port=self.port, listen=listen))
         words = ["nginx", "-p", str(at), "-c", str(at / "nginx.conf")]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         self.log = at / "access.log"

@@ -17,9 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from loads import open_to_all
 
 _engine = pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from loads import as_started  # noqa: E402
+
 from dragstrip._engine import Engine, EngineError, Tally, merge  # noqa: E402
 
 FAULTY = Path(__file__).parent / "servers" / "faulty.py"
@@ -81,7 +82,7 @@ def adds_up(tally: Tally) -> bool:
 
 
 NGINX = """
-worker_processes 1; daemon off; pid {at}/pid; error_log {at}/error.log; worker_rlimit_nofile 4096;
+{user}worker_processes 1; daemon off; pid {at}/pid; error_log {at}/error.log; worker_rlimit_nofile 4096;
 events {{ worker_connections 2048; }}
 http {{
     access_log off; keepalive_requests 1000000000; default_type text/plain;
@@ -98,12 +99,11 @@ http {{
 
 @contextmanager
 def nginx(at: Path) -> Iterator[int]:
-    """Serves a folder's files until left, its log then complete; readable also where its worker is nobody's."""
-    open_to_all(at)
+    """Serves a folder's files until left, its log then complete."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    (at / "nginx.conf").write_text(NGINX.format(at=at, port=port))
+    (at / "nginx.conf").write_text(NGINX.format(user=as_started(), at=at, port=port))
     process = subprocess.Popen(["nginx", "-p", str(at), "-c", str(at / "nginx.conf")], stderr=subprocess.DEVNULL)
     try:
         while True:  # pytest's own time limit ends it where nginx never comes

@@ -132,7 +132,7 @@ def test_large_bodies_are_checked_by_length_unless_told_otherwise(word: str, che
 @needs_nginx
 def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> None:
     """A sentence, percentiles with their loop and clock, a picture, the checks, what the generator cost; five nines."""
-    out = tmp_path / "deep" / "out.json"
+    out = tmp_path / "out.json"
     done = load(nginx.url(), "-n", "3000", "-c", "20", "--json", str(out))
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
@@ -409,10 +409,11 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["http://127.0.0.1:1/", "-H", "Content-Length: 3"], 2, "own length"),
         (["http://127.0.0.1:1/", "-H", "X: a\r\nY: b"], 2, "no header"),
         (["http://127.0.0.1:1/", "-m", "G T"], 2, "GET or POST"),
-        (["http://127.0.0.1:1/", "-b", "@/no/such"], 2, "@FILE"),
+        (["http://127.0.0.1:1/", "-b", "@/no/such"], 2, "-b @/no/such: /no/such can't be read"),
         (["http://127.0.0.1:1/", "-k", "--no-keepalive"], 2, "contradict"),
         (["http://127.0.0.1:1/", "--max-errors", "200%"], 2, "0.1%"),
         (["http://127.0.0.1:1/", "--style", "siege"], 2, "wrk"),
+        (["http://127.0.0.1:1/", "--json", "/no/such/out.json"], 2, "/no/such is not there; make it first"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_sent(

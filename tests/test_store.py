@@ -384,3 +384,18 @@ def test_blocks_by_contender_come_back_as_they_were(path: Path) -> None:
     with Store(path) as store:
         store.begin(race)
         assert store.load(race.id).plan.blocks == race.plan.blocks
+
+
+def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_one_refused(path: Path) -> None:
+    """A server may die in a lead-in: that is told, and ends no race."""
+    race = samples.race(rounds=1)
+    (this,) = race.rounds
+    first = replace(this.blocks[0], counted_ns=0, requests=0)
+    died = replace(this, blocks=(replace(first, gave_up=True), *this.blocks[1:]))
+    impossible = replace(this, blocks=(first, *this.blocks[1:]))
+    with Store(path) as store:
+        store.begin(replace(race, rounds=()))
+        with pytest.raises(StoreError, match=r"block\.counted_ns is not above 0"):
+            store.append_round(race.id, impossible)
+        store.append_round(race.id, died)
+        assert store.load(race.id).rounds == (died,)

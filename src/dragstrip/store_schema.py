@@ -13,7 +13,7 @@ from dragstrip.store_words import ELSEWHERE
 APPLICATION_ID = 0x44524147
 
 #: Step n takes a store from version n - 1 to n; steps are only ever added.
-MIGRATIONS = ("store_1.sql", "store_2.sql", "store_3.sql", "store_4.sql", "store_5.sql", "store_6.sql", "store_7.sql")
+MIGRATIONS = tuple(f"store_{step}.sql" for step in range(1, 9))
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:

@@ -1,6 +1,6 @@
 """A small HTTP server with one planted fault, for races. Standard library only.
 
-usage: misbehaving.py PORT FAULT [FILE]; PORT may be the path of a unix socket, too
+usage: misbehaving.py PORT FAULT [FILE [COUNT]]; PORT may be the path of a unix socket, too
 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
 forgets (every 500th request, whose connection it keeps open), exits (ends at once),
@@ -9,7 +9,7 @@ restless (works while idle, and keeps 8 KiB of every request for ever),
 counts (says at /served how many it has answered), lies (says a tenth fewer),
 holds (answers the first request alone, and lets every later one wait for ever),
 hostile (right answers, with headers that attack a terminal and a page),
-dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one).
+dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one, or COUNT).
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def serve(port: str, fault: str) -> None:
     mortal = fault == "dies" and Path(sys.argv[3]).exists()
     if fault == "dies":
         Path(sys.argv[3]).touch()
+    last = int(sys.argv[4]) if len(sys.argv) > 4 else 5000
     while True:
         for key, _ in ready.select():
             if key.fileobj is listener:
@@ -104,7 +105,7 @@ def serve(port: str, fault: str) -> None:
             if close:
                 ready.unregister(connection)
                 connection.close()
-            if mortal and served >= 5000:
+            if mortal and served >= last:
                 sys.stderr.write("misbehaving: dying now, as told\n")
                 sys.stderr.flush()
                 os._exit(9)
