@@ -108,14 +108,19 @@ LOAD_TOLD = {
     "endless-until-close": "sends a body of more than 67,174,400 bytes",
     "endless-status-500": "sends a body of more than 67,174,400 bytes",
     "huge-length": "announces a body of 9,223,372,036,854,775,807 bytes",
-    "304-with-body": "answers status 304",
+    "304-with-body": "sends bytes behind its complete answer, 'hello world",
     **dict.fromkeys(["wrong-status"], "answers status 500"),
     **dict.fromkeys(["redirect"], "answers status 302"),
-    **dict.fromkeys(["204-with-body", "wrong-body", "wrong-type", "gzip", "keeps-and-closes", "never-closes"], ""),
+    **dict.fromkeys(["wrong-body", "wrong-type", "gzip", "keeps-and-closes", "never-closes"], ""),
+    "204-with-body": "sends bytes behind its complete answer, 'hello world",
     "extra-bytes": "sends bytes behind its complete answer, 'junk'",
     "two-answers": "sends bytes behind its complete answer",
-    "answers-early": "",
+    "answers-early": "sends bytes behind its complete answer",
+    # One connection more than its backlog takes: the kernel takes that one in, or lets it wait for ever.
+    "never-accepts": "gives no answer (timed out) | answered nothing within",
 }
+#: What comes a moment after the answer is there when that is read, or is not: both are right.
+LOAD_MAY_TELL = {"answers-early"}
 #: Those that go through whole commands by default; each stands for its kind.
 PART = [
     "endless-body", "endless-head", "endless-100-continue", "drip", "huge-length", "reset-in-body", "binary",
@@ -237,8 +242,9 @@ def test_load_names_what_a_server_did_before_it_loads_it() -> None:
     for mode, words in told.items():
         expected = LOAD_TOLD.get(mode, TOLD[mode])
         assert isinstance(words, str), words
-        assert bool(words) == bool(expected), (mode, words)
-        assert said(expected, words), (mode, words)
+        if words or mode not in LOAD_MAY_TELL:
+            assert bool(words) == bool(expected), (mode, words)
+            assert said(expected, words), (mode, words)
     assert grown() < MOST_MB - STARTED_MB
 
 
