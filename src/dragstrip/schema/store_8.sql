@@ -1,6 +1,10 @@
 -- Step 7 to 8 of the store: a block whose server died in its lead-in has no counted part, and is kept all the same.
 -- Without this, that server's death ended the whole race. A trigger can't be altered: this is step 7's, but for that line.
 
+-- And how many answers were stamped before their requests had left: a fault of the clocks (0 before it was counted).
+
+ALTER TABLE block ADD COLUMN early_stamps INTEGER NOT NULL DEFAULT 0;
+
 DROP TRIGGER block_kinds;
 
 CREATE TRIGGER block_kinds BEFORE INSERT ON block
@@ -59,4 +63,5 @@ CREATE TRIGGER block_kinds BEFORE INSERT ON block
             THEN RAISE(ABORT, 'block.latency_sent_hdr are no bytes')
         WHEN typeof(NEW.server_runs) NOT IN ('integer', 'null')
             THEN RAISE(ABORT, 'block.server_runs is no whole number')
+        WHEN typeof(NEW.early_stamps) <> 'integer' THEN RAISE(ABORT, 'block.early_stamps is no whole number')
     END; END;
