@@ -30,10 +30,11 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from pages import circumstances, splice  # noqa: E402
 
-from dragstrip import awake, machine  # noqa: E402
+from dragstrip import machine  # noqa: E402
 from dragstrip._engine import Engine, EngineError, Tally  # noqa: E402
-from dragstrip.stage import free_port  # noqa: E402
-from dragstrip.verdict.evidence import quantile  # noqa: E402
+from dragstrip.analysis.significance import quantile  # noqa: E402
+from dragstrip.process import keep_awake  # noqa: E402
+from dragstrip.process.launcher import free_port  # noqa: E402
 
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
 PAGE = ROOT / "docs" / "CALIBRATION.md"
@@ -97,7 +98,7 @@ class Bench:
     engines: dict[str, Engine]
     core: int
     cores: list[int]
-    kept: awake.Awake
+    kept: keep_awake.Awake
     first: bool
     rng: random.Random = field(default_factory=lambda: random.Random(1))
 
@@ -202,7 +203,7 @@ def rows(rounds: Sequence[Round]) -> Iterator[str]:
         yield f"| {cell[0]}s, {'kept awake' if cell[1] else 'as they are'} | {' | '.join(told)} | {span(ratios)} |"
 
 
-def page(rounds: Sequence[Round], kept: awake.Awake, load: tuple[float, ...], *, first: bool) -> str:
+def page(rounds: Sequence[Round], kept: keep_awake.Awake, load: tuple[float, ...], *, first: bool) -> str:
     """The part of the page."""
     lines = [
         f"{circumstances()}; load average {load[0]:.1f} at the begin, {os.getloadavg()[0]:.1f} at the end"
@@ -249,7 +250,7 @@ def main() -> None:
         splice(PAGE, "awake", text)
 
 
-def measure(lanes: machine.Lanes, seconds: float, *, first: bool) -> tuple[list[Round], awake.Awake]:
+def measure(lanes: machine.Lanes, seconds: float, *, first: bool) -> tuple[list[Round], keep_awake.Awake]:
     """All rounds, and how cores were kept awake."""
     own = Path("/proc/self/autogroup")
     before = own.read_text().split()[-1] if first else ""
@@ -260,7 +261,7 @@ def measure(lanes: machine.Lanes, seconds: float, *, first: bool) -> tuple[list[
     until = time.monotonic() + seconds
     cores = [lanes.engine[0], lanes.server[0]]
     try:
-        with awake.hold(cores) as kept:
+        with keep_awake.hold(cores) as kept:
             bench = Bench(engines, lanes.server[0], cores, kept, first)
             while time.monotonic() < until or len(rounds) < LEAST_ROUNDS:
                 rounds.append(bench.round())

@@ -15,44 +15,46 @@ from scipy.stats import binom, binomtest
 
 Line = dict[str, Any]
 
-#: Each check, and the tests that plant its fault (``tests/test_calibration.py`` sees that none is missing).
+#: Each check, and the tests that plant its fault (``tests/statistics/test_calibration.py`` sees that none is missing).
 PLANTS: dict[str, tuple[str, ...]] = {
-    "rounds": ("test_inquiry.py::test_a_race_whose_rounds_are_all_void_says_why",),
-    "lanes": ("test_inquiry.py::test_shared_cores_and_a_running_server_are_said",),
-    "generator": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "engine wait": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "server wait": ("test_inquiry.py::test_a_server_that_loses_its_core_to_others_is_named",),
-    "steal": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "accounting": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "errors": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "Little's law": ("test_inquiry.py::test_littles_law_holds_rate_against_latency",),
+    "rounds": ("unit/validity/test_validity.py::test_a_race_whose_rounds_are_all_void_says_why",),
+    "lanes": ("unit/validity/test_validity.py::test_shared_cores_and_a_running_server_are_said",),
+    "generator": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "engine wait": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "server wait": ("unit/validity/test_validity.py::test_a_server_that_loses_its_core_to_others_is_named",),
+    "steal": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "accounting": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "errors": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "Little's law": ("unit/validity/test_validity.py::test_littles_law_holds_rate_against_latency",),
     "turn-round": (
-        "test_inquiry.py::test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy",
+        "unit/validity/test_validity.py::test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy",
     ),
-    "saturation": ("test_inquiry.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "offered rate": ("test_race_open.py::test_a_rate_that_is_not_sustained_voids_and_a_late_engine_warns",),
+    "saturation": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    "offered rate": ("live/test_race_open_loop.py::test_a_rate_that_is_not_sustained_voids_and_a_late_engine_warns",),
     "launches": (
-        "test_inquiry.py::test_launches_that_went_wrong_are_named",
-        "test_inquiry.py::test_launches_of_two_kinds_are_named",
+        "unit/validity/test_validity.py::test_launches_that_went_wrong_are_named",
+        "unit/validity/test_validity.py::test_launches_of_two_kinds_are_named",
     ),
-    "trend": ("test_inquiry.py::test_a_trend_within_rounds_is_found",),
-    "void passes": ("test_inquiry.py::test_more_than_a_third_of_the_passes_void_voids_the_race",),
+    "trend": ("unit/validity/test_validity.py::test_a_trend_within_rounds_is_found",),
+    "void passes": ("unit/validity/test_validity.py::test_more_than_a_third_of_the_passes_void_voids_the_race",),
     "other programs": (
-        "test_conditions.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
-        "test_conditions.py::test_another_program_on_the_races_cores_is_named",
+        "unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
+        "unit/racing/test_environment.py::test_another_program_on_the_races_cores_is_named",
     ),
     "clock": (
-        "test_conditions.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
-        "test_conditions.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
+        "unit/racing/test_environment.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
+        "unit/racing/test_environment.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
     ),
-    "memory": ("test_conditions.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",),
-    "block length": ("test_conditions.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",),
-    "connections": ("test_conditions.py::test_connections_that_are_not_kept_open_as_asked_are_named",),
+    "memory": (
+        "unit/racing/test_environment.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",
+    ),
+    "block length": ("unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",),
+    "connections": ("unit/racing/test_environment.py::test_connections_that_are_not_kept_open_as_asked_are_named",),
     "server's count": (
-        "test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_and_honest_ones_count_exactly",
+        "live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_and_honest_ones_count_exactly",
     ),
-    "answers' length": ("test_conditions.py::test_answers_that_grow_shorter_in_one_block_are_found",),
-    "parity": ("test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
+    "answers' length": ("unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",),
+    "parity": ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }
 
 #: When a check's rule last changed: what it said in races before then was another check's word.

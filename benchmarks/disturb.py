@@ -180,7 +180,7 @@ class Watch:
                 self._seen[pid] = times + 1, line
         own = {*_above(os.getpid())}
         for pid, (_, line) in self._seen.items():
-            if "keeper.py" in line:
+            if "supervisor.py" in line:
                 own |= {pid, *_above(pid)}
         return [pid for pid, (_, line) in self._seen.items() if pid not in own and self._pattern.search(line)]
 

@@ -26,21 +26,21 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from dragstrip.record import Block, Race  # noqa: E402
-from dragstrip.store import Store  # noqa: E402
+from dragstrip.store.database import Store  # noqa: E402
 
 DISTURB = ROOT / "benchmarks" / "disturb.py"
-SHIPPED = ROOT / "src" / "dragstrip" / "contenders"
+SHIPPED = ROOT / "src" / "dragstrip" / "data" / "contenders"
 
 #: Runs the command line with nothing void for what other programs do: method 5 has that rule by itself.
 UNVOIDED = """
-import dragstrip.cli, dragstrip.director
-from dragstrip import inquiry
-from dragstrip.inquiry import blocks
+import dragstrip.cli.race, dragstrip.racing.loop
+from dragstrip import validity as inquiry
+from dragstrip.validity import blocks
 if hasattr(blocks, "_waits"):
     blocks._waits = lambda *_: ()
     inquiry.round_reasons = lambda *_, **__: ()
-    dragstrip.director.PATIENCE_S = 0
-dragstrip.cli.main()
+    dragstrip.racing.loop.PATIENCE_S = 0
+dragstrip.cli.race.main()
 """
 
 #: How a marked contender's command line is told from its twin's: the same file by another way to say it.

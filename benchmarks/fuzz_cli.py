@@ -29,12 +29,12 @@ from pathlib import Path
 
 import click
 
-from dragstrip import cli_main
-from dragstrip.cli_streams import EXIT_OURS
-from dragstrip.store import Store
+from dragstrip.cli import main as cli_main
+from dragstrip.cli.streams import EXIT_OURS
+from dragstrip.store.database import Store
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "dragstrip"
+DATA = ROOT / "src" / "dragstrip" / "data"
 
 #: Longest time for one command in this process; a process has its start besides, on a machine that does other things.
 LONGEST_S, START_S = 5.0, 5.0
@@ -214,9 +214,9 @@ def seeds() -> dict[str, list[tuple[str, str]]]:
         ("pool.jsonl", '{"path": "/a"}\n{"path": "/b", "headers": {"K": "V"}, "status": 200, "answer": "x"}\n'),
     ]  # fmt: skip
     return {
-        "contender": [(f"{f.parent.name}.toml", f.read_text()) for f in sorted(PACKAGE.glob("contenders/*/*.toml"))],
-        "workload": [(f.name, f.read_text()) for f in sorted(PACKAGE.glob("workloads/*.toml"))],
-        "claim": [(f.name, f.read_text()) for f in sorted(PACKAGE.glob("claims/*.toml"))],
+        "contender": [(f"{f.parent.name}.toml", f.read_text()) for f in sorted(DATA.glob("contenders/*/*.toml"))],
+        "workload": [(f.name, f.read_text()) for f in sorted(DATA.glob("workloads/*.toml"))],
+        "claim": [(f.name, f.read_text()) for f in sorted(DATA.glob("claims/*.toml"))],
         "pool": pools,
     }  # fmt: skip
 

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from dragstrip.cli import cli
+from dragstrip.cli.main import cli
 
 PHASES = ("start", "scrutineering", "rounds", "report")
 VICTIMS = ("program", "keeper", "server", "awake")
@@ -45,7 +45,7 @@ GONE_S = 5.0
 ENDS_S = 60.0
 RACE = ("race", "nginx-return", "lua", "--budget", "1s")
 MARK = "DRAGSTRIP_KILL_CHECK"
-SCRIPT, AWAKE = "keeper.py", "awake.py"
+SCRIPT, AWAKE = "supervisor.py", "keep_awake.py"
 
 
 @dataclass

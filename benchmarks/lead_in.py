@@ -26,12 +26,12 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from calibration_page import quantile_with_ends  # noqa: E402
 
-from dragstrip import racing  # noqa: E402
 from dragstrip.contender import entrants  # noqa: E402
-from dragstrip.racing import Request  # noqa: E402
-from dragstrip.report.live import Progress  # noqa: E402
-from dragstrip.rounds import warm_up  # noqa: E402
-from dragstrip.schedule import COUNTED_LEADS  # noqa: E402
+from dragstrip.racing import run as racing  # noqa: E402
+from dragstrip.racing.round import warm_up  # noqa: E402
+from dragstrip.racing.run import Request  # noqa: E402
+from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
+from dragstrip.report.race.live import Progress  # noqa: E402
 from dragstrip.workload import load  # noqa: E402
 
 LEADS_MS, TIMES = (2, 4, 10), 3

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import samples
 
-from dragstrip.store import Store
+from dragstrip.store.database import Store
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import simulate_many
 
-from dragstrip.verdict import FLOOR, factor, factor_within, holm, p_within
+from dragstrip.analysis import FLOOR, factor, factor_within, holm, p_within
 
 ROOT = Path(__file__).resolve().parents[1]
 NOISE = ROOT / "tests" / "noise" / "pilot-nginx-10ms.csv.gz"
@@ -161,7 +161,7 @@ def recorded() -> dict[str, Recorded]:
 
 
 def _lost(arm: Recorded) -> Array:
-    """Share of each block in which others had the engine's core or the server's, as ``shares.lost_to_machine``."""
+    """Share of each block in which others had the engine's core or the server's, as ``cpu_shares.lost_to_machine``."""
     taken = np.maximum(np.minimum(arm.server_wait_ns, arm.duration_ns - arm.server_cpu_ns), 0)
     return np.asarray(np.minimum((arm.engine_wait_ns + taken) / arm.duration_ns, 1.0))
 

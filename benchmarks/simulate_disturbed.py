@@ -4,7 +4,7 @@
 
 Races are resampled: whole rounds of ``tests/noise/disturbed.csv.gz`` (``benchmarks/disturbed_record.py`` recorded
 them), drawn with replacement, the two names swapped in each by a coin, so that neither is the faster one whatever
-happened to the launches. ``dragstrip.verdict.judge`` judges each as a race that goes on is judged: after every round,
+happened to the launches. ``dragstrip.analysis.judge`` judges each as a race that goes on is judged: after every round,
 by the current version of the method. A planted difference takes answers away from one name. Where only one server was
 hit, nothing is swapped: there the question is whether a wrong word comes without its warning. Fixed seeds, no server.
 """
@@ -31,7 +31,8 @@ from answers_page import put  # noqa: E402
 from calibration_page import share  # noqa: E402
 from disturbed_record import MAY_LACK, RECORDINGS, TIMES  # noqa: E402
 
-from dragstrip import shares, verdict  # noqa: E402
+from dragstrip import analysis  # noqa: E402
+from dragstrip.analysis import cpu_shares  # noqa: E402
 from dragstrip.record import METHOD_VERSION, Block, Entrant, Launch, Load, Plan, Race, Round  # noqa: E402
 
 NOISE = ROOT / "tests" / "noise" / "disturbed.csv.gz"
@@ -140,8 +141,8 @@ class Seen:
 def looks(race: Race, truth: float) -> Seen:
     """Judges after every round from the tenth on; a race that has decided is looked at to its end all the same."""
     seen = Seen({}, {})
-    for count in range(verdict.FLOOR, len(race.rounds) + 1):
-        judged = verdict.judge(replace(race, rounds=race.rounds[:count]))
+    for count in range(analysis.FLOOR, len(race.rounds) + 1):
+        judged = analysis.judge(replace(race, rounds=race.rounds[:count]))
         by = {judged.metric: judged.pairs, **judged.beside}
         for name, pairs in (("what decides", judged.pairs), *((name, by[name]) for name in ("throughput", "cpu"))):
             for pair in pairs:
@@ -156,7 +157,7 @@ def looks(race: Race, truth: float) -> Seen:
 
 def sd_of(rounds: Sequence[Round], metric: str) -> float:
     """Standard deviation of a round's log ratio, in per cent."""
-    numbers = verdict.round_numbers(race_of(rounds), metric)
+    numbers = analysis.round_numbers(race_of(rounds), metric)
     logs = numbers.log_speeds(numbers.totals)
     return float(100 * np.nanstd(logs[:, 0] - logs[:, 1], ddof=1))
 
@@ -164,7 +165,7 @@ def sd_of(rounds: Sequence[Round], metric: str) -> float:
 def lost(rounds: Sequence[Round]) -> tuple[float, float]:
     """The share of the blocks' time in which others had the engine's core, and the server's."""
     blocks = [block for this in rounds for block in this.blocks]
-    taken = [(shares.taken_by_others(block, 1) or 0.0) * block.duration_ns for block in blocks]
+    taken = [(cpu_shares.taken_by_others(block, 1) or 0.0) * block.duration_ns for block in blocks]
     time_ns = sum(block.duration_ns for block in blocks)
     return sum(block.engine_wait_ns for block in blocks) / time_ns, sum(taken) / time_ns
 

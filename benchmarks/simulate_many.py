@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dragstrip.verdict import FLOOR, factor_within, holm, p_within
+from dragstrip.analysis import FLOOR, factor_within, holm, p_within
 
 Array = NDArray[np.float64]
 ALPHA = 0.05

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from browser import Watched, browser
 
 import dragstrip
-from dragstrip.report import picture
+from dragstrip.report.race import svg
 
 #: Name, theme, width and height in pixels.
 SHOTS = (
@@ -52,7 +52,7 @@ def main() -> None:
 
 def _terminal(running: Any, result: Any, drawn: Path) -> None:
     """What `dragstrip show` prints at 80 columns."""
-    picture.terminal_svg(result.record, result.verdict, result.checks, drawn, columns=80)
+    svg.terminal_svg(result.record, result.verdict, result.checks, drawn, columns=80)
     watched = Watched(running, drawn.as_uri(), width=980)
     watched.page.goto(drawn.as_uri())
     box = watched.page.evaluate("(({width, height}) => ({width, height}))(document.documentElement.viewBox.baseVal)")

@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dragstrip.contender.entrants import LineUp
+from dragstrip.contender.entries import LineUp
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
 from dragstrip.workload import WorkloadFile
 

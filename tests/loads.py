@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.report import load as report
+from dragstrip.report.load import terminal as report
 
 DRAGSTRIP = [sys.executable, "-m", "dragstrip", "load"]
 

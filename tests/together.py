@@ -64,7 +64,7 @@ def peak_mb() -> float:
 
 
 def _one(words: list[str]) -> tuple[int, str, str]:
-    from dragstrip.cli import main
+    from dragstrip.cli.main import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (

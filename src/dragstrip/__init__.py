@@ -15,14 +15,7 @@ def __getattr__(name: str) -> Any:
     # Only when asked for: a command that races nothing should not wait for numpy and the reports, and one that only
     # says its options not for the reading of packages' metadata.
     if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            found = version("dragstrip")
-        except PackageNotFoundError:  # a source tree that was never installed
-            found = "0+unknown"
-        globals()[name] = found
-        return found
+        return import_module("dragstrip.version").__version__
     if name in __all__:
         return getattr(import_module("dragstrip.api"), name)
     raise AttributeError(f"module 'dragstrip' has no attribute {name!r}")

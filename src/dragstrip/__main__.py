@@ -1,6 +1,6 @@
 """`python -m dragstrip` is the command line."""
 
-from dragstrip.cli_main import main
+from dragstrip.cli.main import main
 
 if __name__ == "__main__":
     main()

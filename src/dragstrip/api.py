@@ -21,14 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dragstrip import contender, schedule
-from dragstrip import verdict as judging
+from dragstrip import analysis as judging
+from dragstrip import contender
 from dragstrip.errors import BadUsage
-from dragstrip.inquiry import Check, inspect
+from dragstrip.racing import schedule
 from dragstrip.record import Race
-from dragstrip.report import export, page, rows, standing, tables, terminal, words
-from dragstrip.report.live import Progress
-from dragstrip.store import Store, default_path
+from dragstrip.report import figures
+from dragstrip.report.race import export as race_export
+from dragstrip.report.race import page as race_page
+from dragstrip.report.race import standing, summary, tables
+from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.live import Progress
+from dragstrip.store.database import Store, default_path
+from dragstrip.validity import Check, inspect
 from dragstrip.workload import load as load_workload
 
 if TYPE_CHECKING:
@@ -59,7 +64,7 @@ class Result:
     @property
     def headline(self) -> str:
         """The race in a sentence or two."""
-        return rows.headline(self.record, self.verdict, self.checks)
+        return summary.headline(self.record, self.verdict, self.checks)
 
     @property
     def void(self) -> bool:
@@ -72,7 +77,7 @@ class Result:
         Raises:
             BadUsage: they were not compared.
         """
-        found = rows.pair_of(self.verdict, a, b)
+        found = summary.pair_of(self.verdict, a, b)
         if found is None:
             compared = ", ".join(sorted({name for pair in self.verdict.pairs for name in (pair.a, pair.b)}))
             raise BadUsage(f"{a} and {b} were not compared in race {self.record.id}; those that were: {compared}")
@@ -92,16 +97,16 @@ class Result:
 
     def json(self) -> dict[str, Any]:
         """As ``--json`` gives it (schema 1)."""
-        return export.race_json(self.record, self.verdict, self.checks)
+        return race_export.race_json(self.record, self.verdict, self.checks)
 
     def to_html(self, path: Path | str) -> Path:
         """Writes the self-contained page."""
-        page.write(self.record, self.verdict, self.checks, Path(path))
+        race_page.write(self.record, self.verdict, self.checks, Path(path))
         return Path(path)
 
     def __str__(self) -> str:
         console = Console(file=io.StringIO(), width=120, no_color=True)
-        terminal.show_race(console, self.record, self.verdict, self.checks)
+        race_terminal.show_race(console, self.record, self.verdict, self.checks)
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]  # it is the StringIO above
 
     def _repr_html_(self) -> str:
@@ -112,11 +117,11 @@ class Result:
             (
                 r.name,
                 r.entrant.version,
-                words.figure(r.main.estimate),
-                words.span(r.main.low, r.main.high),
+                figures.figure(r.main.estimate),
+                figures.span(r.main.low, r.main.high),
                 str(r.estimate.rounds),
             )
-            for r in rows.ranked(self.record, self.verdict, with_latency=False)
+            for r in summary.ranked(self.record, self.verdict, with_latency=False)
         ]
         told = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
         head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
@@ -147,15 +152,15 @@ def race(
         workload: its name, or a file.
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
-        plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``, ``awake``,
-            ``server_cores`` and whatever else ``dragstrip.racing.Request`` has; ``rate_per_s`` may be "auto".
+        plan: ``connections``, ``round``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``, ``awake``,
+            ``server_cores`` and whatever else ``dragstrip.racing.run.Request`` has; ``rate_per_s`` may be "auto".
 
     Raises:
         BadUsage: fewer than two contenders, or a word of the plan that there is none of, or out of its bounds; nothing
             has been started or stored then.
         DragstripError: as on the command line, with the same message.
     """
-    from dragstrip import racing  # here, because reading old results must do without the compiled engine
+    from dragstrip.racing import run as racing  # here, because reading old results must do without the compiled engine
 
     _refuse_odd(contenders, serve, workload)
     own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
@@ -165,7 +170,7 @@ def race(
     try:
         request = racing.Request(entries=entries, workload=load_workload(workload), **plan)
     except TypeError as error:
-        raise BadUsage(f"dragstrip.race: {error}; dragstrip.racing.Request has the words") from error
+        raise BadUsage(f"dragstrip.race: {error}; dragstrip.racing.run.Request has the words") from error
     with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
         return Result.of(racing.run(request, store=kept, progress=progress))
 
@@ -185,7 +190,7 @@ def stored(run: str = "last", store: Path | str | None = None) -> Result:
 
 
 def compare(old: Result, new: Result, **words_: Any) -> judging.Comparison:
-    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.verdict.compare``."""
+    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.analysis.compare``."""
     return judging.compare(old.record, new.record, **words_)
 
 
@@ -198,4 +203,4 @@ def _frame(told: Iterable[dict[str, Any]], columns: Sequence[str] | None = None)
 
 
 def _escaped(text: str) -> str:
-    return html.escape(words.visible(text))
+    return html.escape(figures.visible(text))

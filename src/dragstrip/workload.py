@@ -21,7 +21,7 @@ from dragstrip.contender import Source, Strict, nearest, read
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 
-SHIPPED = Path(__file__).parent / "workloads"
+SHIPPED = Path(__file__).parent / "data" / "workloads"
 
 #: Every contender is asked with the same bytes, so the Host header has no port in it.
 HOST = "127.0.0.1"

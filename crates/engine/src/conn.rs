@@ -1,13 +1,14 @@
 //! One connection's state; what happens to it is `worker`'s.
 
-use crate::lap::{Demand, Lap};
+use crate::block_run::{BlockRun, LoadModel};
+pub use crate::io::place;
 use crate::response::Reader;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is none; the next request opens one.
-    Closed,
+    ClosedLoop,
     /// As closed, until its turn to try again comes.
     Resting,
     /// The handshake is under way.
@@ -62,7 +63,7 @@ impl<S> Conn<S> {
     pub fn new() -> Self {
         Self {
             socket: None,
-            state: State::Closed,
+            state: State::ClosedLoop,
             fresh: false,
             failures: 0,
             generation: 0,
@@ -81,10 +82,10 @@ impl<S> Conn<S> {
 
     /// Its next request left: what the previous answer had to wait for that is our time, not the server's.
     #[inline]
-    pub fn depart(&mut self, sent_ns: u64, lap: &mut Lap<impl Demand>) {
+    pub fn depart(&mut self, sent_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         self.since_ns = sent_ns;
         if self.arrived_ns > 0 {
-            lap.turned(sent_ns, self.arrived_ns);
+            block_run.turned(sent_ns, self.arrived_ns);
             self.arrived_ns = 0;
         }
     }
@@ -106,16 +107,11 @@ impl<S> Conn<S> {
 
     /// Gives the socket out, to be closed now or later.
     pub fn detach(&mut self) -> Option<S> {
-        (self.state, self.fresh) = (State::Closed, false);
+        (self.state, self.fresh) = (State::ClosedLoop, false);
         self.reader.reset();
         (self.skims, self.whole) = (false, false);
         self.socket.take()
     }
-}
-
-/// A token's place and generation.
-pub fn place(token: u64) -> (usize, u32) {
-    (token as u32 as usize, (token >> 32) as u32)
 }
 
 /// A connection whose answer is complete and which the server should close first, so that the wait

@@ -1,6 +1,6 @@
 //! What the engine refuses, in words for the person who must act.
 
-use crate::plan::Target;
+use crate::target::Target;
 use std::io;
 
 /// Why the engine can't do what was asked; each message says what was given and what would do.

@@ -5,34 +5,36 @@
 //! is not counted, a counted part, a drain. One call runs a whole list of blocks, and each leaves a [`Tally`].
 //! The crate knows nothing of Python, of contenders or of statistics.
 
+mod barrier;
+mod block_run;
 mod clock;
+mod coalescing;
 mod conn;
-mod crew;
+mod cpu_accounting;
 mod error;
-mod evidence;
-mod fixed;
-mod gate;
+pub mod error_sample;
+pub mod failure;
 pub mod io;
-mod lap;
-mod patience;
 pub mod plan;
+mod reference_server;
 pub mod response;
-pub mod sample;
 pub mod schedule;
+mod snapshots;
 mod sys;
 pub mod tally;
+mod target;
+mod threads;
 mod tls;
-mod views;
 mod worker;
 
-use crew::{Command, Job, Outcome, Worker};
+use barrier::Barrier;
+use cpu_accounting::ServerFiles;
 pub use error::EngineError;
-use evidence::ServerFiles;
-pub use fixed::FixedServer;
-use gate::Gate;
 pub use io::Backend;
-use io::{Chosen, Stamping};
+use io::{Chosen, TimestampSource};
 pub use plan::{Block, BodyCheck, Exchange, SessionPlan, Target};
+pub use reference_server::FixedServer;
+use snapshots::{Between, SnapshotSender, Snapshots};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -41,8 +43,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tally::Counts;
 pub use tally::{Tally, merge};
+use threads::{Command, Job, Outcome, Worker};
 pub use tls::{TlsPlan, Trust};
-use views::{Between, Viewer, Views};
 
 /// Descriptors kept free besides connections: epoll instances, evidence files, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -55,7 +57,7 @@ pub struct Engine {
     stop: Arc<AtomicBool>,
     chosen: Chosen,
     /// None: there are no stamps to be had here.
-    stamping: Option<Stamping>,
+    stamping: Option<TimestampSource>,
 }
 
 /// A run under way.
@@ -65,7 +67,7 @@ pub struct Pending {
     done: Vec<Outcome>,
     workers: usize,
     /// Of a block that is to be seen as it goes.
-    views: Option<Views>,
+    views: Option<Snapshots>,
 }
 
 /// The first address a name stands for.
@@ -109,7 +111,7 @@ impl Engine {
             return Err(EngineError::NoCores);
         }
         let chosen = io::choose(backend, probe).map_err(|source| EngineError::Uring { source })?;
-        let stamping = Stamping::begin();
+        let stamping = TimestampSource::begin();
         let workers = cores
             .iter()
             .enumerate()
@@ -208,8 +210,9 @@ impl Engine {
     pub fn start_seen(&mut self, block: &Block, every_ns: u64) -> Result<Pending, EngineError> {
         let connections = self.sessions.get(&block.session).map_or(0, |plan| plan.connections);
         let (to, inbox) = channel();
-        let mut run = self.begin(std::slice::from_ref(block), &[], Some(Viewer { every_ns: every_ns.max(1), to }))?;
-        run.views = Some(Views::new(inbox, self.workers.len().min(connections)));
+        let mut run =
+            self.begin(std::slice::from_ref(block), &[], Some(SnapshotSender { every_ns: every_ns.max(1), to }))?;
+        run.views = Some(Snapshots::new(inbox, self.workers.len().min(connections)));
         Ok(run)
     }
 
@@ -217,7 +220,7 @@ impl Engine {
         &mut self,
         blocks: &[Block],
         steal_cores: &[usize],
-        viewer: Option<Viewer>,
+        viewer: Option<SnapshotSender>,
     ) -> Result<Pending, EngineError> {
         for block in blocks {
             block.check()?;
@@ -228,7 +231,7 @@ impl Engine {
         let job = Arc::new(Job {
             blocks: blocks.to_vec(),
             tickets: blocks.iter().map(|block| AtomicU64::new(block.max_requests)).collect(),
-            gate: Gate::new(self.workers.len()),
+            gate: Barrier::new(self.workers.len()),
             stop: Arc::clone(&self.stop),
             steal_cores: steal_cores.to_vec(),
             workers: self.workers.len(),
@@ -298,7 +301,7 @@ impl Pending {
 
     fn interval(&self, between: &Between) -> Tally {
         let block = Block { lead_ns: 0, ..self.job.blocks[0].clone() };
-        let mark = crew::Mark { started_ns: between.from_ns, ..crew::Mark::default() };
+        let mark = threads::BlockCost { started_ns: between.from_ns, ..threads::BlockCost::default() };
         tally(&block, &mark, &between.counts, self.workers)
     }
 
@@ -335,7 +338,7 @@ impl Pending {
     }
 }
 
-fn tally(block: &Block, mark: &crew::Mark, sum: &Counts, workers: usize) -> Tally {
+fn tally(block: &Block, mark: &threads::BlockCost, sum: &Counts, workers: usize) -> Tally {
     let counted_start_ns = mark.started_ns + block.lead_ns;
     Tally {
         session: block.session,

@@ -2,10 +2,9 @@
 
 use crate::error::EngineError;
 use crate::schedule::Pace; // a plain value: how fast is part of what is planned
+pub use crate::target::Target;
 use crate::tls::TlsPlan;
-use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
 /// A request as it goes over the wire, and the one right answer to it.
 #[derive(Clone, Debug)]
@@ -22,24 +21,6 @@ impl Exchange {
     /// Whether an answer has no body whatever its head says (RFC 9112, 6.3).
     pub fn bodiless(&self) -> bool {
         self.request.starts_with(b"HEAD ")
-    }
-}
-
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An address and a port.
-    Tcp(SocketAddr),
-    /// A socket file.
-    Unix(PathBuf),
-}
-
-impl Display for Target {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(out),
-            Self::Unix(path) => write!(out, "unix:{}", path.display()),
-        }
     }
 }
 
@@ -159,7 +140,7 @@ impl SessionPlan {
         self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
     }
 
-    /// Whether it asks for what only [`crate::io::Extra`] has.
+    /// Whether it asks for what only [`crate::io::Buffered`] has.
     pub fn extras(&self) -> bool {
         let more = self.tls.is_some() || self.first_byte || self.pipelining > 1;
         more || self.connections_end()

@@ -3,8 +3,9 @@
 //! HTTP/1.x as RFC 9112 has it, strict where leniency would let a broken server pass. Bodies are
 //! compared as they come and never stored; only an incomplete head is (up to [`HEAD_LIMIT`]).
 
-use crate::sample::Sample;
-use crate::tally::Failure;
+use crate::error_sample::ErrorSample;
+use crate::failure::Failure;
+pub use crate::failure::Wrong;
 use memchr::memchr;
 
 /// Longest head (interim answers before it included), and longest trailer section.
@@ -25,19 +26,6 @@ pub struct Expect<'a> {
     pub body: &'a [u8],
     /// The answer to a HEAD request: no body, whatever its head says.
     pub bodiless: bool,
-}
-
-/// What is wrong with an answer; the first of these that holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// Not HTTP, or its framing can't be trusted.
-    Response,
-    /// Another status.
-    Status,
-    /// The right status with a body of another length.
-    Length,
-    /// The right length with other bytes.
-    Body,
 }
 
 /// The end of one answer.
@@ -177,9 +165,9 @@ impl Reader {
     /// Takes bytes that arrived; call again with the rest of them for the next answer.
     ///
     /// Hot path: a whole answer whose head equals the previous one's costs two comparisons. Memory: an
-    /// incomplete head only. `sample` gets the start of the first wrong answer of each kind, as far as it is in `input`.
+    /// incomplete head only. `error_sample` gets the start of the first wrong answer of each kind, as far as it is in `input`.
     #[inline]
-    pub fn feed(&mut self, input: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Fed {
+    pub fn feed(&mut self, input: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Fed {
         let mut used = 0;
         while used < input.len() {
             let rest = &input[used..];
@@ -251,7 +239,7 @@ impl Reader {
     }
 
     #[inline]
-    fn head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Taken {
+    fn head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Taken {
         if self.stash.is_empty()
             && let Some((head, length)) = known.recall(rest)
         {
@@ -264,7 +252,7 @@ impl Reader {
     }
 
     #[cold]
-    fn unknown_head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut Sample) -> Taken {
+    fn unknown_head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Taken {
         let before = self.stash.len();
         let parsed = if before == 0 {
             parse(rest, expect.bodiless, known.must_say)

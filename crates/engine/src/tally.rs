@@ -1,6 +1,7 @@
 //! Counts and histograms: one per thread and block, merged when all blocks are done.
 
 use crate::error::EngineError;
+pub use crate::failure::{Failure, KINDS, NAMES};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
@@ -12,52 +13,6 @@ const LATENCY_MOST_NS: u64 = 60_000_000_000;
 const DIGITS: u8 = 3;
 /// Of times to connect: they are shown, not judged, and every block has room for them (11 kB).
 const CONNECT_DIGITS: u8 = 2;
-
-/// Why a request, or an attempt to connect, failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Failure {
-    /// A connection could not be opened in time, or for another reason than a refusal. Sends nothing.
-    Connect,
-    /// Nobody listens. Sends nothing.
-    Refused,
-    /// The connection was reset under a request.
-    Reset,
-    /// The server closed before its answer was complete.
-    ClosedEarly,
-    /// No complete answer in time.
-    Timeout,
-    /// Not HTTP, framing that can't be trusted, or bytes nobody asked for.
-    BadResponse,
-    /// Another status.
-    WrongStatus,
-    /// A body of another length.
-    WrongLength,
-    /// A body of the right length with other bytes.
-    WrongBody,
-    /// The request could not be sent.
-    Send,
-    /// No handshake could be made, or what came could not be decrypted.
-    Tls,
-}
-
-/// How many kinds of failure there are.
-pub const KINDS: usize = 11;
-
-/// Their names in records, in the order of [`Failure`].
-pub const NAMES: [&str; KINDS] = [
-    "connect",
-    "refused",
-    "reset",
-    "closed_early",
-    "timeout",
-    "bad_response",
-    "wrong_status",
-    "wrong_length",
-    "wrong_body",
-    "send",
-    "tls",
-];
 
 /// How many answers had which status, in the order in which these came first: a server has few.
 #[derive(Clone, Debug, Default)]

@@ -6,27 +6,29 @@
 //! rate × mean latency holds (a stamp per batch would hide that wait between two latencies). Where a
 //! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
-mod answers;
 mod connections;
+mod length_only;
 mod linked;
-mod paced;
+mod open_loop;
 mod pipelined;
-mod skimming;
+mod responses;
 
+use crate::block_run::{BlockRun, ClosedLoop, LoadModel};
 use crate::clock::{Clocks, Reading};
+use crate::coalescing::{CoalescingRule, FEWEST_LARGE, FEWEST_OUTSTANDING, MOST_ANSWERS};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
-use crate::io::{self, Alone, Carrier, Chosen, Epoll, Event, Extra, Hold, Linked, Poller, Skimming, Uring};
-use crate::lap::{Closed, Demand, Lap};
-use crate::patience::{FEWEST_LARGE, FEWEST_OUTSTANDING, MOST_ANSWERS, Patience};
+use crate::error_sample::ErrorSample;
+use crate::failure::Failure;
+use crate::io::{
+    self, Blocking, Buffered, Carrier, Chosen, Coalescing, Epoll, Event, LengthOnly, Poller, Uring, UringLinked,
+};
 use crate::plan::SessionPlan;
 use crate::response::Known;
-use crate::sample::Sample;
 use crate::schedule::NEVER_NS;
 use crate::sys;
-use crate::tally::Failure;
 pub use connections::MOST_LINGERING;
-pub use paced::{Paced, counted_end_ns};
+pub use open_loop::{OpenLoop, counted_end_ns};
 use pipelined::broken_by;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -70,13 +72,13 @@ pub trait Load {
     fn plan(&self) -> &SessionPlan;
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
-    fn look_round(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]);
+    fn look_round(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
 
     /// Runs this worker's part of a block, to the end of its drain.
-    fn run(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]);
+    fn run(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
 
     /// The same in an open loop.
-    fn run_paced(&mut self, lap: &mut Lap<Paced>, buffer: &mut [u8]);
+    fn run_paced(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]);
 }
 
 /// Opens one worker's share of a session over the back end chosen.
@@ -85,14 +87,14 @@ pub trait Load {
 /// As [`Share::open`].
 pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
     match chosen {
-        _ if plan.extras() => Ok(Box::new(Share::<Extra>::open(plan, count, stamps)?)),
-        _ if plan.skims() => Ok(Box::new(Share::<Skimming>::open(plan, count, stamps)?)),
-        Chosen::Best(_) if io::alone(&plan, count) => Ok(Box::new(Share::<Alone>::open(plan, count, stamps)?)),
+        _ if plan.extras() => Ok(Box::new(Share::<Buffered>::open(plan, count, stamps)?)),
+        _ if plan.skims() => Ok(Box::new(Share::<LengthOnly>::open(plan, count, stamps)?)),
+        Chosen::Best(_) if io::alone(&plan, count) => Ok(Box::new(Share::<Blocking>::open(plan, count, stamps)?)),
         Chosen::Best(_) | Chosen::Uring(_) if plan.keepalive => {
             Ok(Box::new(Share::<Uring>::open(plan, count, stamps)?))
         }
         Chosen::Best(_) | Chosen::Uring(_) if io::links(&plan) => {
-            match Share::<Linked>::open(Arc::clone(&plan), count, stamps) {
+            match Share::<UringLinked>::open(Arc::clone(&plan), count, stamps) {
                 Ok(share) => Ok(Box::new(share)),
                 // Its table of files may be longer than there may be descriptors.
                 Err(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
@@ -108,22 +110,22 @@ impl<P: Poller> Load for Share<P> {
         &self.plan
     }
 
-    fn look_round(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]) {
-        self.look(lap, buffer);
+    fn look_round(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
+        self.look(block_run, buffer);
     }
 
-    fn run(&mut self, lap: &mut Lap<Closed>, buffer: &mut [u8]) {
+    fn run(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
         self.cursor = 0;
         self.poller.steady(true);
-        self.block(lap, buffer);
+        self.block(block_run, buffer);
     }
 
-    fn run_paced(&mut self, lap: &mut Lap<Paced>, buffer: &mut [u8]) {
+    fn run_paced(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]) {
         self.cursor = self.conns.len(); // nothing starts before it is due
         self.free.clear();
         self.free.extend(0..self.conns.len());
         self.poller.steady(false);
-        self.block(lap, buffer);
+        self.block(block_run, buffer);
     }
 }
 
@@ -142,7 +144,7 @@ struct Share<P: Poller> {
     lingerers: usize,
     /// By exchange: the previous answer's head.
     known: Vec<Known>,
-    sample: Sample,
+    sample: ErrorSample,
     next_exchange: usize,
     /// How many are cycled; behind them they are again, as a connection's last.
     cycle: usize,
@@ -150,7 +152,7 @@ struct Share<P: Poller> {
     cursor: usize,
     /// Requests unanswered.
     outstanding: usize,
-    patience: Patience,
+    patience: CoalescingRule,
     /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
     free: VecDeque<usize>,
     /// Large bodies met so far: which of them are read whole.
@@ -170,71 +172,77 @@ struct Share<P: Poller> {
 }
 
 impl<P: Poller> Share<P> {
-    fn block(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
-        self.now_ns = lap.window.started_ns;
+    fn block(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        self.now_ns = block_run.window.started_ns;
         let mut next_scan_ns = self.now_ns + SCAN_NS;
         self.clocks = Clocks::new(&Reading::now());
         for took_ns in self.opened_ns.drain(..) {
-            lap.counts.connecting.saturating_record(took_ns);
+            block_run.counts.connecting.saturating_record(took_ns);
         }
         loop {
-            if lap.paced() {
-                self.depart_due(lap);
+            if block_run.paced() {
+                self.depart_due(block_run);
             } else {
-                self.start_some(lap);
+                self.start_some(block_run);
             }
             let before_ns = self.now_ns;
-            self.wake_rested(before_ns, lap);
+            self.wake_rested(before_ns, block_run);
             self.poller.flush();
-            let hold = self.hold(before_ns, lap);
-            let limit_ns = self.wait_ns(before_ns, next_scan_ns, lap);
+            let hold = self.hold(before_ns, block_run);
+            let limit_ns = self.wait_ns(before_ns, next_scan_ns, block_run);
             let count = if self.plan.polls {
-                self.poll(before_ns, limit_ns, hold, lap)
+                self.poll(before_ns, limit_ns, hold, block_run)
             } else {
                 self.poller.wait(before_ns, limit_ns, hold)
             };
             if P::BRINGS_BYTES {
                 self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
             }
-            self.depart(lap);
+            self.depart(block_run);
             for index in 0..count {
                 if let Some(token) = self.poller.ahead(index) {
                     self.fetch(token);
                 }
                 if let Some(event) = self.poller.event(index) {
-                    self.handle(event, lap, buffer);
+                    self.handle(event, block_run, buffer);
                 }
             }
-            self.read_on(lap, buffer);
-            if lap.paced() || self.now_ns == before_ns {
+            self.read_on(block_run, buffer);
+            if block_run.paced() || self.now_ns == before_ns {
                 self.now_ns = sys::now_ns();
             }
             let now_ns = self.now_ns;
-            lap.cross(now_ns);
-            if lap.stopped() {
-                lap.counts.stopped = true;
+            block_run.cross(now_ns);
+            if block_run.stopped() {
+                block_run.counts.stopped = true;
                 break;
             }
             if now_ns >= next_scan_ns {
-                self.scan(now_ns, lap);
-                lap.show(now_ns);
+                self.scan(now_ns, block_run);
+                block_run.show(now_ns);
                 next_scan_ns = now_ns + SCAN_NS;
             }
-            if self.done(now_ns, lap) {
+            if self.done(now_ns, block_run) {
                 break;
             }
         }
         let gave_up = self.given_up == self.conns.len();
-        lap.end(sys::now_ns(), gave_up);
-        lap.stepped(self.clocks.follow(&Reading::now()));
-        lap.counts.early_stamps += self.clocks.take_early_stamps();
-        self.tidy(lap, buffer);
+        block_run.end(sys::now_ns(), gave_up);
+        block_run.stepped(self.clocks.follow(&Reading::now()));
+        block_run.counts.early_stamps += self.clocks.take_early_stamps();
+        self.tidy(block_run, buffer);
     }
 
     /// Waits without sleeping: a server that has to wake somebody pays for that in its own time, one that need not does
     /// not. Answers share no wake-up here, so that none is held back for others. Where other programs want the core, who
     /// looks in vain uses up the turns that the work would need: for some time after one had its turn, waits sleep.
-    fn poll(&mut self, before_ns: u64, limit_ns: u64, hold: Option<Hold>, lap: &mut Lap<impl Demand>) -> usize {
+    fn poll(
+        &mut self,
+        before_ns: u64,
+        limit_ns: u64,
+        hold: Option<Coalescing>,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) -> usize {
         if before_ns < SLEEPS_UNTIL_NS.get() {
             return self.poller.wait(before_ns, limit_ns, hold);
         }
@@ -250,7 +258,7 @@ impl<P: Poller> Share<P> {
             if spent_ns > AWAY_NS {
                 away(now_ns, spent_ns);
             } else if count == 0 {
-                lap.polled(spent_ns);
+                block_run.polled(spent_ns);
             }
             if count > 0 || now_ns >= before_ns + limit_ns || now_ns < SLEEPS_UNTIL_NS.get() {
                 return count;
@@ -260,19 +268,19 @@ impl<P: Poller> Share<P> {
         }
     }
 
-    fn done(&self, now_ns: u64, lap: &Lap<impl Demand>) -> bool {
-        let ending = !lap.open(now_ns) || self.given_up == self.conns.len();
+    fn done(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> bool {
+        let ending = !block_run.open(now_ns) || self.given_up == self.conns.len();
         ending && self.outstanding == 0 && self.lingerers == 0
     }
 
     /// Notes when what was queued left: a wait in the queue is not the server's.
     #[inline]
-    fn depart(&mut self, lap: &mut Lap<impl Demand>) {
+    fn depart(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         while let Some((token, sent_ns)) = self.poller.departure() {
             let (index, generation) = place(token);
             let conn = &mut self.conns[index];
             if conn.generation == generation && (P::LINKS || conn.state == State::Waiting && !conn.fresh) {
-                conn.depart(sent_ns, lap);
+                conn.depart(sent_ns, block_run);
             }
         }
     }
@@ -286,24 +294,24 @@ impl<P: Poller> Share<P> {
     }
 
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
-    fn hold(&self, now_ns: u64, lap: &Lap<impl Demand>) -> Option<Hold> {
-        if lap.paced() {
+    fn hold(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
+        if block_run.paced() {
             // The schedule says when to wake up; the kernel's stamps say when answers came that lay until then. A
             // connection that is being opened tells nothing but by being looked at.
             let settled = self.free.len() + self.outstanding == self.conns.len() && !self.free.is_empty();
-            let gathers = self.stamped && settled && lap.gathers();
-            return gathers.then_some(Hold { answers: MOST_ANSWERS, most_ns: NEVER_NS });
+            let gathers = self.stamped && settled && block_run.gathers();
+            return gathers.then_some(Coalescing { answers: MOST_ANSWERS, most_ns: NEVER_NS });
         }
         let hold = self.patience.hold(self.outstanding, if P::SKIMS { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
-        hold.filter(|_| self.cursor == self.conns.len() && lap.open(now_ns))
+        hold.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns))
     }
 
     /// How long to wait: until something is due.
-    fn wait_ns(&self, now_ns: u64, next_scan_ns: u64, lap: &Lap<impl Demand>) -> u64 {
-        if self.cursor < self.conns.len() || !self.unread.is_empty() || self.done(now_ns, lap) {
+    fn wait_ns(&self, now_ns: u64, next_scan_ns: u64, block_run: &BlockRun<impl LoadModel>) -> u64 {
+        if self.cursor < self.conns.len() || !self.unread.is_empty() || self.done(now_ns, block_run) {
             return 0;
         }
-        let mut due_ns = next_scan_ns.min(lap.due_ns(now_ns, !self.free.is_empty()));
+        let mut due_ns = next_scan_ns.min(block_run.due_ns(now_ns, !self.free.is_empty()));
         if let Some((rested_ns, _)) = self.resting.front() {
             due_ns = due_ns.min(*rested_ns);
         }
@@ -314,47 +322,49 @@ impl<P: Poller> Share<P> {
     }
 
     /// Starts some connections that have not had their turn: all at once would leave the first answers waiting.
-    fn start_some(&mut self, lap: &mut Lap<impl Demand>) {
+    fn start_some(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         let until = self.conns.len().min(self.cursor + START_BATCH);
         while self.cursor < until {
             self.cursor += 1;
-            self.kick(self.cursor - 1, sys::now_ns(), lap);
+            self.kick(self.cursor - 1, sys::now_ns(), block_run);
         }
     }
 
-    fn wake_rested(&mut self, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    fn wake_rested(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         while self.resting.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
             let Some((_, index)) = self.resting.pop_front() else {
                 return;
             };
             if self.conns[index].state == State::Resting {
-                self.conns[index].state = State::Closed;
-                self.kick(index, now_ns, lap);
+                self.conns[index].state = State::ClosedLoop;
+                self.kick(index, now_ns, block_run);
             }
         }
     }
 
     /// Sends the connection's next request if the block goes on, connecting first where needed.
     #[inline]
-    fn kick(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
-        if !lap.claim(&mut self.conns[index].due_ns, now_ns) {
-            if lap.paced() {
+    fn kick(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if !block_run.claim(&mut self.conns[index].due_ns, now_ns) {
+            if block_run.paced() {
                 self.free.push_back(index);
             }
             return;
         }
         let state = self.conns[index].state;
         match state {
-            State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, lap),
-            State::Idle => self.send(index, now_ns, lap),
-            State::Closed if lap.reserve(&mut self.conns[index].due_ns) => self.connect(index, now_ns, lap),
+            State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, block_run),
+            State::Idle => self.send(index, now_ns, block_run),
+            State::ClosedLoop if block_run.reserve(&mut self.conns[index].due_ns) => {
+                self.connect(index, now_ns, block_run)
+            }
             _ => {}
         }
     }
 
     #[inline]
-    fn send(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
-        if !lap.take(&mut self.conns[index].due_ns) {
+    fn send(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if !block_run.take(&mut self.conns[index].due_ns) {
             return;
         }
         let number = self.next_number(index);
@@ -364,7 +374,7 @@ impl<P: Poller> Share<P> {
         let sent = match self.poller.send(conn.token(index), socket, number, request) {
             Ok(sent) => sent,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Err(error) => return self.unsendable(index, error, now_ns, lap),
+            Err(error) => return self.unsendable(index, error, now_ns, block_run),
         };
         conn.state = State::Waiting;
         conn.out_at = sent;
@@ -375,41 +385,41 @@ impl<P: Poller> Share<P> {
         if P::SENDS_LATER && !conn.fresh {
             conn.since_ns = now_ns; // for the time being
         } else if !conn.fresh {
-            conn.depart(now_ns, lap); // else it was due when its connection began to be opened
+            conn.depart(now_ns, block_run); // else it was due when its connection began to be opened
         }
         self.count_on(index);
         self.outstanding += 1;
-        lap.counts.sent += 1;
-        lap.counts.bytes_out += sent as u64;
+        block_run.counts.sent += 1;
+        block_run.counts.bytes_out += sent as u64;
     }
 
     /// Nothing of the request left. On a connection that had been idle this only says that the server had
     /// closed it; on a new one it is a failure.
     #[cold]
-    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let fresh = self.conns[index].fresh;
         self.discard(index);
         if fresh {
-            lap.counts.sent += 1;
-            self.failed(index, Failure::Send, lap);
+            block_run.counts.sent += 1;
+            self.failed(index, Failure::Send, block_run);
             self.sample.note(Failure::Send, format!("send: {error}").as_bytes());
             self.rest(index, now_ns);
         } else {
-            lap.keep(&mut self.conns[index].due_ns);
-            self.connect(index, now_ns, lap);
+            block_run.keep(&mut self.conns[index].due_ns);
+            self.connect(index, now_ns, block_run);
         }
     }
 
     /// The same, where the kernel said so only after it had taken the request.
     #[cold]
-    fn unsent(&mut self, index: usize, errno: i32, lap: &mut Lap<impl Demand>) {
+    fn unsent(&mut self, index: usize, errno: i32, block_run: &mut BlockRun<impl LoadModel>) {
         self.outstanding -= 1;
-        lap.counts.sent -= 1;
-        lap.counts.bytes_out -= self.conns[index].out_at as u64;
-        self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), lap);
+        block_run.counts.sent -= 1;
+        block_run.counts.bytes_out -= self.conns[index].out_at as u64;
+        self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), block_run);
     }
 
-    fn send_rest(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
+    fn send_rest(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let conn = &mut self.conns[index];
         if let Some(socket) = &conn.socket {
             self.poller.go_on(conn.token(index), socket);
@@ -421,7 +431,7 @@ impl<P: Poller> Share<P> {
             match io::send(socket, &request[conn.out_at..]) {
                 Ok(sent) => {
                     conn.out_at += sent;
-                    lap.counts.bytes_out += sent as u64;
+                    block_run.counts.bytes_out += sent as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock && P::BRINGS_BYTES => {
@@ -435,7 +445,7 @@ impl<P: Poller> Share<P> {
     }
 
     #[inline]
-    fn handle(&mut self, event: Event, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+    fn handle(&mut self, event: Event, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let (index, generation) = place(event.token);
         if self.conns[index].generation != generation {
             return self.former_event(event.token, event.closing);
@@ -443,25 +453,25 @@ impl<P: Poller> Share<P> {
         match self.conns[index].state {
             State::Waiting => {
                 if event.unsent != 0 {
-                    return self.unsent(index, event.unsent, lap);
+                    return self.unsent(index, event.unsent, block_run);
                 }
                 if event.writable {
-                    self.send_rest(index, lap);
+                    self.send_rest(index, block_run);
                 }
                 if event.readable {
-                    self.read_some(index, event.closing, lap, buffer);
+                    self.read_some(index, event.closing, block_run, buffer);
                 }
             }
-            State::Connecting => self.handshake_event(index, event, lap, buffer),
-            State::Idle => self.idle_event(index, lap, buffer),
+            State::Connecting => self.handshake_event(index, event, block_run, buffer),
+            State::Idle => self.idle_event(index, block_run, buffer),
             // Its socket may linger under the same number until a new one takes its place.
-            State::Closed | State::Resting | State::GivenUp => self.former_event(event.token, event.closing),
+            State::ClosedLoop | State::Resting | State::GivenUp => self.former_event(event.token, event.closing),
         }
     }
 
     /// Fails what has taken too long; closes what the server has not closed.
-    fn scan(&mut self, now_ns: u64, lap: &mut Lap<impl Demand>) {
-        lap.stepped(self.clocks.follow(&Reading::now()));
+    fn scan(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        block_run.stepped(self.clocks.follow(&Reading::now()));
         for index in 0..self.conns.len() {
             self.close_former(index, now_ns);
             let conn = &self.conns[index];
@@ -472,11 +482,11 @@ impl<P: Poller> Share<P> {
             match conn.state {
                 State::Waiting => {
                     let why = format!("no complete answer within {limit_ms} ms");
-                    self.lost(index, Failure::Timeout, &why, now_ns, lap);
+                    self.lost(index, Failure::Timeout, &why, now_ns, block_run);
                 }
                 State::Connecting => {
                     let error = Error::new(ErrorKind::TimedOut, format!("not connected within {limit_ms} ms"));
-                    self.unconnected(index, error, now_ns, lap);
+                    self.unconnected(index, error, now_ns, block_run);
                 }
                 _ => {}
             }

@@ -1,7 +1,7 @@
 //! Bytes in, verdict out: the same however the bytes are cut, and no bytes do harm.
 
+use dragstrip_engine::error_sample::ErrorSample;
 use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, PASSED_LIMIT, Reader, Verdict, Wrong};
-use dragstrip_engine::sample::Sample;
 use dragstrip_engine::tally::Failure;
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn hello() -> Expect<'static> {
 
 /// All verdicts of these pieces; None at the end for an answer cut off by the connection's end.
 fn verdicts(pieces: &[&[u8]], expect: &Expect, known: &mut Known) -> Vec<Option<Verdict>> {
-    let (mut reader, mut sample, mut found) = (Reader::default(), Sample::default(), vec![]);
+    let (mut reader, mut sample, mut found) = (Reader::default(), ErrorSample::default(), vec![]);
     for piece in pieces {
         let mut rest = *piece;
         while !rest.is_empty() {
@@ -215,7 +215,7 @@ fn a_wrong_statuss_body_without_end_ends_the_answer() {
     let heads = ["Server: x\r\n\r\n".into(), "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n".to_string()];
     for head in heads {
         let bytes = format!("{failed}{head}{endless}");
-        let fed = reader.feed(bytes.as_bytes(), &hello(), &mut Known::default(), &mut Sample::default());
+        let fed = reader.feed(bytes.as_bytes(), &hello(), &mut Known::default(), &mut ErrorSample::default());
         assert_eq!(fed.verdict, Some(wrong(Wrong::Status, false)), "{head}");
     }
 }
@@ -235,7 +235,7 @@ fn all_extensions_of_an_answer_together_have_a_limit() {
 
 #[test]
 fn the_sample_is_the_first_wrong_answers_beginning_of_each_kind() {
-    let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), Sample::default());
+    let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), ErrorSample::default());
     let mut feed = |bytes: &[u8]| reader.feed(bytes, &hello(), &mut known, &mut sample);
     feed(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world");
     feed(b"HTTP/1.1 500 Oh");
@@ -336,7 +336,7 @@ proptest! {
         start in prop_oneof![Just(""), Just("HTTP/1."), Just("HTTP/1.1 200 OK\r\n"), Just("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")],
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 1..60),
     ) {
-        let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), Sample::default());
+        let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), ErrorSample::default());
         reader.feed(start.as_bytes(), &hello(), &mut known, &mut sample);
         for piece in &pieces {
             reader.feed(piece, &hello(), &mut known, &mut sample);

@@ -1,11 +1,12 @@
 """Definition of a server under test: data in a ``contender.toml``, and what is needed to start it.
 
-``definition`` reads TOML strictly, ``fields`` has the keys, ``found`` looks what is installed, ``entrants``
+``definition`` reads TOML strictly, ``fields`` has the keys, ``found`` looks what is installed, ``entries``
 turns words into entrants, ``start`` settles one launch.
 """
 
 from dragstrip.contender.definition import Source, Strict, nearest, read
-from dragstrip.contender.entrants import (
+from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
+from dragstrip.contender.entries import (
     Address,
     Entry,
     LineUp,
@@ -23,8 +24,7 @@ from dragstrip.contender.entrants import (
     variant,
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
-from dragstrip.contender.found import Missing, Ready, cache_dir, environment
-from dragstrip.contender.start import OwnCount, Start, build, check, prepare, status, to_build
+from dragstrip.contender.preparation import OwnCount, Start, build, check, prepare, status, to_build
 
 __all__ = [
     "NAME",

@@ -18,7 +18,7 @@ from dragstrip.contender.definition import Key, Source, Strict, check_placeholde
 FILE_NAME = "contender.toml"
 
 #: Where the package keeps its own definitions, a folder each.
-SHIPPED = Path(__file__).resolve().parents[1] / "contenders"
+SHIPPED = Path(__file__).resolve().parents[1] / "data" / "contenders"
 
 #: What a contender may be called.
 NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage
-from dragstrip.loading import offer
-from dragstrip.loading.offer import Offer
-from dragstrip.loading.pool import Asked
+from dragstrip.loading import arrivals
+from dragstrip.loading.arrivals import Offer
+from dragstrip.loading.request_pool import Asked
 from dragstrip.workload import connection_words
 
 #: The engine's histogram ends at a minute: a longer latency could not be told.
@@ -224,7 +224,7 @@ def check(request: LoadRequest) -> None:
     if not 0.001 <= request.timeout_s <= LONGEST_TIMEOUT_S:
         raise BadUsage(f"--timeout {request.timeout_s:g} s: give 1ms to {LONGEST_TIMEOUT_S:g}s")
     if request.offer:
-        offer.check(request.offer, request.requests, request.duration_s)
+        arrivals.check(request.offer, request.requests, request.duration_s)
     if not 1 <= request.pipeline <= MOST_PIPELINED or (request.pipeline > 1 and not request.keepalive):
         raise BadUsage(
             f"--pipeline {request.pipeline}: give 1 to {MOST_PIPELINED}; more than 1 needs connections that are kept"
@@ -278,7 +278,7 @@ def notes_before(request: LoadRequest) -> list[str]:
     return notes
 
 
-def crew(request: LoadRequest) -> tuple[tuple[int, ...], int, list[str]]:
+def worker_cores(request: LoadRequest) -> tuple[tuple[int, ...], int, list[str]]:
     """The engine's cores, one per thread, how many connections are of use, and notes where that isn't as asked."""
     notes: list[str] = []
     connections = request.connections

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dragstrip.loading.plain import Learned
+from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.metrics import SUSTAINED
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.report import marks, words
+from dragstrip.report import figures, glyphs
 
 #: From here on a listing has room for everything.
 WIDE = 120
@@ -26,13 +26,13 @@ def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         status = "[green]ready[/]" if ready else "[yellow]missing[/]"
         told = row["version"] if ready else f"{row['reason']}; {row['remedy']}"
         table.add_row(escape(row["name"]), status, escape(told or ""))
-    marks.emit(console, table)
+    glyphs.emit(console, table)
 
 
 def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Stored races, newest first."""
     if not rows:
-        marks.emit(console, "no race is stored yet: `dragstrip race --line-up default` runs one")
+        glyphs.emit(console, "no race is stored yet: `dragstrip race --line-up default` runs one")
         return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("race", no_wrap=True)
@@ -45,7 +45,7 @@ def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         ended = row["finished"] or "cut off, or still running"
         # A race that was resumed has its former verdict beside it until it ends again.
         told = row["verdict"] if row["finished"] and row["verdict"] else f"({ended})"
-        cells = [row["race"], words.local(row["started"]), told, ", ".join(row["contenders"])]
+        cells = [row["race"], figures.local(row["started"]), told, ", ".join(row["contenders"])]
         more = [row["workload"], str(row["rounds"]), ended] if console.width >= WIDE else []
         table.add_row(*map(Text, (*cells, *more)))
-    marks.emit(console, table)
+    glyphs.emit(console, table)

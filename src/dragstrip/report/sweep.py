@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.report import marks, words
-from dragstrip.sweep.points import ALPHA, TOLD, Capacity, Objective, Point, capacity
+from dragstrip.report import figures, glyphs
+from dragstrip.sweep.capacity import ALPHA, TOLD, Capacity, Objective, Point, capacity
 
 if TYPE_CHECKING:
     from dragstrip.record import Entrant
-    from dragstrip.sweep.kept import Sweep
+    from dragstrip.sweep.file import Sweep
 
 #: Cells of the chart; so many words on what the machine did meanwhile.
 WIDTH, MOST_NOTES = 14, 4
@@ -44,7 +44,7 @@ def show(console: Console, sweep: Sweep) -> None:
             Text.assemble(("▲ ", "yellow"), f"and {len(notes) - MOST_NOTES} more such; they are in the record")
         )
     parts.append(Text(meaning(sweep.objective), style="dim"))
-    marks.emit(console, *parts)
+    glyphs.emit(console, *parts)
 
 
 def _ended(sweep: Sweep) -> str:
@@ -57,7 +57,7 @@ def meaning(objective: Objective) -> str:
         f"{objective.told()} is met where the interval of {objective.quantile}, over launches, lies below the limit "
         "and 99 % of what was offered left in time. Latency runs from when a request was meant to leave. Capacity "
         "counts upwards to the first rate at which that is not known to hold; its lower end is too high in at most "
-        f"{words.percent(ALPHA)} of sweeps."
+        f"{figures.percent(ALPHA)} of sweeps."
     )
 
 
@@ -110,15 +110,17 @@ def _table(found: Sequence[Point], objective: Objective, *, wide: bool) -> Table
         span = point.latency_us.get(asked)
         table.add_row(
             f"{point.rate_per_s:,g}",
-            words.percent(math.floor(1000 * min(point.reached, 1)) / 1000),
+            figures.percent(math.floor(1000 * min(point.reached, 1)) / 1000),
             *(
-                words.microseconds(point.latency_us[n].estimate) if n in point.latency_us else words.NONE
+                figures.microseconds(point.latency_us[n].estimate) if n in point.latency_us else figures.NONE
                 for n in others
             ),
-            words.microseconds(span.estimate) if span else words.NONE,
-            f"{words.microseconds(span.low)}–{words.microseconds(span.high)}" if span and span.high < math.inf else "",
+            figures.microseconds(span.estimate) if span else figures.NONE,
+            f"{figures.microseconds(span.low)}–{figures.microseconds(span.high)}"
+            if span and span.high < math.inf
+            else "",
             bar(span.estimate if span else None, objective.limit_us, ends),
-            words.microseconds(point.server_cpu_us),
+            figures.microseconds(point.server_cpu_us),
             Text(point.verdict, style=_STYLE[point.verdict]),
         )
     return table
@@ -138,4 +140,4 @@ def bar(value: float | None, limit: float, ends: tuple[float, float]) -> Text:
     filled = -1 if value is None else cell(value)
     drawn = ["█" if at <= filled else " " for at in range(WIDTH)]
     drawn[cell(limit)] = "┃"
-    return Text("".join(drawn), style=marks.BAR)
+    return Text("".join(drawn), style=glyphs.BAR)

@@ -20,12 +20,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dragstrip import verdict
+from dragstrip import analysis
 from dragstrip.errors import DragstripError, StoreError
-from dragstrip.inquiry import inspect
-from dragstrip.report import changes, marks, page, words
+from dragstrip.report import comparison, figures, glyphs
+from dragstrip.report.race import page as race_page
 from dragstrip.site import history, views
-from dragstrip.store import Store
+from dragstrip.store.database import Store
+from dragstrip.validity import inspect
 
 #: Who may be asked for by name: a page elsewhere that points its own name at 127.0.0.1 is refused.
 HOSTS = ("127.0.0.1", "localhost")
@@ -68,7 +69,7 @@ async def _headed(request: Request, call: Callable[[Request], Awaitable[Response
     try:
         response = await call(request)
     except Exception as error:  # one record that fails a page must be one page, told in words
-        told = words.visible(
+        told = figures.visible(
             f"this page can't be shown ({type(error).__name__}: {error}); others can, and please report it"
         )
         response = _page("refused.html.j2", status=500, message=told, title="not to be had")
@@ -108,7 +109,7 @@ def _race(request: Request) -> Response:
 def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
     with Store(Path(store), write=False) as kept:
         race = kept.load(race_id)
-    return page.render(race, verdict.judge(race), inspect(race))
+    return race_page.render(race, analysis.judge(race), inspect(race))
 
 
 def _live(request: Request) -> Response:
@@ -157,13 +158,13 @@ def _compare(request: Request) -> Response:
         return _page("refused.html.j2", status=400, message="choose two races: then and now", title="compare")
     with Store(_store(request), write=False) as store:
         races = store.load(old), store.load(new)
-    found = verdict.compare(*races)
-    said = [changes.sentence(change, found.metric) for change in found.changes] if found.comparable else []
+    found = analysis.compare(*races)
+    said = [comparison.sentence(change, found.metric) for change in found.changes] if found.comparable else []
     return _page("compare.html.j2", title="compare", found=found, said=said, about=_about(found))
 
 
-def _about(found: verdict.Comparison) -> list[str]:
-    return [line for line in (changes.drift(found), changes.design(found)) if line]
+def _about(found: analysis.Comparison) -> list[str]:
+    return [line for line in (comparison.drift(found), comparison.design(found)) if line]
 
 
 def _contender(request: Request) -> Response:
@@ -185,17 +186,17 @@ def _environment() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=page.harmless,
+        finalize=race_page.harmless,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     filters: Mapping[str, Callable[..., str]] = {
-        "figure": words.figure,
-        "ratio": words.ratio,
-        "span": lambda interval: words.span(interval.low, interval.high),
-        "failures": words.errors,
-        "local": words.local,
+        "figure": figures.figure,
+        "ratio": figures.ratio,
+        "span": lambda interval: figures.span(interval.low, interval.high),
+        "failures": figures.errors,
+        "local": figures.local,
     }
     made.filters |= filters
-    made.globals |= {"style": Markup(page.style()), "ratio_span": words.ratio_span, "marks": marks.VERDICT_MARK}
+    made.globals |= {"style": Markup(race_page.style()), "ratio_span": figures.ratio_span, "marks": glyphs.VERDICT_MARK}
     return made

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from dragstrip.report import charts, words
+from dragstrip.report import figures
+from dragstrip.report.race import charts
 from dragstrip.site.views import Point
 
 
@@ -15,10 +16,10 @@ def chart(points: Sequence[Point]) -> str:
     data = [
         {
             "place": place,
-            "label": words.local(point.started),
+            "label": figures.local(point.started),
             "at": point.interval.estimate,
-            "low": words.finite(point.interval.low),
-            "high": words.finite(point.interval.high),
+            "low": figures.finite(point.interval.low),
+            "high": figures.finite(point.interval.high),
             "change": "; ".join(point.changes),
             "workload": point.workload,
         }

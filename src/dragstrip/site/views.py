@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from dragstrip.analysis import Interval, judge
 from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
-from dragstrip.report import badge, rows
-from dragstrip.store import RunLine, Store
-from dragstrip.verdict import Interval, judge
+from dragstrip.report.race import badge, summary
+from dragstrip.store.database import RunLine, Store
 
 #: A contender's history goes back so many races: each is judged anew, once per process.
 MOST_POINTS = 60
@@ -135,7 +135,7 @@ def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
     return tuple(found)
 
 
-def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str, badge.Badge]:
+def standings(path: Path, race_id: str) -> tuple[Race, Sequence[summary.Row], str, badge.Badge]:
     """A race as it stands: its records, contenders with numbers, the sentence, and the badge.
 
     Raises:
@@ -144,5 +144,5 @@ def standings(path: Path, race_id: str) -> tuple[Race, Sequence[rows.Row], str, 
     with Store(path, write=False) as store:
         race = store.load(race_id)
     judged = judge(race)
-    found = rows.ranked(race, judged, with_latency=False)
-    return race, found, rows.headline(race, judged, ()), badge.badge(race, judged, ())
+    found = summary.ranked(race, judged, with_latency=False)
+    return race, found, summary.headline(race, judged, ()), badge.badge(race, judged, ())

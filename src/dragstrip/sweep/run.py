@@ -9,19 +9,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
 
-import dragstrip
-from dragstrip import conditions, inquiry, machine, racing, schedule
+from dragstrip import machine, validity
 from dragstrip.contender import Entry, serving
-from dragstrip.director import Progress
 from dragstrip.errors import BadUsage
-from dragstrip.inquiry.blocks import WRONG_KINDS
 from dragstrip.metrics import ANSWERS
-from dragstrip.proving import Field
+from dragstrip.process.running import awake, frozen
+from dragstrip.racing import environment, schedule
+from dragstrip.racing import run as racing
+from dragstrip.racing.loop import Progress
+from dragstrip.racing.qualification import Qualified
+from dragstrip.racing.round import Outcome, RaceSetup, Warm, block_record, run_round
+from dragstrip.racing.schedule import RoundOrder
 from dragstrip.record import Block, Plan, Round
-from dragstrip.rounds import Outcome, Track, Warm, block_record, run_round
-from dragstrip.schedule import RoundOrder
-from dragstrip.sweep.kept import Sweep
-from dragstrip.sweep.points import STEPS, Objective, Sample, next_rates, points
+from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
+from dragstrip.sweep.file import Sweep
+from dragstrip.validity.block import WRONG_KINDS
+from dragstrip.version import __version__
 
 #: Rates to begin with where nobody named any: shares of what each contender served in calibration's closed loop.
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
@@ -30,7 +33,8 @@ SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
 #: least so long, and longer where the quantile wants more answers.
 PASSES, LEAD_NS, COUNTED_LEAST_NS, COUNTED_MOST_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
 
-#: What the machine, not the contender, did to a block (kinds of ``inquiry``'s reasons): never used. All else is result.
+#: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
+#: result.
 MACHINES = ("engine waited", "server waited", "clock", "accounting")
 GENERATOR = "generator the limit"
 
@@ -92,7 +96,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
             id=secrets.token_hex(6),
             seed=seed,
             started=started,
-            software=dragstrip.__version__,
+            software=__version__,
             workload=field.workload.name,
             load=load,
             objective=request.objective,
@@ -133,14 +137,14 @@ def _refuse_slow(request: Request) -> None:
 class _Sweeper:
     """Drives one sweep's rounds and keeps its samples."""
 
-    def __init__(self, track: Track, request: Request, stood: Field, progress: Progress) -> None:
+    def __init__(self, track: RaceSetup, request: Request, stood: Qualified, progress: Progress) -> None:
         self.track, self.request, self.progress = track, request, progress
         self.entries: dict[str, Entry] = dict(stood.ready)
         self.p50_ns, self.capacity_per_s = stood.p50_ns, stood.capacity_per_s
         self.samples: list[Sample] = []
         self.out: dict[str, str] = {}
         self.notes: list[str] = []
-        self.watch = conditions.Watch(track.lanes.all)
+        self.watch = environment.Watch(track.lanes.all)
         self.rounds, self.patience_s = 0, PATIENCE_S
         self._again: dict[str, set[float]] = {}
         self._cells: dict[str, tuple[str, float]] = {}
@@ -211,23 +215,23 @@ class _Sweeper:
         return outcome
 
     def _load(
-        self, track: Track, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]
+        self, track: RaceSetup, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]
     ) -> tuple[Block, ...]:
         restless = {name: warm[name].running for name in track.restless & warm.keys()}
         cells = [self._cells[key] for keys in order.passes for key in keys]
         cells = [(name, rate) for name, rate in cells if name in warm]
         self._ran = [rate for _, rate in cells]
         blocks: list[Block] = []
-        with conditions.frozen(restless.values()):
+        with frozen(restless.values()):
             for position, (name, rate) in enumerate(cells):
                 length_ns = counted_ns(rate, self.request.objective.quantile)
                 pace = "constant", track.load.pace, [(rate, rate, plan.lead_ns + length_ns)], index
                 one = (warm[name].session, plan.lead_ns, length_ns, 0)
-                with conditions.awake(restless.get(name)):
+                with awake(restless.get(name)):
                     (tally,) = track.engine.run([one], steal_cores=list(track.lanes.all), pace=pace)
                 # A pass of its own: rates have nothing to do with each other, so a spoilt block spoils itself only.
                 blocks.append(block_record(tally, name, index, position, position))
-        judged = inquiry.with_reasons(
+        judged = validity.with_reasons(
             blocks,
             connections=track.load.connections,
             server_cores=len(track.lanes.server),

@@ -3,7 +3,7 @@
 //! A request's departure is the look at the clock before the call that sends it: that call's way to the device (2 to 4 us
 //! on loopback) is in its latency. A second look, after the call, would bring no more: on loopback it holds the other side's work, too.
 
-use super::{Event, Hold, Needs, Poller, Received, stamp};
+use super::{Coalescing, Event, Needs, Poller, Received, timestamps};
 use crate::sys;
 use socket2::Socket;
 use std::io;
@@ -21,7 +21,7 @@ const NEVER_NS: u64 = u64::MAX;
 /// epoll, every byte read.
 pub type Epoll = Edge<false>;
 /// epoll for sessions whose bodies may be counted instead of read.
-pub type Skimming = Edge<true>;
+pub type LengthOnly = Edge<true>;
 
 /// One epoll instance with its event buffer, and an alarm that ends waits.
 pub struct Edge<const SKIMS: bool> {
@@ -119,7 +119,7 @@ impl<const SKIMS: bool> Poller for Edge<SKIMS> {
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
         if self.stamps {
-            stamp::ask(socket)?;
+            timestamps::ask(socket)?;
         }
         self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), token, connecting)
     }
@@ -143,7 +143,7 @@ impl<const SKIMS: bool> Poller for Edge<SKIMS> {
         None
     }
 
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
         let mut limit_ns = limit_ns;
         // Where so many came at once that they are no fewer than waited for, more are there already.
         if let Some(hold) = hold.filter(|hold| limit_ns > 0 && self.told < hold.answers) {
@@ -187,7 +187,7 @@ impl<const SKIMS: bool> Poller for Edge<SKIMS> {
 
     #[inline]
     fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
-        stamp::receive(socket, buffer)
+        timestamps::receive(socket, buffer)
     }
 
     fn release(&mut self, _: u64, socket: Socket) {

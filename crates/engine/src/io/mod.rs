@@ -4,29 +4,29 @@
 //! connection: its low half is its place below the number given at the start, its high half the generation of the socket
 //! in that place. Sockets themselves are safe code (socket2); only the system calls in `epoll`, `uring` and `buffers` are not.
 
-mod alone;
+mod blocking;
+mod buffered;
 mod buffers;
-mod choice;
 mod epoll;
-mod extra;
-mod linked;
-mod stamp;
+mod select;
+mod timestamps;
 mod uring;
+mod uring_linked;
 
 use crate::plan::{SessionPlan, Target};
 use crate::tls::TlsPlan;
-pub use alone::Alone;
-pub use choice::{Backend, Chosen, choose, probe};
-pub use epoll::{Epoll, Skimming};
-pub use extra::Extra;
-pub use linked::{Direct, Linked};
+pub use blocking::Blocking;
+pub use buffered::Buffered;
+pub use epoll::{Epoll, LengthOnly};
+pub use select::{Backend, Chosen, choose, probe};
 use socket2::{Domain, SockAddr, Socket, Type};
-pub use stamp::{Received, Stamping, discard};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
+pub use timestamps::{Received, TimestampSource, discard};
 pub use uring::Uring;
+pub use uring_linked::{Direct, UringLinked};
 
 /// What a back end tells about one connection.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +69,13 @@ pub struct Needs<'a> {
     pub stamps: bool,
     /// Where connections lead that the back end opens by itself.
     pub target: Option<&'a Target>,
-    /// How connections are encrypted, if they are ([`Extra`] alone can).
+    /// How connections are encrypted, if they are ([`Buffered`] alone can).
     pub tls: Option<&'a TlsPlan>,
 }
 
 /// How long to wait for more than one answer, so that they share a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct Coalescing {
     /// So many are enough.
     pub answers: usize,
     /// After so long, one is enough; from the wait's limit on: all that time is waited.
@@ -165,7 +165,7 @@ pub trait Poller: Sized {
 
     /// Waits up to `limit_ns` from `now_ns` for an event (longer by less than a millisecond) and returns how many
     /// [`Poller::event`] has; none on a signal, or for no reason. With `hold` it may wait for several.
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize;
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize;
 
     /// The token of an event that comes soon after the one at `index`, whose bytes are fetched from memory meanwhile.
     #[inline]
@@ -189,16 +189,16 @@ pub trait Poller: Sized {
     fn settle(&mut self);
 }
 
-/// Whether [`Alone`] can do what this session asks, and is the best for it.
+/// Whether [`Blocking`] can do what this session asks, and is the best for it.
 pub fn alone(plan: &SessionPlan, connections: usize) -> bool {
     connections == 1 && plan.keepalive && !plan.polls && matches!(plan.target, Target::Tcp(_))
 }
 
-/// Whether [`Linked`] can do what this session asks, and works here.
+/// Whether [`UringLinked`] can do what this session asks, and works here.
 pub fn links(plan: &SessionPlan) -> bool {
     let short = plan.exchanges.iter().all(|exchange| exchange.request.len() <= uring::LONG_REQUEST);
     let plain = !plan.keepalive && plan.sources <= 1 && matches!(plan.target, Target::Tcp(_));
-    plain && short && linked::works()
+    plain && short && uring_linked::works()
 }
 
 fn socket(target: &Target, source: Option<Ipv4Addr>) -> io::Result<(Socket, SockAddr)> {
@@ -278,4 +278,9 @@ pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) 
 #[inline]
 pub fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     socket.send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+}
+
+/// A token's place and generation.
+pub fn place(token: u64) -> (usize, u32) {
+    (token as u32 as usize, (token >> 32) as u32)
 }

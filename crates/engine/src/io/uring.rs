@@ -6,8 +6,8 @@
 //! kernel picks. COOP_TASKRUN would add nothing to DEFER_TASKRUN, which implies it.
 
 use super::buffers::Buffers;
-use super::stamp::{self, CONTROL_BYTES, Received};
-use super::{Event, Hold, Needs, Poller};
+use super::timestamps::{self, CONTROL_BYTES, Received};
+use super::{Coalescing, Event, Needs, Poller};
 use crate::sys;
 use io_uring::squeue::{self, Flags};
 use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, TimeoutFlags, Timespec};
@@ -218,7 +218,7 @@ impl Uring {
     }
 
     /// Submits what is queued and waits.
-    fn enter(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) {
+    fn enter(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) {
         let (mut wanted, mut limit) = (usize::from(limit_ns > 0), None);
         let mut arguments = SubmitArgs::new();
         match hold {
@@ -288,7 +288,7 @@ impl Uring {
         let filled = self.buffers.filled(id, length.max(EMPTY_BYTES as usize));
         let control_bytes = u32::from_ne_bytes([filled[4], filled[5], filled[6], filled[7]]);
         let control = &filled[LAYOUT_BYTES..][..(control_bytes as usize).min(CONTROL_BYTES)];
-        Received { bytes: &filled[EMPTY_BYTES as usize..], stamp_ns: stamp::read(control) }
+        Received { bytes: &filled[EMPTY_BYTES as usize..], stamp_ns: timestamps::read(control) }
     }
 
     /// What the latest event brought along.
@@ -384,7 +384,7 @@ impl Poller for Uring {
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
         if self.stamps {
-            stamp::ask(socket)?;
+            timestamps::ask(socket)?;
         }
         let index = token as u32;
         self.ring.submitter().register_files_update(index, &[socket.as_raw_fd()])?;
@@ -433,7 +433,7 @@ impl Poller for Uring {
         self.departed.pop()
     }
 
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Hold>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
         self.give_back();
         self.batch.clear();
         self.collect();

@@ -1,17 +1,17 @@
 //! How a share's connections come and go: opened, lost, given up, left for the server to close.
 
 use super::{LINGER_NS, Share};
+use crate::block_run::{BlockRun, LoadModel};
 use crate::clock::{Clocks, Reading};
+use crate::coalescing::CoalescingRule;
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
+use crate::error_sample::ErrorSample;
+use crate::failure::Failure;
 use crate::io::{self, Carrier, Event, Needs, Poller, Received};
-use crate::lap::{Demand, Lap};
-use crate::patience::Patience;
 use crate::plan::{SessionPlan, Target};
 use crate::response::Known;
-use crate::sample::Sample;
 use crate::sys;
-use crate::tally::Failure;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -47,11 +47,11 @@ impl<P: Poller> Share<P> {
             lingering: (0..count).map(|_| None).collect(),
             lingerers: 0,
             known: plan.exchanges.iter().map(|exchange| Known::of(&exchange.request)).collect(),
-            sample: Sample::default(),
+            sample: ErrorSample::default(),
             next_exchange: 0,
             cursor: 0,
             outstanding: 0,
-            patience: Patience::default(),
+            patience: CoalescingRule::default(),
             free: VecDeque::with_capacity(count),
             large: 0,
             given_up: 0,
@@ -102,7 +102,7 @@ impl<P: Poller> Share<P> {
     }
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
-    pub(super) fn look(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+    pub(super) fn look(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         loop {
             let count = self.poller.wait(0, 0, None);
             for index in 0..count {
@@ -110,7 +110,7 @@ impl<P: Poller> Share<P> {
                 let (index, generation) = place(event.token);
                 let conn = &self.conns[index];
                 if conn.generation == generation && conn.state == State::Idle {
-                    self.idle_event(index, lap, buffer);
+                    self.idle_event(index, block_run, buffer);
                 }
             }
             if count == 0 {
@@ -119,53 +119,61 @@ impl<P: Poller> Share<P> {
         }
     }
 
-    pub(super) fn connect(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    pub(super) fn connect(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if let Some(link) = P::LINK {
-            return self.chain(index, link, now_ns, lap);
+            return self.chain(index, link, now_ns, block_run);
         }
         if !self.conns[index].fresh {
-            self.conns[index].depart(now_ns, lap); // else it waits for its turn since then
+            self.conns[index].depart(now_ns, block_run); // else it waits for its turn since then
         }
         let (socket, connected) = match io::connect(&self.plan.target, self.plan.source(index), self.plan.keepalive) {
             Ok(begun) => begun,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return self.queue_full(index, error, now_ns, lap),
-            Err(error) => return self.unconnected(index, error, now_ns, lap),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return self.queue_full(index, error, now_ns, block_run);
+            }
+            Err(error) => return self.unconnected(index, error, now_ns, block_run),
         };
         let conn = &mut self.conns[index];
         conn.attach(socket.into(), State::Connecting);
         let token = conn.token(index);
         let added = conn.socket.as_ref().map_or(Ok(()), |socket| self.poller.watch(token, socket, !connected));
         match added {
-            Err(error) => self.unconnected(index, error, now_ns, lap),
-            Ok(()) if connected => self.connected(index, lap),
+            Err(error) => self.unconnected(index, error, now_ns, block_run),
+            Ok(()) if connected => self.connected(index, block_run),
             Ok(()) => {}
         }
     }
 
     /// TCP's handshake is over: another one follows, or the request leaves.
-    fn connected(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
+    fn connected(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let conn = &mut self.conns[index];
         if P::EXTRAS {
             let Some(socket) = &conn.socket else { return };
             match self.poller.handshake(conn.token(index), socket) {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => return self.unconnected(index, error, sys::now_ns(), lap),
+                Err(error) => return self.unconnected(index, error, sys::now_ns(), block_run),
             }
         }
         let now_ns = sys::now_ns();
-        lap.connected(now_ns - conn.since_ns);
+        block_run.connected(now_ns - conn.since_ns);
         if P::LINKS {
-            return self.left(index, lap);
+            return self.left(index, block_run);
         }
         (conn.failures, conn.state, conn.left) = (0, State::Idle, self.plan.requests_per_connection);
-        self.kick(index, now_ns, lap);
+        self.kick(index, now_ns, block_run);
     }
 
     #[cold]
-    pub(super) fn unconnected(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    pub(super) fn unconnected(
+        &mut self,
+        index: usize,
+        error: Error,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
         if P::LINKS {
-            self.unchain(index, lap);
+            self.unchain(index, block_run);
         }
         let refused = error.kind() == ErrorKind::ConnectionRefused;
         let encrypted = error.kind() == ErrorKind::InvalidData;
@@ -176,7 +184,7 @@ impl<P: Poller> Share<P> {
         } else {
             Failure::Connect
         };
-        lap.mishap(kind);
+        block_run.mishap(kind);
         self.sample.note(kind, format!("connect: {error}").as_bytes());
         self.discard(index);
         let conn = &mut self.conns[index];
@@ -187,18 +195,18 @@ impl<P: Poller> Share<P> {
         conn.state = State::GivenUp;
         self.given_up += 1;
         if conn.due_ns != 0 {
-            lap.set_free(std::mem::take(&mut conn.due_ns));
+            block_run.set_free(std::mem::take(&mut conn.due_ns));
         }
-        if lap.window.tickets.is_some() {
+        if block_run.window.tickets.is_some() {
             self.cursor = 0; // others that found no ticket may send in its place
         }
     }
 
     /// A unix socket's queue of connections is full: TCP would try again by itself, here we do.
     #[cold]
-    fn queue_full(&mut self, index: usize, error: Error, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    fn queue_full(&mut self, index: usize, error: Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if now_ns - self.conns[index].since_ns >= self.plan.timeout_ns {
-            return self.unconnected(index, error, now_ns, lap);
+            return self.unconnected(index, error, now_ns, block_run);
         }
         self.conns[index].fresh = true;
         self.rest(index, now_ns);
@@ -213,7 +221,7 @@ impl<P: Poller> Share<P> {
         &mut self,
         index: usize,
         event: Event,
-        lap: &mut Lap<impl Demand>,
+        block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
         let now_ns = sys::now_ns();
@@ -223,13 +231,13 @@ impl<P: Poller> Share<P> {
             told => told.map(|told| told.unwrap_or_else(|error| error)),
         };
         match error {
-            Some(error) => self.unconnected(index, error, now_ns, lap),
+            Some(error) => self.unconnected(index, error, now_ns, block_run),
             None => {
                 self.poller.established(self.conns[index].token(index));
-                self.connected(index, lap);
+                self.connected(index, block_run);
                 // The edge that told of the handshake may have told of an end, too, and won't come again.
                 if event.readable && self.conns[index].state == State::Waiting {
-                    self.read_some(index, event.closing, lap, buffer);
+                    self.read_some(index, event.closing, block_run, buffer);
                 }
             }
         }
@@ -246,15 +254,15 @@ impl<P: Poller> Share<P> {
 
     /// The server closed an idle connection (no error), or sent what nobody asked for.
     #[cold]
-    pub(super) fn idle_event(&mut self, index: usize, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+    pub(super) fn idle_event(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let conn = &mut self.conns[index];
         let Some(socket) = &conn.socket else { return };
         match self.poller.receive(socket, buffer) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
             Ok(Received { bytes: [], .. }) | Err(_) => {}
             Ok(Received { bytes, .. }) => {
-                lap.counts.bytes_in += bytes.len() as u64;
-                lap.mishap(Failure::BadResponse);
+                block_run.counts.bytes_in += bytes.len() as u64;
+                block_run.mishap(Failure::BadResponse);
                 self.sample.note(Failure::BadResponse, bytes);
             }
         }
@@ -262,20 +270,20 @@ impl<P: Poller> Share<P> {
     }
 
     /// Leaves the share as the next block should find it: idle connections, nothing pending.
-    pub(super) fn tidy(&mut self, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
-        self.look(lap, buffer);
+    pub(super) fn tidy(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        self.look(block_run, buffer);
         for index in 0..self.conns.len() {
             self.forget(index);
             let conn = &mut self.conns[index];
             (conn.failures, conn.arrived_ns) = (0, 0);
             let due_ns = std::mem::take(&mut conn.due_ns);
             if due_ns != 0 && conn.state != State::Waiting {
-                lap.never_left(due_ns);
+                block_run.never_left(due_ns);
             }
             match conn.state {
                 State::Idle if self.plan.keepalive => conn.fresh = false,
                 state => {
-                    lap.counts.in_flight += u64::from(state == State::Waiting) + self.forget_behind(index) as u64;
+                    block_run.counts.in_flight += u64::from(state == State::Waiting) + self.forget_behind(index) as u64;
                     self.discard(index);
                 }
             }
@@ -286,9 +294,9 @@ impl<P: Poller> Share<P> {
         self.unread.clear();
         if !self.sample.is_empty() {
             // An answer that was on a wrong way may have ended otherwise.
-            let errors = &lap.counts.errors;
-            lap.counts.samples = self.sample.take();
-            lap.counts.samples.retain(|(kind, _)| errors[*kind as usize] > 0);
+            let errors = &block_run.counts.errors;
+            block_run.counts.samples = self.sample.take();
+            block_run.counts.samples.retain(|(kind, _)| errors[*kind as usize] > 0);
         }
     }
 

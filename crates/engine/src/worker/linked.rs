@@ -4,14 +4,20 @@
 //! connection under way is an outstanding request: a block waits for it, and no server sees one that is not counted.
 
 use super::Share;
+use crate::block_run::{BlockRun, LoadModel};
 use crate::conn::State;
 use crate::io::Poller;
-use crate::lap::{Demand, Lap};
 
 impl<P: Poller> Share<P> {
     /// Begins to open a connection, with its request behind it.
-    pub(super) fn chain(&mut self, index: usize, link: P::Socket, now_ns: u64, lap: &mut Lap<impl Demand>) {
-        if !lap.take(&mut self.conns[index].due_ns) {
+    pub(super) fn chain(
+        &mut self,
+        index: usize,
+        link: P::Socket,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        if !block_run.take(&mut self.conns[index].due_ns) {
             return;
         }
         // What could not be sent at the first attempt is what is sent at the next one.
@@ -35,17 +41,17 @@ impl<P: Poller> Share<P> {
     }
 
     /// Its connection is open: the request leaves.
-    pub(super) fn left(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
+    pub(super) fn left(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let conn = &mut self.conns[index];
         (conn.failures, conn.state) = (0, State::Waiting);
-        lap.counts.sent += 1;
-        lap.counts.bytes_out += conn.out_at as u64;
+        block_run.counts.sent += 1;
+        block_run.counts.bytes_out += conn.out_at as u64;
     }
 
     /// It could not be opened: nothing has left, and the place keeps its right to send.
     #[cold]
-    pub(super) fn unchain(&mut self, index: usize, lap: &mut Lap<impl Demand>) {
+    pub(super) fn unchain(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         self.outstanding -= 1;
-        lap.keep(&mut self.conns[index].due_ns);
+        block_run.keep(&mut self.conns[index].due_ns);
     }
 }

@@ -4,12 +4,12 @@
 //! own fields, as everywhere; those behind it are in a queue. Each latency runs from its own leaving.
 
 use super::{MOST_READS, Share};
+use crate::block_run::{BlockRun, LoadModel};
 use crate::conn::State;
+use crate::failure::Failure;
 use crate::io::Poller;
-use crate::lap::{Demand, Lap};
 use crate::response::{Expect, Verdict, Wrong};
 use crate::sys;
-use crate::tally::Failure;
 use std::io::{Error, ErrorKind};
 
 /// What one read brought, and when.
@@ -49,21 +49,27 @@ impl<P: Poller> Share<P> {
     }
 
     #[inline]
-    pub(super) fn read_some(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+    pub(super) fn read_some(
+        &mut self,
+        index: usize,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
         if P::EXTRAS && self.plan.pipelining > 1 {
-            self.read_several(index, closing, lap, buffer);
+            self.read_several(index, closing, block_run, buffer);
         } else {
-            self.read(index, closing, lap, buffer);
+            self.read(index, closing, block_run, buffer);
         }
     }
 
     /// Sends as many requests as the connection has room for, in one go.
-    pub(super) fn fill(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    pub(super) fn fill(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let mut together = std::mem::take(&mut self.together);
         together.clear();
         let mut left = 0;
-        while self.on_their_way(index) < self.plan.pipelining as usize && lap.open(now_ns) {
-            if self.spent(index) || !lap.take(&mut self.conns[index].due_ns) {
+        while self.on_their_way(index) < self.plan.pipelining as usize && block_run.open(now_ns) {
+            if self.spent(index) || !block_run.take(&mut self.conns[index].due_ns) {
                 break;
             }
             let number = self.next_number(index);
@@ -73,7 +79,7 @@ impl<P: Poller> Share<P> {
             self.count_on(index);
         }
         if left > 0 {
-            self.send_together(index, &together, left, now_ns, lap);
+            self.send_together(index, &together, left, now_ns, block_run);
         }
         self.together = together;
     }
@@ -95,73 +101,86 @@ impl<P: Poller> Share<P> {
         conn.out_at = self.plan.exchanges[exchange as usize].request.len();
     }
 
-    fn send_together(&mut self, index: usize, bytes: &[u8], count: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    fn send_together(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        count: usize,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
         let conn = &mut self.conns[index];
         let Some(socket) = &conn.socket else { return };
         match self.poller.send(conn.token(index), socket, 0, bytes) {
-            Ok(sent) => lap.counts.bytes_out += sent as u64,
+            Ok(sent) => block_run.counts.bytes_out += sent as u64,
             Err(error) if self.on_their_way(index) == count => {
                 self.behind[index].clear();
                 for _ in 1..count {
-                    lap.give_back();
+                    block_run.give_back();
                 }
-                return self.unsendable(index, error, now_ns, lap);
+                return self.unsendable(index, error, now_ns, block_run);
             }
             // The connection is lost under others: they and these will be told so by what is read next.
             Err(_) => {}
         }
         self.outstanding += count;
-        lap.counts.sent += count as u64;
+        block_run.counts.sent += count as u64;
     }
 
     /// Reads what has arrived, answer after answer, then sends as many more.
-    pub(super) fn read_several(&mut self, index: usize, closing: bool, lap: &mut Lap<impl Demand>, buffer: &mut [u8]) {
+    pub(super) fn read_several(
+        &mut self,
+        index: usize,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
         for _ in 0..MOST_READS {
             let Some(socket) = &self.conns[index].socket else { return };
             let received = self.poller.receive(socket, buffer).map(|it| (it.bytes.len(), it.stamp_ns));
             let now_ns = sys::now_ns();
-            lap.cross(now_ns);
+            block_run.cross(now_ns);
             let (got, stamp_ns) = match received {
                 Ok((0, _)) | Err(_) if self.conns[index].state != State::Waiting && !would_block(&received) => {
                     self.discard(index); // closed while nothing was due: no error
-                    return self.kick(index, now_ns, lap);
+                    return self.kick(index, now_ns, block_run);
                 }
-                Ok((0, _)) => return self.peer_closed(index, now_ns, lap),
+                Ok((0, _)) => return self.peer_closed(index, now_ns, block_run),
                 Ok(got) => got,
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return self.go_on_filling(index, now_ns, lap),
+                    ErrorKind::WouldBlock => return self.go_on_filling(index, now_ns, block_run),
                     ErrorKind::Interrupted => continue,
-                    _ => return self.lost(index, broken_by(&error), &error.to_string(), now_ns, lap),
+                    _ => return self.lost(index, broken_by(&error), &error.to_string(), now_ns, block_run),
                 },
             };
-            lap.counts.bytes_in += got as u64;
+            block_run.counts.bytes_in += got as u64;
             let read = Read { bytes: &buffer[..got], stamp_ns, now_ns, closing };
-            if !self.take_answers(index, read, lap) {
+            if !self.take_answers(index, read, block_run) {
                 return;
             }
             if got < buffer.len() && !closing {
-                return self.go_on_filling(index, now_ns, lap);
+                return self.go_on_filling(index, now_ns, block_run);
             }
         }
         self.unread.push_back((self.conns[index].token(index), closing));
     }
 
-    fn go_on_filling(&mut self, index: usize, now_ns: u64, lap: &mut Lap<impl Demand>) {
+    fn go_on_filling(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if matches!(self.conns[index].state, State::Idle | State::Waiting) {
-            self.fill(index, now_ns, lap);
+            self.fill(index, now_ns, block_run);
         }
     }
 
     /// Matches bytes with what is due; false: the connection is another one now, or none.
-    fn take_answers(&mut self, index: usize, read: Read, lap: &mut Lap<impl Demand>) -> bool {
+    fn take_answers(&mut self, index: usize, read: Read, block_run: &mut BlockRun<impl LoadModel>) -> bool {
         let Read { mut bytes, stamp_ns, now_ns, closing } = read;
         while !bytes.is_empty() {
             let conn = &mut self.conns[index];
             if conn.state != State::Waiting {
-                lap.mishap(Failure::BadResponse);
+                block_run.mishap(Failure::BadResponse);
                 self.sample.note(Failure::BadResponse, bytes);
                 self.discard(index);
-                self.kick(index, now_ns, lap);
+                self.kick(index, now_ns, block_run);
                 return false;
             }
             let arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
@@ -176,28 +195,34 @@ impl<P: Poller> Share<P> {
             let Some(verdict) = fed.verdict else { return true };
             if !verdict.keep || self.spent(index) && self.behind[index].is_empty() {
                 self.conns[index].arrived_ns = arrived_ns;
-                self.end_of_pipe(index, verdict, lap);
-                self.answered(index, verdict, closing, now_ns, lap);
+                self.end_of_pipe(index, verdict, block_run);
+                self.answered(index, verdict, closing, now_ns, block_run);
                 return false;
             }
-            self.answered_in_turn(index, verdict, arrived_ns, lap);
+            self.answered_in_turn(index, verdict, arrived_ns, block_run);
         }
         true
     }
 
-    fn answered_in_turn(&mut self, index: usize, verdict: Verdict, arrived_ns: u64, lap: &mut Lap<impl Demand>) {
+    fn answered_in_turn(
+        &mut self,
+        index: usize,
+        verdict: Verdict,
+        arrived_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
         self.outstanding -= 1;
         let conn = &mut self.conns[index];
         conn.fresh = false;
         match verdict.wrong {
             None => {
-                let before = lap.counts.requests;
-                lap.right(0, conn.since_ns, arrived_ns);
-                lap.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
+                let before = block_run.counts.requests;
+                block_run.right(0, conn.since_ns, arrived_ns);
+                block_run.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
             }
-            Some(wrong) => lap.wrong(wrong.into(), 0, conn.since_ns),
+            Some(wrong) => block_run.wrong(wrong.into(), 0, conn.since_ns),
         }
-        lap.answer(&verdict, &conn.reader);
+        block_run.answer(&verdict, &conn.reader);
         (conn.first_ns, conn.state) = (0, State::Idle);
         if let Some((exchange, since_ns)) = self.behind[index].pop_front() {
             (conn.state, conn.exchange, conn.since_ns) = (State::Waiting, exchange, since_ns);
@@ -207,15 +232,15 @@ impl<P: Poller> Share<P> {
 
     /// The connection ends with this answer. What was sent behind it is not served (RFC 9112, 9.6): it is sent again on
     /// the next connection, as if it had not left; but behind an answer that can't be read, it has failed.
-    fn end_of_pipe(&mut self, index: usize, verdict: Verdict, lap: &mut Lap<impl Demand>) {
+    fn end_of_pipe(&mut self, index: usize, verdict: Verdict, block_run: &mut BlockRun<impl LoadModel>) {
         let unread = matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
         for _ in 0..self.forget_behind(index) {
             if unread {
-                lap.wrong(Failure::BadResponse, 0, 0);
+                block_run.wrong(Failure::BadResponse, 0, 0);
                 self.sample.note(Failure::BadResponse, b"behind an answer whose end can't be told");
             } else {
-                lap.counts.sent -= 1;
-                lap.give_back();
+                block_run.counts.sent -= 1;
+                block_run.give_back();
             }
         }
     }

@@ -4,8 +4,8 @@
 //! hold of every input is in [`check`], which panics where it does not: the fuzzer's target, the corpus's test and
 //! the driver for machines without a nightly toolchain are this one function.
 
+use dragstrip_engine::error_sample::ErrorSample;
 use dragstrip_engine::response::{Expect, HEAD_LIMIT, Known, Reader, Verdict, Wrong};
-use dragstrip_engine::sample::Sample;
 
 const EXPECTED: [Expect; 6] = [
     Expect { status: 200, body: b"hello world", bodiless: false },
@@ -53,7 +53,7 @@ pub fn check(input: &[u8]) {
 
 /// The first verdict on these pieces, the connection closed behind them.
 fn first(pieces: &[&[u8]], expect: &Expect, known: &mut Known) -> Option<Verdict> {
-    let (mut reader, mut sample) = (Reader::default(), Sample::default());
+    let (mut reader, mut sample) = (Reader::default(), ErrorSample::default());
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         let fed = reader.feed(piece, expect, known, &mut sample);
         assert!(fed.used <= piece.len());

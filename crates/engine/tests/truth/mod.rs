@@ -6,7 +6,7 @@
 
 use crate::BACKEND;
 use crate::faulty::{RIGHT, check, engine_over, errors, plan};
-use dragstrip_engine::io::{Epoll, Needs, Poller, Stamping};
+use dragstrip_engine::io::{Epoll, Needs, Poller, TimestampSource};
 use dragstrip_engine::schedule::{Pace, Precision};
 use dragstrip_engine::{Backend, Block, Engine, SessionPlan, Tally};
 use hdrhistogram::Histogram;
@@ -222,7 +222,7 @@ const HOLD_NS: u64 = 200_000;
 const CASES: [(usize, u64); 3] = [(1, 500), (16, 6000), (100, 20_000)];
 
 fn closed_loop(how: &str) {
-    let Some(_stamping) = Stamping::begin() else { return };
+    let Some(_stamping) = TimestampSource::begin() else { return };
     for (connections, requests) in CASES {
         for hold_ns in [0, HOLD_NS] {
             let what = format!("{connections} connections, {how}, held for {hold_ns} ns");
@@ -244,7 +244,7 @@ fn no_latency_is_too_short_on_busy_cores_either() {
 
 #[test]
 fn no_latency_is_too_short_in_an_open_loop_nor_is_a_request_later_than_it_was() {
-    let Some(_stamping) = Stamping::begin() else { return };
+    let Some(_stamping) = TimestampSource::begin() else { return };
     for busy in [false, true] {
         let _busy = busy.then(Busy::begin);
         for (connections, precision) in [(1, Precision::Precise), (16, Precision::Balanced), (100, Precision::Thrifty)]
@@ -258,7 +258,7 @@ fn no_latency_is_too_short_in_an_open_loop_nor_is_a_request_later_than_it_was() 
 
 #[test]
 fn no_latency_is_too_short_with_a_connection_per_request_several_on_their_way_or_the_time_to_the_first_byte() {
-    let Some(_stamping) = Stamping::begin() else { return };
+    let Some(_stamping) = TimestampSource::begin() else { return };
     let _busy = Busy::begin();
     compare("closing", |address| SessionPlan { keepalive: false, ..plan(address, 16) }, 3000, 0, None);
     compare("pipelined", |address| SessionPlan { pipelining: 4, ..plan(address, 16) }, 6000, 0, None);

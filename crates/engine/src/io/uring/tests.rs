@@ -28,7 +28,7 @@ fn a_hold_for_more_answers_than_come_ends_with_those_that_came() {
         let Some((mut ring, mut pairs)) = ring(40) else { return };
         ring.minimum_wait &= minimum_wait;
         pairs[7].1.write_all(b"one").unwrap();
-        let hold = Some(Hold { answers: 20, most_ns: 2_000_000 });
+        let hold = Some(Coalescing { answers: 20, most_ns: 2_000_000 });
         let count = ring.wait(sys::now_ns(), 3_600_000_000_000, hold);
         assert_eq!(heard(&mut ring, count), [(7, false)]);
     }
@@ -40,7 +40,7 @@ fn a_hold_until_something_is_due_leaves_what_came_until_then() {
     for answers in [vec![3], vec![], vec![5, 9]] {
         let (began_ns, limit_ns) = (sys::now_ns(), 2_000_000);
         answers.iter().for_each(|index| pairs[*index].1.write_all(b"one").unwrap());
-        let count = ring.wait(began_ns, limit_ns, Some(Hold { answers: 20, most_ns: u64::MAX }));
+        let count = ring.wait(began_ns, limit_ns, Some(Coalescing { answers: 20, most_ns: u64::MAX }));
         assert!(sys::now_ns() >= began_ns + limit_ns);
         let told: Vec<(u64, bool)> = answers.iter().map(|index| (*index as u64, false)).collect();
         assert_eq!(heard(&mut ring, count), told);

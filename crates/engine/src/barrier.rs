@@ -1,0 +1,116 @@
+//! Where the workers of a run meet: all go on together, or all stop.
+
+use crate::sys;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Turns before a waiter sleeps: some 10 µs, so that a block begins without a wake-up in most cases.
+const SPINS: u32 = 2_000;
+
+/// A barrier that spins first, tells the common time, and decides once for all whether to go on.
+pub struct Barrier {
+    size: usize,
+    arrived: AtomicUsize,
+    generation: AtomicU32,
+    opened_ns: AtomicU64,
+    shut: AtomicBool,
+    sleepers: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Barrier {
+    /// For so many workers.
+    pub fn new(size: usize) -> Self {
+        Self {
+            size,
+            arrived: AtomicUsize::new(0),
+            generation: AtomicU32::new(0),
+            opened_ns: AtomicU64::new(0),
+            shut: AtomicBool::new(false),
+            sleepers: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Waits for all; the time at which the last came, or None: stop here.
+    ///
+    /// The last one to come reads `stop`, so that no worker goes on where another one doesn't.
+    pub fn wait(&self, stop: &AtomicBool) -> Option<u64> {
+        let generation = self.generation.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
+            self.arrived.store(0, Ordering::Relaxed);
+            if stop.load(Ordering::Relaxed) {
+                self.shut.store(true, Ordering::Relaxed);
+            }
+            self.opened_ns.store(sys::now_ns(), Ordering::Relaxed);
+            self.release();
+        } else {
+            self.rest(generation);
+        }
+        (!self.shut.load(Ordering::Relaxed)).then(|| self.opened_ns.load(Ordering::Relaxed))
+    }
+
+    /// Lets everybody go and stop: a worker has died.
+    pub fn shut(&self) {
+        self.shut.store(true, Ordering::Relaxed);
+        self.release();
+    }
+
+    fn release(&self) {
+        let _sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.generation.fetch_add(1, Ordering::Release);
+        self.wake.notify_all();
+    }
+
+    fn rest(&self, generation: u32) {
+        let closed = || self.generation.load(Ordering::Acquire) == generation && !self.shut.load(Ordering::Relaxed);
+        for _ in 0..SPINS {
+            if !closed() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        while closed() {
+            sleepers = self.wake.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn all_pass_at_one_time_and_all_stop_at_one_gate() {
+        let (gate, stop) = (Barrier::new(3), AtomicBool::new(false));
+        let pass = || {
+            let mut times = vec![];
+            while let Some(time) = gate.wait(&stop) {
+                times.push(time);
+                stop.store(times.len() >= 200, Ordering::Relaxed);
+            }
+            times
+        };
+        let times = thread::scope(|scope| {
+            let all: Vec<_> = (0..3).map(|_| scope.spawn(pass)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(times[0].len() >= 200);
+        assert!(times.iter().all(|one| *one == times[0]));
+    }
+
+    #[test]
+    fn a_shut_gate_frees_those_who_wait() {
+        let (gate, stop) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| gate.wait(&stop));
+            while gate.arrived.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            gate.shut();
+            assert_eq!(waiting.join().unwrap(), None);
+        });
+    }
+}

@@ -1,0 +1,376 @@
+//! One block as one worker sees it: when it counts, how many may still be sent, what was counted.
+
+use crate::failure::Failure;
+use crate::response::{Reader, Verdict, Wrong};
+use crate::snapshots::{Snapshot, SnapshotSender};
+use crate::sys;
+use crate::tally::Counts;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What makes requests leave: an answer, in a closed loop, or the time, in an open one. The worker's loop is compiled
+/// once for each, so that neither pays for the other.
+pub trait LoadModel {
+    /// Requests leave when they are due, and free places wait for them.
+    const PACED: bool;
+
+    /// Whether another request may leave, now or later in the block.
+    fn open(&self, window: &Window, now_ns: u64) -> bool;
+
+    /// Finds the next request for a free place; `due_ns` is the place's own note of it. False: there is none now.
+    fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool;
+
+    /// Takes the right to send one request, for a place that has to open a connection first, and notes it there: else
+    /// more would be opened than there is to send. False: there is none.
+    fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool;
+
+    /// Takes the right to send one request, or uses the one that the place has.
+    fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool;
+
+    /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
+    fn keep(&mut self, window: &Window, due_ns: &mut u64);
+
+    /// Gives one of several back that were to leave together.
+    fn give_back(&mut self, window: &Window);
+
+    /// The place that the request was found for is lost for good.
+    fn set_free(&mut self, window: &Window, due_ns: u64);
+
+    /// The place never got to send it, and the block is over.
+    fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
+
+    /// A right answer to what was due, left, and arrived at these times.
+    fn right(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64, now_ns: u64);
+
+    /// No right answer to what was due and left at these times.
+    fn wrong(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64);
+
+    /// When the next request is to leave, if a place is free; u64::MAX: that is not known now.
+    fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64;
+
+    /// Whether answers may be left lying until the next request is to leave, so that both share a wake-up.
+    fn gathers(&self, _: &Window) -> bool {
+        false
+    }
+
+    /// End of the counted part, the worker's part of the block being over now; `early`: before its time.
+    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64;
+}
+
+/// Notes in a place of a closed loop that it has the right to send.
+const RESERVED: u64 = 1;
+
+/// The closed loop: as soon as a place is free its next request leaves.
+#[derive(Default)]
+pub struct ClosedLoop {
+    /// Places that have the right to send and have not sent.
+    reserved: u64,
+}
+
+impl ClosedLoop {
+    fn spent(window: &Window) -> bool {
+        window.tickets.is_some_and(|tickets| tickets.load(Ordering::Relaxed) == 0)
+    }
+}
+
+impl LoadModel for ClosedLoop {
+    const PACED: bool = false;
+
+    #[inline]
+    fn open(&self, window: &Window, now_ns: u64) -> bool {
+        now_ns < window.end_ns && (self.reserved > 0 || !Self::spent(window))
+    }
+
+    #[inline]
+    fn claim(&mut self, window: &Window, _: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool {
+        now_ns < window.end_ns && (*due_ns != 0 || !Self::spent(window))
+    }
+
+    fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool {
+        if window.tickets.is_some() && *due_ns == 0 {
+            if !self.take(window, due_ns) {
+                return false;
+            }
+            self.keep(window, due_ns);
+        }
+        true
+    }
+
+    #[inline]
+    fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool {
+        let Some(tickets) = window.tickets else {
+            return true;
+        };
+        if *due_ns != 0 {
+            *due_ns = 0;
+            self.reserved -= 1;
+            return true;
+        }
+        tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn keep(&mut self, window: &Window, due_ns: &mut u64) {
+        if window.tickets.is_some() {
+            *due_ns = RESERVED;
+            self.reserved += 1;
+        }
+    }
+
+    fn give_back(&mut self, window: &Window) {
+        if let Some(tickets) = window.tickets {
+            tickets.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn set_free(&mut self, window: &Window, _: u64) {
+        self.reserved -= 1;
+        self.give_back(window);
+    }
+
+    fn never_left(&mut self, _: &Window, _: &mut Counts, _: u64) {}
+
+    #[inline]
+    fn right(&mut self, window: &Window, counts: &mut Counts, _: u64, sent_ns: u64, now_ns: u64) {
+        if now_ns >= window.counted_from_ns && now_ns < window.end_ns {
+            counts.record(now_ns.saturating_sub(sent_ns));
+        }
+    }
+
+    #[inline]
+    fn wrong(&mut self, _: &Window, _: &mut Counts, _: u64, _: u64) {}
+
+    #[inline]
+    fn wake_ns(&self, _: &Window, _: u64, _: bool) -> u64 {
+        u64::MAX
+    }
+
+    fn end(&mut self, window: &Window, _: &mut Counts, now_ns: u64, early: bool) -> u64 {
+        if early || window.tickets.is_some() {
+            now_ns.clamp(window.counted_from_ns, window.end_ns)
+        } else {
+            window.end_ns
+        }
+    }
+}
+
+/// When a block counts and what ends it; the same for all workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// Begin of the lead-in.
+    pub started_ns: u64,
+    /// Begin of the counted part.
+    pub counted_from_ns: u64,
+    /// End of the counted part: nothing is sent from here on.
+    pub end_ns: u64,
+    /// How many requests may still be sent, over all workers; None: as many as the time allows.
+    pub tickets: Option<&'a AtomicU64>,
+    /// Ends the block at once.
+    pub stop: &'a AtomicBool,
+    /// Whose part it is.
+    pub worker: usize,
+    /// Whom it is shown to as it goes.
+    pub viewer: Option<&'a SnapshotSender>,
+}
+
+/// The state of one worker's part of a block.
+pub struct BlockRun<'a, D> {
+    /// When it counts.
+    pub window: Window<'a>,
+    /// What was counted.
+    pub counts: &'a mut Counts,
+    /// What makes its requests leave.
+    pub demand: D,
+    /// Next bound of the counted part, at which the worker's CPU time is read.
+    crossing_ns: u64,
+    cpu_from_ns: u64,
+    /// Spent on looking in vain for answers, where the worker does not sleep.
+    polled_ns: u64,
+    /// When it is shown next.
+    view_ns: u64,
+}
+
+impl<'a, D: LoadModel> BlockRun<'a, D> {
+    /// Begins with the lead-in.
+    pub fn new(window: Window<'a>, counts: &'a mut Counts, demand: D) -> Self {
+        let view_ns = window.viewer.map_or(u64::MAX, |viewer| window.started_ns + viewer.every_ns);
+        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0, polled_ns: 0, view_ns }
+    }
+
+    /// Reads the worker's CPU time where a bound of the counted part has been passed.
+    #[inline]
+    pub fn cross(&mut self, now_ns: u64) {
+        if now_ns >= self.crossing_ns {
+            self.crossed(now_ns);
+        }
+    }
+
+    #[cold]
+    fn crossed(&mut self, now_ns: u64) {
+        let cpu_ns = self.worked_ns();
+        if self.crossing_ns == self.window.counted_from_ns {
+            self.cpu_from_ns = cpu_ns;
+            self.crossing_ns = self.window.end_ns;
+        }
+        if now_ns >= self.crossing_ns {
+            self.counts.cpu_ns = cpu_ns.saturating_sub(self.cpu_from_ns);
+            self.crossing_ns = u64::MAX;
+        }
+    }
+
+    /// The worker's CPU time but for what it spent on looking in vain: what is left would be needed by one that sleeps.
+    fn worked_ns(&self) -> u64 {
+        sys::thread_cpu_ns().saturating_sub(self.polled_ns)
+    }
+
+    /// So long was looked for answers, and there were none.
+    #[inline]
+    pub fn polled(&mut self, spent_ns: u64) {
+        self.polled_ns += spent_ns;
+    }
+
+    /// Shows what was counted so far, if it is time. Not for the hot path: it copies the histograms.
+    pub fn show(&mut self, now_ns: u64) {
+        let Some(viewer) = self.window.viewer.filter(|_| now_ns >= self.view_ns && now_ns < self.window.end_ns) else {
+            return;
+        };
+        self.view_ns += viewer.every_ns;
+        let mut counts = self.counts.clone();
+        counts.cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
+        let view = Snapshot { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
+        let _ = viewer.to.send(view); // nobody looks any more: so be it
+    }
+
+    /// Whether requests leave when they are due.
+    #[inline]
+    pub fn paced(&self) -> bool {
+        D::PACED
+    }
+
+    /// When something is due next: a bound of the counted part, or a request; u64::MAX for nothing.
+    #[inline]
+    pub fn due_ns(&self, now_ns: u64, free: bool) -> u64 {
+        self.crossing_ns.min(self.demand.wake_ns(&self.window, now_ns, free))
+    }
+
+    /// Whether answers may lie until the next request is to leave; see [`LoadModel::gathers`].
+    #[inline]
+    pub fn gathers(&self) -> bool {
+        self.demand.gathers(&self.window)
+    }
+
+    /// Whether another request may leave, now or later in the block.
+    #[inline]
+    pub fn open(&self, now_ns: u64) -> bool {
+        self.demand.open(&self.window, now_ns)
+    }
+
+    /// Finds the next request for a free place; see [`LoadModel::claim`].
+    #[inline]
+    pub fn claim(&mut self, due_ns: &mut u64, now_ns: u64) -> bool {
+        self.demand.claim(&self.window, self.counts, due_ns, now_ns)
+    }
+
+    /// Takes the right to send one request before its connection is opened; see [`LoadModel::reserve`].
+    pub fn reserve(&mut self, due_ns: &mut u64) -> bool {
+        self.demand.reserve(&self.window, due_ns)
+    }
+
+    /// Takes the right to send one request, or uses the one that the place has.
+    #[inline]
+    pub fn take(&mut self, due_ns: &mut u64) -> bool {
+        self.demand.take(&self.window, due_ns)
+    }
+
+    /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
+    pub fn keep(&mut self, due_ns: &mut u64) {
+        self.demand.keep(&self.window, due_ns);
+    }
+
+    /// Gives one of several back that were to leave together.
+    pub fn give_back(&mut self) {
+        self.demand.give_back(&self.window);
+    }
+
+    /// The place that a request was found for is lost for good.
+    pub fn set_free(&mut self, due_ns: u64) {
+        self.demand.set_free(&self.window, due_ns);
+    }
+
+    /// The block ended before a place could send what it had found.
+    pub fn never_left(&mut self, due_ns: u64) {
+        self.demand.never_left(&self.window, self.counts, due_ns);
+    }
+
+    /// Whether the block was told to stop.
+    pub fn stopped(&self) -> bool {
+        self.window.stop.load(Ordering::Relaxed)
+    }
+
+    /// A right answer to what was due, left, and arrived at these times.
+    #[inline]
+    pub fn right(&mut self, due_ns: u64, sent_ns: u64, now_ns: u64) {
+        self.counts.answered += 1;
+        self.demand.right(&self.window, self.counts, due_ns, sent_ns, now_ns);
+    }
+
+    /// A request left on a connection whose previous answer had arrived before; in an open loop that is the schedule's.
+    #[inline]
+    pub fn turned(&mut self, sent_ns: u64, arrived_ns: u64) {
+        if !D::PACED && sent_ns >= self.window.counted_from_ns && sent_ns < self.window.end_ns {
+            self.counts.turn_sum_ns += sent_ns.saturating_sub(arrived_ns);
+        }
+    }
+
+    /// The clock that stamps arrivals was set, by so much; 0: it was not.
+    pub fn stepped(&mut self, step_ns: u64) {
+        self.counts.clock_step_ns = self.counts.clock_step_ns.max(step_ns);
+    }
+
+    /// A right answer's first byte, so long after its request had left; recorded where the answer itself was.
+    #[inline]
+    pub fn first_byte(&mut self, recorded_before: u64, first_ns: u64) {
+        if let Some(recorded) = &mut self.counts.first_byte
+            && self.counts.requests > recorded_before
+        {
+            recorded.saturating_record(first_ns);
+        }
+    }
+
+    /// A request that was due and left at these times and got no right answer.
+    pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
+        self.counts.failed += 1;
+        self.demand.wrong(&self.window, self.counts, due_ns, sent_ns);
+        self.mishap(failure);
+    }
+
+    /// An answer is over: its status counts, where there was one to read.
+    #[inline]
+    pub fn answer(&mut self, verdict: &Verdict, reader: &Reader) {
+        if verdict.wrong != Some(Wrong::Response) {
+            self.counts.statuses.count(reader.status());
+        }
+    }
+
+    /// A connection was opened, in so long.
+    #[inline]
+    pub fn connected(&mut self, took_ns: u64) {
+        self.counts.connects += 1;
+        self.counts.connecting.saturating_record(took_ns);
+    }
+
+    /// Something wrong that is no request's end.
+    pub fn mishap(&mut self, failure: Failure) {
+        self.counts.errors[failure as usize] += 1;
+    }
+
+    /// The worker's part is over, its answers all in.
+    pub fn end(&mut self, now_ns: u64, gave_up: bool) {
+        let early = gave_up || self.counts.stopped;
+        let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, early);
+        if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
+            self.counts.cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
+        }
+        self.counts.counted_end_ns = counted_end_ns;
+        self.counts.finished_ns = now_ns;
+        self.counts.gave_up = gave_up;
+    }
+}

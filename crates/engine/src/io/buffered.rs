@@ -1,0 +1,209 @@
+//! epoll for sessions that want more than a request at a time in the clear: TLS, pipelining, what is counted apart.
+//!
+//! A request is taken whole, always: what the socket won't take yet waits here, so that several can be on their way.
+
+use super::{Coalescing, Epoll, Event, Needs, Poller, Received, place};
+use crate::tls::TlsPlan;
+use rustls::client::ClientConnection;
+use socket2::Socket;
+use std::io::{self, ErrorKind, Write};
+
+/// One connection.
+#[derive(Default)]
+struct Link {
+    /// Not sent yet, in the clear (rustls keeps its own).
+    out: Vec<u8>,
+    tls: Option<Box<ClientConnection>>,
+}
+
+/// One epoll instance, and what each connection has besides its socket.
+pub struct Buffered {
+    inner: Epoll,
+    links: Box<[Link]>,
+    tls: Option<TlsPlan>,
+    /// Whose event is looked at.
+    turn: usize,
+}
+
+impl Buffered {
+    fn link(&mut self, token: u64) -> &mut Link {
+        &mut self.links[place(token).0]
+    }
+}
+
+impl Link {
+    /// Sends what there is; true if all of it left.
+    fn push(&mut self, socket: &Socket) -> io::Result<bool> {
+        if let Some(tls) = &mut self.tls {
+            while tls.wants_write() {
+                match tls.write_tls(&mut NoSignal(socket)) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(true);
+        }
+        while !self.out.is_empty() {
+            match NoSignal(socket).write(&self.out) {
+                Ok(sent) => drop(self.out.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Writes without raising SIGPIPE.
+struct NoSignal<'a>(&'a Socket);
+
+impl Write for NoSignal<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        super::send(self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn broken(error: rustls::Error) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}"))
+}
+
+impl Poller for Buffered {
+    type Socket = Socket;
+
+    const BRINGS_BYTES: bool = false;
+    const SENDS_LATER: bool = false;
+    const EXTRAS: bool = true;
+
+    fn open(needs: &Needs) -> io::Result<Self> {
+        let links = (0..needs.connections.max(1)).map(|_| Link::default()).collect();
+        Ok(Self { inner: Epoll::open(needs)?, links, tls: needs.tls.cloned(), turn: 0 })
+    }
+
+    fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
+        let tls = self.tls.as_ref().map(|plan| plan.connection().map(Box::new)).transpose().map_err(broken)?;
+        *self.link(token) = Link { out: Vec::new(), tls };
+        self.inner.watch(token, socket, connecting)
+    }
+
+    fn established(&mut self, token: u64) {
+        self.inner.established(token);
+    }
+
+    fn handshake(&mut self, token: u64, mut socket: &Socket) -> io::Result<bool> {
+        loop {
+            let link = &mut self.links[place(token).0];
+            if !link.push(socket)? {
+                self.inner.want_writable(token, socket)?;
+                return Ok(false);
+            }
+            let Some(tls) = link.tls.as_mut().filter(|tls| tls.is_handshaking()) else {
+                return Ok(true);
+            };
+            match tls.read_tls(&mut socket) {
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        ErrorKind::InvalidData,
+                        "TLS: the server closed instead of a handshake",
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                let _ = link.push(socket); // the alert that tells the server why
+                return Err(broken(error));
+            }
+        }
+    }
+
+    fn send(&mut self, token: u64, socket: &Socket, _: usize, request: &[u8]) -> io::Result<usize> {
+        let link = &mut self.links[place(token).0];
+        match &mut link.tls {
+            Some(tls) => tls.writer().write_all(request)?,
+            None => link.out.extend_from_slice(request),
+        }
+        if !link.push(socket)? {
+            let _ = self.inner.want_writable(token, socket); // if it fails, the timeout tells
+        }
+        Ok(request.len())
+    }
+
+    fn go_on(&mut self, token: u64, socket: &Socket) {
+        // A server that answers early may have closed: what it said is still to be read.
+        let _ = self.link(token).push(socket);
+    }
+
+    fn want_writable(&mut self, token: u64, socket: &Socket) -> io::Result<()> {
+        self.inner.want_writable(token, socket)
+    }
+
+    fn flush(&mut self) {}
+
+    fn departure(&mut self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
+        self.inner.wait(now_ns, limit_ns, hold)
+    }
+
+    fn event(&mut self, index: usize) -> Option<Event> {
+        let event = self.inner.event(index)?;
+        self.turn_to(event.token);
+        Some(event)
+    }
+
+    fn turn_to(&mut self, token: u64) {
+        self.turn = place(token).0;
+    }
+
+    fn receive<'a>(&'a mut self, mut socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
+        let Some(tls) = &mut self.links[self.turn].tls else {
+            return self.inner.receive(socket, buffer);
+        };
+        let mut filled = 0;
+        loop {
+            match io::Read::read(&mut tls.reader(), &mut buffer[filled..]) {
+                // An end without a farewell: bodies are compared whole, so a cut one is found all the same.
+                Ok(0) => break,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Ok(got) => {
+                    filled += got;
+                    if filled == buffer.len() {
+                        break;
+                    }
+                    continue;
+                }
+                Err(_) => {} // nothing decrypted is left
+            }
+            let refill = match tls.read_tls(&mut socket) {
+                Ok(_) => tls.process_new_packets().map(drop).map_err(broken),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            match refill {
+                Ok(()) => {}
+                Err(_) if filled > 0 => break, // it comes again
+                Err(error) => return Err(error),
+            }
+        }
+        // The kernel stamps what it has, and that is no answer yet: it has to be decrypted.
+        Ok(Received { bytes: &buffer[..filled], stamp_ns: 0 })
+    }
+
+    fn release(&mut self, token: u64, socket: Socket) {
+        // A place may be another connection's already, while this one was left for the server to close.
+        self.inner.release(token, socket);
+    }
+
+    fn settle(&mut self) {}
+}

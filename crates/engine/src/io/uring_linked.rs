@@ -1,0 +1,261 @@
+//! A connection for each request without a system call for each of its steps: opened, connected, sent over and read in one
+//! chain of linked io_uring operations, over a socket that is in the ring's table of files and nowhere else.
+//!
+//! A place has two entries in the table, used in turn: while the server still has to close a connection that
+//! has been answered, the place's next one is under way. Everything else is [`Uring`]'s, whose places these entries are.
+//! The answer's arrival is stamped by the kernel as everywhere; a connection's opening begins with the call that submits
+//! its chain, so that what the chains before it take is in its latency, never taken off.
+
+use super::uring::{KIND, RECEIVE, SEND, Uring, slot};
+use super::{Carrier, Coalescing, Event, Needs, Poller, Received, TimestampSource};
+use crate::plan::Target;
+use crate::sys;
+use io_uring::opcode;
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::DestinationSlot;
+use socket2::{SockAddr, Socket};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Kinds of completions besides those of [`Uring`]: a socket made or asked for stamps, a connection, an end.
+const MAKE: u64 = 5 << 28;
+const CONNECT: u64 = 6 << 28;
+const CLOSE: u64 = 7 << 28;
+/// Of a token: which of its place's two entries is meant by its generation's lowest bit.
+const PLACE: u64 = (1 << 28) - 1;
+const GENERATION: u64 = !0 << 32;
+
+/// Value of options that are switched on.
+static ON: libc::c_int = 1;
+
+/// A connection that only the ring knows.
+#[derive(Debug)]
+pub struct Direct;
+
+impl From<Socket> for Direct {
+    /// The socket is closed: the ring makes its own.
+    fn from(_: Socket) -> Self {
+        Self
+    }
+}
+
+impl Carrier for Direct {
+    #[inline]
+    fn socket(&self) -> Option<&Socket> {
+        None
+    }
+}
+
+/// A ring whose connections carry one request each. Fields are dropped in this order: the ring before what it uses.
+pub struct UringLinked {
+    inner: Uring,
+    /// Where all connections lead; it stays where it is, as the queue points to it.
+    address: Box<SockAddr>,
+}
+
+/// The token under which the ring knows a connection: its place there is an entry in the table of files.
+#[inline]
+fn inner_of(token: u64) -> u64 {
+    (token & GENERATION) | ((token & PLACE) * 2 + (token >> 32 & 1))
+}
+
+#[inline]
+fn outer_of(inner: u64) -> u64 {
+    (inner & GENERATION) | ((inner & PLACE) / 2)
+}
+
+impl UringLinked {
+    fn make(&self, inner: u64) -> Option<Entry> {
+        let entry = DestinationSlot::try_from_slot_target(inner as u32).ok()?;
+        let domain = i32::from(self.address.family());
+        let socket = opcode::Socket::new(domain, libc::SOCK_STREAM, 0).file_index(Some(entry)).build();
+        Some(socket.flags(Flags::IO_LINK | Flags::SKIP_SUCCESS).user_data(inner | MAKE))
+    }
+
+    fn ask(inner: u64) -> Entry {
+        let (level, option) = (libc::SOL_SOCKET as u32, libc::SO_TIMESTAMPNS as u32);
+        opcode::SetSockOpt::new(slot(inner), level, option, (&raw const ON).cast(), size_of_val(&ON) as u32)
+            .build()
+            .flags(Flags::IO_LINK | Flags::SKIP_SUCCESS)
+            .user_data(inner | MAKE)
+    }
+
+    fn connect(&self, inner: u64) -> Entry {
+        opcode::Connect::new(slot(inner), self.address.as_ptr().cast(), self.address.len())
+            .build()
+            .flags(Flags::IO_LINK)
+            .user_data(inner | CONNECT)
+    }
+
+    /// A chain that failed says no more.
+    fn over(&mut self, inner: u64) {
+        if self.inner.current(inner) {
+            self.inner.places[inner as u32 as usize].held = false;
+        }
+    }
+}
+
+impl Poller for UringLinked {
+    type Socket = Direct;
+
+    const BRINGS_BYTES: bool = true;
+    const SENDS_LATER: bool = true;
+    const LINK: Option<Direct> = Some(Direct);
+    const LINKS: bool = true;
+
+    fn open(needs: &Needs) -> io::Result<Self> {
+        let Some(Target::Tcp(address)) = needs.target else {
+            return Err(io::Error::other("linked operations lead to an address"));
+        };
+        let inner = Uring::open(&Needs { connections: 2 * needs.connections.max(1), ..*needs })?;
+        Ok(Self { inner, address: Box::new((*address).into()) })
+    }
+
+    fn watch(&mut self, _: u64, _: &Direct, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn chain(&mut self, token: u64, number: usize) {
+        let inner = inner_of(token);
+        let place = &mut self.inner.places[inner as u32 as usize];
+        (place.token, place.held) = (inner, true);
+        let Some(make) = self.make(inner) else { return };
+        let send = self.inner.send_entry(inner, number).flags(Flags::IO_LINK);
+        let (connect, receive) = (self.connect(inner), self.inner.receive_entry(inner));
+        if self.inner.stamps {
+            self.inner.push_all(&[make, Self::ask(inner), connect, send, receive]);
+        } else {
+            self.inner.push_all(&[make, connect, send, receive]);
+        }
+        self.inner.queued.push(inner);
+    }
+
+    fn established(&mut self, _: u64) {}
+
+    fn send(&mut self, _: u64, _: &Direct, _: usize, request: &[u8]) -> io::Result<usize> {
+        Ok(request.len()) // it left with its chain
+    }
+
+    fn want_writable(&mut self, _: u64, _: &Direct) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The wait that follows submits what is queued: chains go on within it alone.
+    #[inline]
+    fn flush(&mut self) {}
+
+    #[inline]
+    fn departure(&mut self) -> Option<(u64, u64)> {
+        self.inner.departure().map(|(inner, begun_ns)| (outer_of(inner), begun_ns))
+    }
+
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
+        self.inner.wait(now_ns, limit_ns, hold)
+    }
+
+    #[inline]
+    fn event(&mut self, index: usize) -> Option<Event> {
+        self.inner.give_back();
+        let done = self.inner.batch[index];
+        let inner = done.user_data & !KIND;
+        let told = Event { token: outer_of(inner), readable: false, writable: false, closing: false, unsent: 0 };
+        let cancelled = done.result == -libc::ECANCELED;
+        match done.user_data & KIND {
+            RECEIVE if !cancelled => {
+                let event = self.inner.event(index);
+                if event.is_some_and(|event| event.closing) {
+                    self.over(inner); // or the end is in the same batch: nothing is left to be cancelled
+                }
+                event.map(|event| Event { token: told.token, ..event })
+            }
+            CONNECT if done.result == 0 => Some(Event { writable: true, ..told }),
+            // What is behind a link that failed is cancelled; those that were skipped have nothing to say of it.
+            MAKE | CONNECT | SEND if done.result < 0 && !cancelled => {
+                self.over(inner);
+                Some(Event { unsent: -done.result, ..told })
+            }
+            RECEIVE | MAKE | CONNECT | SEND | CLOSE => None,
+            _ => self.inner.event(index),
+        }
+    }
+
+    #[inline]
+    fn receive<'a>(&'a mut self, _: &Direct, _: &'a mut [u8]) -> io::Result<Received<'a>> {
+        self.inner.taken()
+    }
+
+    /// Closing takes the entry; what is still under way holds the connection itself, and is ended.
+    fn release(&mut self, token: u64, _: Direct) {
+        let inner = inner_of(token);
+        if self.inner.current(inner) {
+            self.inner.cancel(inner, &[CONNECT, SEND, RECEIVE]);
+            self.inner.places[inner as u32 as usize].held = false;
+        }
+        let close = opcode::Close::new(slot(inner)).build();
+        self.inner.push(&close.flags(Flags::SKIP_SUCCESS).user_data(inner | CLOSE));
+    }
+
+    fn settle(&mut self) {
+        self.inner.settle();
+    }
+}
+
+/// Whether it works here; that is tried once.
+pub fn works() -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| probe().is_ok())
+}
+
+/// Does with a ring what sessions will do: two connections to a listener of our own, of which one is answered, stamped and
+/// closed while the other one still waits. Before Linux 6.13 it would not have been closed until that was over, too.
+fn probe() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let target = Target::Tcp(listener.local_addr()?);
+    let stamping = TimestampSource::begin();
+    let (target, stamps) = (Some(&target), stamping.is_some());
+    let mut ring =
+        UringLinked::open(&Needs { connections: 2, body_bytes: 0, requests: &[b"q"], stamps, target, tls: None })?;
+    let mut accepted = Vec::new();
+    for token in [1, 0] {
+        ring.chain(token, 0);
+        told(&mut ring, token, false)?;
+        let mut theirs: TcpStream = listener.accept()?.0;
+        theirs.set_read_timeout(Some(Duration::from_millis(500)))?;
+        for _ in 0..4 {
+            ring.settle(); // what is linked goes on step by step
+        }
+        theirs.read_exact(&mut [0])?;
+        accepted.push(theirs);
+    }
+    let mut theirs = accepted.pop().ok_or(io::ErrorKind::NotFound)?;
+    theirs.write_all(b"a")?;
+    told(&mut ring, 0, true)?;
+    let answer = ring.receive(&Direct, &mut [])?;
+    if answer.bytes != b"a" || stamps && answer.stamp_ns == 0 {
+        return Err(io::Error::other("it takes orders and does not carry them out"));
+    }
+    ring.release(0, Direct);
+    for _ in 0..4 {
+        ring.settle();
+    }
+    theirs.read(&mut [0]).map(drop)
+}
+
+/// Waits until a connection is open, or until something arrives on it.
+fn told(ring: &mut UringLinked, of: u64, readable: bool) -> io::Result<()> {
+    for _ in 0..10 {
+        let count = ring.wait(sys::now_ns(), 50_000_000, None);
+        while ring.departure().is_some() {}
+        for index in 0..count {
+            match ring.event(index) {
+                Some(event) if event.unsent != 0 => return Err(io::Error::from_raw_os_error(event.unsent)),
+                Some(event) if event.readable == readable && event.token == of => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}

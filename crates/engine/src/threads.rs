@@ -1,0 +1,263 @@
+//! The worker threads: pinned, asleep when idle, each with its own shares of the sessions.
+
+use crate::barrier::Barrier;
+use crate::block_run::{BlockRun, ClosedLoop, Window};
+use crate::cpu_accounting::{Meter, ServerFiles, ServerUse, Steal};
+use crate::error::EngineError;
+use crate::io::Chosen;
+use crate::plan::{Block, SessionPlan};
+use crate::snapshots::SnapshotSender;
+use crate::sys;
+use crate::tally::{Counts, OpenCounts};
+use crate::worker::{self, Load, OpenLoop};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// What arrives is read into this; one for all connections of a worker.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// What a worker is told.
+pub enum Command {
+    /// Opens its share of a session.
+    Open { id: u32, plan: Arc<SessionPlan>, count: usize, reply: Sender<Result<(), EngineError>> },
+    /// Closes it.
+    Close { id: u32, reply: Sender<()> },
+    /// Reads these around each block of the session (the first worker only).
+    Watch { id: u32, files: ServerFiles },
+    /// Runs its part of a list of blocks.
+    Run { job: Arc<Job>, reply: Sender<Outcome> },
+}
+
+/// A list of blocks, shared by all workers.
+pub struct Job {
+    /// In order; every session is open.
+    pub blocks: Vec<Block>,
+    /// By block: requests that may still be sent.
+    pub tickets: Vec<AtomicU64>,
+    /// Where the workers meet between blocks.
+    pub gate: Barrier,
+    /// Ends the run.
+    pub stop: Arc<AtomicBool>,
+    /// Whose steal time is read.
+    pub steal_cores: Vec<usize>,
+    /// How many workers run it.
+    pub workers: usize,
+    /// Whom the blocks are shown to as they go.
+    pub viewer: Option<SnapshotSender>,
+}
+
+/// What only one worker reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockCost {
+    /// Begin of the lead-in.
+    pub started_ns: u64,
+    /// The server's, whole block.
+    pub server: ServerUse,
+    /// Whole block.
+    pub steal_ns: u64,
+}
+
+/// One worker's part of a run: one entry per block begun.
+pub struct Outcome {
+    /// What it counted.
+    pub counts: Vec<Counts>,
+    /// The first worker's evidence, as long as `counts`; empty for the others.
+    pub marks: Vec<BlockCost>,
+}
+
+/// A worker thread; it ends when this is dropped.
+pub struct Worker {
+    commands: Option<Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts a thread and waits until it is pinned.
+    ///
+    /// # Errors
+    /// [`EngineError::Core`] where the kernel won't have it there.
+    pub fn start(index: usize, core: usize, chosen: Chosen, stamps: bool) -> Result<Self, EngineError> {
+        let (commands, inbox) = channel();
+        let (ready, started) = channel();
+        let main = move || {
+            let pinned = sys::pin(core);
+            let failed = pinned.is_err();
+            let _ = ready.send(pinned);
+            if !failed {
+                sys::sharp_timers();
+                WorkerThread::new(index, core, chosen, stamps).work(&inbox);
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("dragstrip-{index}")).spawn(main);
+        let thread = thread.map_err(|source| EngineError::System { what: "worker thread", source })?;
+        started.recv().map_err(|_| EngineError::WorkerDied)?.map_err(|source| EngineError::Core { core, source })?;
+        Ok(Self { commands: Some(commands), thread: Some(thread) })
+    }
+
+    /// Tells it what to do next.
+    ///
+    /// # Errors
+    /// [`EngineError::WorkerDied`].
+    pub fn tell(&self, command: Command) -> Result<(), EngineError> {
+        let commands = self.commands.as_ref().ok_or(EngineError::WorkerDied)?;
+        commands.send(command).map_err(|_| EngineError::WorkerDied)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What lives in the thread.
+struct WorkerThread {
+    index: usize,
+    chosen: Chosen,
+    stamps: bool,
+    shares: HashMap<u32, Box<dyn Load>>,
+    watched: HashMap<u32, ServerFiles>,
+    meter: Meter,
+    buffer: Vec<u8>,
+}
+
+impl WorkerThread {
+    fn new(index: usize, core: usize, chosen: Chosen, stamps: bool) -> Self {
+        Self {
+            index,
+            chosen,
+            stamps,
+            shares: HashMap::new(),
+            watched: HashMap::new(),
+            meter: Meter::open(core),
+            buffer: vec![0; BUFFER_BYTES],
+        }
+    }
+
+    /// Does as told until nobody can tell any more.
+    fn work(&mut self, inbox: &Receiver<Command>) {
+        while let Ok(command) = inbox.recv() {
+            match command {
+                Command::Open { id, plan, count, reply } => {
+                    let opened = worker::open(&self.chosen, self.stamps, plan, count).map(|share| {
+                        self.shares.insert(id, share);
+                    });
+                    let _ = reply.send(opened);
+                }
+                Command::Close { id, reply } => {
+                    self.shares.remove(&id);
+                    self.watched.remove(&id);
+                    let _ = reply.send(());
+                }
+                Command::Watch { id, files } => {
+                    self.watched.insert(id, files);
+                }
+                Command::Run { job, reply } => match catch_unwind(AssertUnwindSafe(|| self.run(&job))) {
+                    Ok(outcome) => {
+                        let _ = reply.send(outcome);
+                    }
+                    Err(_) => {
+                        // The others must not wait for us; our silence tells the engine.
+                        job.gate.shut();
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn run(&mut self, job: &Job) -> Outcome {
+        let first = self.index == 0;
+        let blank = |block: &Block| counts_for(block, self.shares.get(&block.session).map(|share| share.plan()));
+        let mut counts: Vec<Counts> = job.blocks.iter().map(blank).collect();
+        let mut marks = Vec::with_capacity(if first { job.blocks.len() } else { 0 });
+        let mut steal = if first { Steal::open(&job.steal_cores) } else { None };
+        let mut begun = 0;
+        for (index, counts) in counts.iter_mut().enumerate() {
+            let (go_on, mark) = self.block(job, index, counts, &mut steal);
+            if let Some(mark) = mark {
+                begun += 1;
+                if first {
+                    marks.push(mark);
+                }
+            }
+            if !go_on {
+                break;
+            }
+        }
+        counts.truncate(begun);
+        Outcome { counts, marks }
+    }
+
+    /// Runs one block; whether to go on, and its evidence if it began. Allocates nothing once it has begun.
+    fn block(
+        &mut self,
+        job: &Job,
+        index: usize,
+        counts: &mut Counts,
+        steal: &mut Option<Steal>,
+    ) -> (bool, Option<BlockCost>) {
+        let block = &job.blocks[index];
+        let Some(share) = self.shares.get_mut(&block.session) else {
+            return (false, None);
+        };
+        let watched = self.watched.get(&block.session);
+        let read_server = || watched.map_or(ServerUse::default(), ServerFiles::read);
+        let mut read_steal = || steal.as_mut().map_or(0, Steal::read_ns);
+        let window = Window {
+            started_ns: 0,
+            counted_from_ns: 0,
+            end_ns: 0,
+            tickets: (block.max_requests > 0 && block.pace.is_none()).then(|| &job.tickets[index]),
+            stop: &job.stop,
+            worker: self.index,
+            viewer: job.viewer.as_ref(),
+        };
+        share.look_round(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer);
+        let length_ns = block.lead_ns + worker::counted_end_ns(block);
+        let paced = block
+            .pace
+            .as_ref()
+            .map(|pace| OpenLoop::new(block, pace, self.index, job.workers.min(share.plan().connections)));
+        let (server_before, stolen_before, own_before) = (read_server(), read_steal(), self.meter.read());
+        let Some(started_ns) = job.gate.wait(&job.stop) else {
+            return (false, None);
+        };
+        let counted_from_ns = started_ns + block.lead_ns;
+        let window = Window { started_ns, counted_from_ns, end_ns: started_ns + length_ns, ..window };
+        match paced {
+            None => share.run(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer),
+            Some(paced) => share.run_paced(&mut BlockRun::new(window, counts, paced), &mut self.buffer),
+        }
+        let own = self.meter.read().since(own_before);
+        (counts.wait_ns, counts.switches) = (own.wait_ns, own.switches);
+        counts.cpu_ns += share_of(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
+            counts.finished_ns.saturating_sub(started_ns)
+        });
+        let go_on = job.gate.wait(&job.stop).is_some();
+        let mark = BlockCost {
+            started_ns,
+            server: read_server().since(server_before),
+            steal_ns: read_steal().saturating_sub(stolen_before),
+        };
+        (go_on, Some(mark))
+    }
+}
+
+/// What of a whole block's time falls into a part of it, were it spread evenly.
+fn share_of(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
+    (u128::from(spent_ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
+}
+
+/// Empty counts as a block of this kind needs them.
+fn counts_for(block: &Block, plan: Option<&SessionPlan>) -> Counts {
+    let counts = Counts { open: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
+    if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts }
+}

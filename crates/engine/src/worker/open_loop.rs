@@ -1,0 +1,261 @@
+//! The open loop: requests leave when they are meant to, whatever the server does.
+//!
+//! A request that is due and finds no free connection leaves as soon as there is one, before all that are due later, and its
+//! wait is part of its latency: nothing a slow server does thins the load or hides the wait of those behind (the
+//! "coordinated omission" of closed loops). What is meant to leave within the counted part is what is counted,
+//! whenever its answer comes; what found no connection by the block's end is sent after it for a while, and what never
+//! left is counted as such. The offered rate is never lowered.
+
+use super::{START_BATCH, Share};
+use crate::block_run::{BlockRun, LoadModel, Window};
+use crate::io::Poller;
+use crate::plan::Block;
+use crate::schedule::{Departures, NEVER_NS, Pace};
+use crate::sys;
+use crate::tally::Counts;
+use std::collections::VecDeque;
+
+/// For how long requests may still leave that were due before the block's end: a tenth of its counted part, at least and at
+/// most so long. An overloaded server's backlog grows with the block: to work it off could take for ever.
+const GRACE_NS: (u64, u64) = (10_000_000, 1_000_000_000);
+
+/// One worker's part of an open loop.
+pub struct OpenLoop {
+    departures: Departures,
+    /// Departures wait for the next multiple of this, from the block's start.
+    tick_ns: u64,
+    /// From the end of the counted part until nothing leaves any more.
+    grace_ns: u64,
+    /// A number of requests ends the block.
+    bounded: bool,
+    /// When a request was last found due: what was due by then leaves with it.
+    leaving_ns: u64,
+    /// Found a place and have not left.
+    claimed: u64,
+    /// Lost their place again; older than all that is still to come.
+    returned: VecDeque<u64>,
+}
+
+/// Length of a block's counted part as planned. An open loop's that is bounded by a count ends when one more
+/// request would leave.
+pub fn counted_end_ns(block: &Block) -> u64 {
+    match &block.pace {
+        Some(pace) if block.max_requests > 0 => {
+            let last_ns = pace.time_of(block.max_requests - 1);
+            pace.time_of(block.max_requests).max(last_ns.saturating_add(1)).min(block.counted_ns)
+        }
+        _ => block.counted_ns,
+    }
+}
+
+impl OpenLoop {
+    /// The part of worker `worker` of `workers`.
+    pub fn new(block: &Block, pace: &Pace, worker: usize, workers: usize) -> Self {
+        let bounded = block.max_requests > 0;
+        let end = if bounded { block.max_requests } else { u64::MAX };
+        let left_ns = if bounded { block.counted_ns - counted_end_ns(block) } else { 0 }; // it is to send them all
+        let grace_ns = left_ns.max((block.counted_ns / 10).clamp(GRACE_NS.0, GRACE_NS.1));
+        let departures = Departures::new(pace, worker, workers, if worker < workers { end } else { 0 });
+        let tick_ns = pace.precision.tick_ns();
+        Self { departures, tick_ns, grace_ns, bounded, leaving_ns: 0, claimed: 0, returned: VecDeque::new() }
+    }
+
+    /// When the next request is due; [`NEVER_NS`]: no more within the block.
+    #[inline]
+    fn next_ns(&self, window: &Window) -> u64 {
+        if let Some(returned_ns) = self.returned.front() {
+            return *returned_ns;
+        }
+        let due_ns = window.started_ns.saturating_add(self.departures.next_ns());
+        if due_ns < window.end_ns { due_ns } else { NEVER_NS }
+    }
+
+    /// When it may leave: with the others of its tick, even where an answer has us awake before, as one that leaves alone
+    /// is answered alone, which wakes us again. A tick's wake-up comes some µs late: what is due by then leaves, too.
+    #[inline]
+    fn leave_ns(&self, window: &Window) -> u64 {
+        match self.next_ns(window) {
+            NEVER_NS => NEVER_NS,
+            due_ns if due_ns <= self.leaving_ns => due_ns,
+            due_ns => window.started_ns + (due_ns - window.started_ns).div_ceil(self.tick_ns) * self.tick_ns,
+        }
+    }
+
+    fn counts(window: &Window, due_ns: u64) -> bool {
+        due_ns >= window.counted_from_ns
+    }
+
+    /// A request that left is over, rightly or not.
+    #[inline]
+    fn left(window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64) {
+        let Some(open) = &mut counts.open else { return };
+        open.departed += u64::from(sent_ns >= window.counted_from_ns && sent_ns < window.end_ns);
+        if Self::counts(window, due_ns) {
+            open.lag.saturating_record(sent_ns.saturating_sub(due_ns));
+        }
+    }
+}
+
+impl LoadModel for OpenLoop {
+    const PACED: bool = true;
+
+    #[inline]
+    fn open(&self, window: &Window, now_ns: u64) -> bool {
+        let waiting = self.claimed > 0 || self.next_ns(window) != NEVER_NS;
+        now_ns < window.end_ns || waiting && now_ns < window.end_ns + self.grace_ns
+    }
+
+    #[inline]
+    fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool {
+        if now_ns >= window.end_ns + self.grace_ns {
+            return false;
+        }
+        if *due_ns != 0 {
+            return true; // it could not leave at the first attempt
+        }
+        if self.leave_ns(window) > now_ns {
+            return false;
+        }
+        let next_ns = self.next_ns(window);
+        self.leaving_ns = now_ns;
+        *due_ns = next_ns;
+        self.claimed += 1;
+        if self.returned.pop_front().is_none() {
+            self.departures.advance();
+            if let Some(open) = &mut counts.open {
+                open.offered += u64::from(Self::counts(window, next_ns));
+            }
+        }
+        true
+    }
+
+    fn reserve(&mut self, _: &Window, _: &mut u64) -> bool {
+        true // a place that has found a request has it for itself
+    }
+
+    #[inline]
+    fn take(&mut self, _: &Window, _: &mut u64) -> bool {
+        self.claimed -= 1;
+        true
+    }
+
+    fn keep(&mut self, _: &Window, _: &mut u64) {
+        self.claimed += 1;
+    }
+
+    fn give_back(&mut self, _: &Window) {} // requests of an open loop are not pipelined
+
+    fn set_free(&mut self, _: &Window, due_ns: u64) {
+        self.claimed -= 1;
+        self.returned.push_back(due_ns);
+    }
+
+    fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64) {
+        if let Some(open) = &mut counts.open {
+            open.unsent += u64::from(Self::counts(window, due_ns));
+        }
+    }
+
+    #[inline]
+    fn right(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64, now_ns: u64) {
+        Self::left(window, counts, due_ns, sent_ns);
+        if Self::counts(window, due_ns) {
+            counts.record(now_ns.saturating_sub(due_ns));
+            if let Some(open) = &mut counts.open {
+                open.latency_sent.saturating_record(now_ns.saturating_sub(sent_ns));
+            }
+        }
+    }
+
+    fn wrong(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64) {
+        Self::left(window, counts, due_ns, sent_ns);
+    }
+
+    #[inline]
+    fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64 {
+        // Without a free connection it is an answer, and not the time, that lets the next request leave.
+        let leave_ns = if free { self.leave_ns(window) } else { NEVER_NS };
+        if leave_ns != NEVER_NS {
+            return leave_ns;
+        }
+        if now_ns >= window.end_ns { window.end_ns + self.grace_ns } else { NEVER_NS }
+    }
+
+    #[inline]
+    fn gathers(&self, window: &Window) -> bool {
+        self.tick_ns > 1 && self.next_ns(window) != NEVER_NS
+    }
+
+    fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64 {
+        let end_ns = if early {
+            now_ns.clamp(window.counted_from_ns, window.end_ns)
+        } else if self.bounded {
+            now_ns.max(window.end_ns)
+        } else {
+            window.end_ns
+        };
+        let Some(open) = &mut counts.open else { return end_ns };
+        open.unsent += self.returned.iter().filter(|due_ns| Self::counts(window, **due_ns)).count() as u64;
+        self.returned.clear();
+        while self.next_ns(window) < end_ns {
+            let counted = u64::from(Self::counts(window, self.next_ns(window)));
+            (open.offered, open.unsent) = (open.offered + counted, open.unsent + counted);
+            self.departures.advance();
+        }
+        end_ns
+    }
+}
+
+impl<P: Poller> Share<P> {
+    /// Sends what is due over free connections, oldest first, each with a clock reading of its own.
+    pub(super) fn depart_due(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
+        for _ in 0..START_BATCH {
+            let now_ns = sys::now_ns();
+            if block_run.demand.wake_ns(&block_run.window, now_ns, true) > now_ns {
+                return;
+            }
+            let Some(index) = self.free.pop_front() else { return };
+            self.kick(index, now_ns, block_run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Precision;
+    use std::sync::atomic::AtomicBool;
+
+    const US: u64 = 1000;
+    const STARTED_NS: u64 = 7_000_000;
+
+    /// How many leave at that many µs from the start, of requests that are due every 100 µs.
+    fn leaving(paced: &mut OpenLoop, window: &Window, at_us: u64) -> usize {
+        let mut counts = Counts::new();
+        (0..100).take_while(|_| paced.claim(window, &mut counts, &mut 0, STARTED_NS + at_us * US)).count()
+    }
+
+    #[test]
+    fn what_is_due_when_a_ticks_requests_leave_goes_with_them_and_what_is_due_later_waits_for_the_next_tick() {
+        let pace = Pace::constant(10_000.0, Precision::Balanced);
+        let block = Block { session: 0, lead_ns: 0, counted_ns: 1_000_000_000, max_requests: 0, pace: None };
+        let mut paced = OpenLoop::new(&block, &pace, 0, 1);
+        let stop = AtomicBool::new(false);
+        let window = Window {
+            started_ns: STARTED_NS,
+            counted_from_ns: STARTED_NS,
+            end_ns: STARTED_NS + block.counted_ns,
+            tickets: None,
+            stop: &stop,
+            worker: 0,
+            viewer: None,
+        };
+        let tick_us = Precision::Balanced.tick_ns() / US;
+        assert!((201..300).contains(&tick_us)); // so that those due after 100 and 200 µs are the first tick's
+        assert_eq!(leaving(&mut paced, &window, 0), 1);
+        assert_eq!(leaving(&mut paced, &window, tick_us - 1), 0);
+        assert_eq!(leaving(&mut paced, &window, 305), 3); // late by enough for the one due after 300 µs
+        assert_eq!(leaving(&mut paced, &window, 402), 0); // awake for another reason
+        assert_eq!(leaving(&mut paced, &window, 2 * tick_us), 1);
+    }
+}

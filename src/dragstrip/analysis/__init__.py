@@ -1,0 +1,54 @@
+"""What the records of a race support: pairwise ratios, their intervals, words, tie groups. Pure; needs no engine.
+
+Method: ``docs/METHOD.md``. One number per contender and round decides (a launch is the unit of repetition); pairs
+are compared over the rounds in which both ran. Every ratio is *a's speed over b's*: above 1 means that ``a`` is the
+better one, for CPU time too, where the better one spends less.
+"""
+
+from dragstrip.analysis.comparability import Unlike
+from dragstrip.analysis.comparison import Change, Comparison, compare
+from dragstrip.analysis.group_sequential import factor_within, p_within
+from dragstrip.analysis.judgement import Estimate, Interval, Verdict, judge, still_needed
+from dragstrip.analysis.numbers import RoundNumbers, round_numbers
+from dragstrip.analysis.pairs import Pair
+from dragstrip.analysis.significance import (
+    ANYTIME_SHARE,
+    FINAL_SHARE,
+    FLOOR,
+    TAU2,
+    critical,
+    e_value,
+    factor,
+    holm,
+    p_value,
+)
+from dragstrip.analysis.wording import sentence
+from dragstrip.metrics import METRICS
+
+__all__ = [
+    "ANYTIME_SHARE",
+    "FINAL_SHARE",
+    "FLOOR",
+    "METRICS",
+    "TAU2",
+    "Change",
+    "Comparison",
+    "Estimate",
+    "Interval",
+    "Pair",
+    "RoundNumbers",
+    "Unlike",
+    "Verdict",
+    "compare",
+    "critical",
+    "e_value",
+    "factor",
+    "factor_within",
+    "holm",
+    "judge",
+    "p_value",
+    "p_within",
+    "round_numbers",
+    "sentence",
+    "still_needed",
+]

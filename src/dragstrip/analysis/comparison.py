@@ -1,0 +1,227 @@
+"""Two stored races compared: each contender's ratio of now to then, with an interval. Pure; needs no engine.
+
+Method: ``docs/METHOD.md``, "Two races". The unit is the launch, as in one race. Where a contender that did not change
+ran in both, each round's number is taken relative to that contender's in the same round: whatever the machine did to
+both between the races cancels. Where there is none, the machine's own change is in the ratio, and the result says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from dragstrip.analysis.comparability import Unlike, unchanged, unlike
+from dragstrip.analysis.fitness import choose
+from dragstrip.analysis.group_sequential import factor_within
+from dragstrip.analysis.numbers import FloatArray, RoundNumbers, round_numbers
+from dragstrip.analysis.significance import FLOOR, quantile
+from dragstrip.errors import BadUsage
+from dragstrip.record import METHOD_VERSION, Race
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One contender, now against then.
+
+    Args:
+        ratio: its speed now over its speed then, above 1 is better now (for CPU too, where better is to spend less);
+            NaN if one of the races has no number.
+        low, high: hold at once for all contenders compared; NaN where there is no interval.
+        verdict: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
+        rounds_old, rounds_new: launches that count.
+        against: the contender relative to which it was taken, "" if it was taken by itself.
+        note: why there is no interval, else "".
+    """
+
+    name: str
+    ratio: float
+    low: float
+    high: float
+    verdict: str
+    rounds_old: int
+    rounds_new: int
+    against: str = ""
+    note: str = ""
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether anything can be decided."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two races beside each other.
+
+    Args:
+        reference: the contender that did not change and that the others are taken relative to; None if there is none.
+        drift: what the reference itself did, taken by itself: the machine's change; None without a reference.
+        changes: the others that ran in both, in the new race's order.
+        fallen: those that had numbers then and are out now, with the reason.
+        only_old, only_new: names that are in one of the races alone.
+        unlike: in what the races differ.
+        fixed: both had their number of rounds fixed, so the interval is Welch's; else it is the wider one that holds
+            although the races were stopped by what they saw.
+    """
+
+    old: str
+    new: str
+    metric: str
+    margin: float
+    alpha: float
+    reference: str | None
+    drift: Change | None
+    changes: tuple[Change, ...]
+    fallen: tuple[tuple[str, str], ...]
+    only_old: tuple[str, ...]
+    only_new: tuple[str, ...]
+    unlike: tuple[Unlike, ...]
+    fixed: bool
+
+    @property
+    def comparable(self) -> bool:
+        """Whether nothing speaks against comparing them."""
+        return not any(one.weight == "blocks" for one in self.unlike)
+
+
+def compare(
+    old: Race, new: Race, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
+) -> Comparison:
+    """Compares two races; what speaks against it is in ``unlike``, to be minded by the caller.
+
+    Args:
+        metric, margin: None for the new race's own.
+        reference: a name, "" for none, or None for the unchanged contender with the most rounds.
+
+    Raises:
+        BadUsage: it is one race, they share no contender, or the reference is not in both.
+    """
+    if old.id == new.id:
+        raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
+    metric, margin = choose(new, metric).metric, new.plan.margin if margin is None else margin
+    # Both by today's judgement: the rounds are compared, not the verdicts of then.
+    then, now = (_Side(race, round_numbers(race, metric, method=METHOD_VERSION)) for race in (old, new))
+    sides = (then, now)
+    names = [entrant.name for entrant in new.entrants if all(entrant.name in side.numbers.names for side in sides)]
+    before, after = ({entrant.name: entrant for entrant in race.entrants} for race in (old, new))
+    fallen = tuple((n, e.out) for n, e in after.items() if e.out and n in before and not before[n].out)
+    if not names and not fallen:
+        raise BadUsage(f"races {old.id} and {new.id} share no contender: {_few(before)}, then {_few(after)}")
+    chosen = _reference(sides, unchanged(old, new), names, reference)
+    compared = [name for name in names if name != chosen]
+    share = new.plan.alpha / max(len(compared), 1)
+    return Comparison(
+        old=old.id,
+        new=new.id,
+        metric=metric,
+        margin=margin,
+        alpha=new.plan.alpha,
+        reference=chosen,
+        drift=_change(sides, chosen, None, share, margin) if chosen else None,
+        changes=tuple(_change(sides, name, chosen, share, margin) for name in compared),
+        fallen=fallen,
+        only_old=tuple(name for name in before if name not in after),
+        only_new=tuple(name for name in after if name not in before),
+        unlike=unlike(old, new),
+        fixed=all(side.fixed for side in sides),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One race's numbers and how it was stopped."""
+
+    race: Race
+    numbers: RoundNumbers
+
+    @property
+    def fixed(self) -> bool:
+        return self.race.plan.rounds_fixed
+
+    def logs(self, name: str, against: str | None) -> FloatArray:
+        """Per round the log speed, relative to another's in that round; rounds without a number are left out."""
+        speeds = self.numbers.log_speeds(self.numbers.totals)
+        mine = speeds[:, self.numbers.names.index(name)]
+        if against is not None:
+            mine = mine - speeds[:, self.numbers.names.index(against)]
+        return np.asarray(mine[~np.isnan(mine)])
+
+    @property
+    def ended(self) -> bool:
+        """A race with a fixed number of rounds has run them all."""
+        return len(self.numbers.rounds) >= self.race.plan.planned_rounds
+
+    def factor(self, n: int, alpha: float) -> float:
+        """Half-width in standard errors of the interval of ``n`` rounds' mean; infinite where there is none."""
+        if self.fixed:
+            return quantile(n, alpha) if self.ended else math.inf
+        return factor_within(n, alpha, self.race.plan.planned_rounds)
+
+
+def _reference(
+    sides: Sequence[_Side], candidates: Sequence[str], names: Sequence[str], asked: str | None
+) -> str | None:
+    if asked is not None:
+        if asked and asked not in names:
+            raise BadUsage(f"reference {asked!r} has no number in both races; those that have: {_few(names)}")
+        return asked or None
+    open_ = [name for name in candidates if name in names]
+    # Comparing needs somebody to compare: with one common contender it is the question, not the yardstick.
+    if not open_ or len(names) < 2:
+        return None
+    return max(open_, key=lambda name: min(len(side.logs(name, None)) for side in sides))
+
+
+def _change(sides: tuple[_Side, _Side], name: str, against: str | None, alpha: float, margin: float) -> Change:
+    old, new = (side.logs(name, against) for side in sides)
+    mean = float(new.mean() - old.mean()) if len(old) and len(new) else math.nan
+    half, note = _half(sides, old, new, alpha)
+    low, high, limit = mean - half, mean + half, math.log1p(margin)
+    word = "undecided"
+    if math.isfinite(half) and math.isfinite(mean):
+        apart = "faster" if low > 0 else "slower" if high < 0 else "undecided"
+        word = "same" if apart == "undecided" and -limit < low and high < limit else apart
+    return Change(
+        name=name,
+        ratio=math.exp(mean),
+        low=math.exp(low) if math.isfinite(half) else math.nan,
+        high=math.exp(high) if math.isfinite(half) else math.nan,
+        verdict=word,
+        rounds_old=len(old),
+        rounds_new=len(new),
+        against=against or "",
+        note=note,
+    )
+
+
+def _half(sides: tuple[_Side, _Side], old: FloatArray, new: FloatArray, alpha: float) -> tuple[float, str]:
+    """Half the interval's width on the log scale, infinite with the reason where there is none.
+
+    Fixed numbers of rounds: Welch (1947). Else each race's own half-width that holds at every look, the error shared
+    out between the two and the halves added: wider, and right however each of the races was stopped.
+    """
+    if min(len(old), len(new)) < FLOOR:
+        return math.inf, f"it takes {FLOOR} rounds of each ({len(old)} then, {len(new)} now)"
+    errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
+    if all(side.fixed and side.ended for side in sides):
+        squares = [error**2 for error in errors]
+        total = sum(squares)
+        if total == 0:
+            return 0.0, ""
+        freedom = total**2 / sum(s**2 / (len(logs) - 1) for s, logs in zip(squares, (old, new), strict=True))
+        return -float(stdtrit(freedom, alpha / 2)) * math.sqrt(total), ""
+    halves = [
+        error * side.factor(len(logs), alpha / 2) for error, side, logs in zip(errors, sides, (old, new), strict=True)
+    ]
+    if not all(map(math.isfinite, halves)):
+        return math.inf, "a race with a fixed number of rounds was cut off before it"
+    return sum(halves), ""
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:4]) + (" …" if len(listed) > 4 else "") or "none"

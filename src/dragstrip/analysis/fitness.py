@@ -1,0 +1,206 @@
+"""What a race's records say of machine and generator before any ratio is looked at (from method version 5). Pure.
+
+Which metric decides where the user left it open, and which contenders can't be compared by it. Both read who had the
+cores and who was busy, never who was faster. Shared by the judgement and the checks (``docs/METHOD.md``, "The metric").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, own_waits, server_busy, usual_taken
+from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, TYPICAL, is_typical, known
+from dragstrip.record import Block, Race, Round
+
+#: The generator is the limit where it is busier than the first and the server less busy than the second.
+ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
+
+#: Fewest rounds that decide anything; the metric is chosen by the first so many (``verdict.FLOOR``).
+FLOOR = 10
+
+#: From this share of the cores' time on that other programs and the hypervisor take, throughput is the machine's.
+TAKEN = 0.05
+
+#: On one core, threads of one server take no more than this share of it from each other.
+OWN_MOST = 0.08
+
+#: A contender whose speed still rises by more than this share within a round, and by so many standard errors.
+RISING, RISING_ERRORS = 0.05, 4.0
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The metric that decides, its ``typical-`` prefix taken off, and why it was chosen; "" if the user named it."""
+
+    metric: str
+    typical: bool
+    reason: str
+
+
+def cores_of(race: Race, this: Sequence[Round]) -> dict[str, int]:
+    """How many cores each contender that is still in the race can use: its threads', at most the servers' lane."""
+    found = {}
+    for entrant in race.entrants:
+        threads = [one.threads for round_ in this for one in round_.launches if one.contender == entrant.name]
+        found[entrant.name] = max(min(len(race.server_cores), max(threads, default=0) or len(race.server_cores)), 1)
+    return found
+
+
+def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
+    """The blocks that are not void of each contender that is still in the race."""
+    found: dict[str, list[Block]] = {entrant.name: [] for entrant in race.entrants if not entrant.out}
+    for this in rounds:
+        for block in this.blocks:
+            if block.contender in found and not block.void:
+                found[block.contender].append(block)
+    return {name: blocks for name, blocks in found.items() if blocks}
+
+
+def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[[Block], float]:
+    """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
+
+    Threads of one server wait for each other, too: only what exceeds its own waits counts. Where the servers have one
+    core, those can't be more than the little that a busy server leaves idle; what is more than that is others'.
+
+    Args:
+        own: by contender, what its threads wait for each other (``cpu_shares.own_waits``); None: the round's median
+            (method versions 2 to 4).
+    """
+    if set(race.server_cores) & set(race.engine_cores):
+        return lambda _: 0.0  # engine and servers wait for each other: waits say nothing
+    cores = len(race.server_cores)
+    usual = usual_taken(this.blocks, cores) if own is None else own
+    if own is not None and cores == 1:
+        usual = {name: min(waits, OWN_MOST) for name, waits in own.items()}
+    single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
+
+    def share(block: Block) -> float:
+        alone = single.get(block.contender, False)
+        return lost_to_machine(block, cores=cores, single_threaded=alone, usual=usual)
+
+    return share
+
+
+def lost(blocks: Sequence[Block], share: Callable[[Block], float]) -> float:
+    """The share of these blocks' time that waits for others and steal took; steal is told in steps of 10 ms."""
+    lasted_ns = sum(block.duration_ns for block in blocks)
+    lost_ns = sum(share(block) * block.duration_ns + block.steal_ns for block in blocks)
+    return float(min(lost_ns / max(lasted_ns, 1), 1.0))
+
+
+def lost_shares(race: Race, rounds: Sequence[Round]) -> dict[str, float]:
+    """Each contender's share of its blocks' time that the machine took, over these rounds."""
+    own = own_waits((b for r in race.rounds if not r.void for b in r.blocks), len(race.server_cores))
+    spent: dict[str, list[tuple[float, int]]] = {}
+    for this in rounds:
+        share = taken(race, this, own)
+        for name, blocks in by_contender(race, [this]).items():
+            lasted_ns = sum(block.duration_ns for block in blocks)
+            spent.setdefault(name, []).append((lost(blocks, share), lasted_ns))
+    return {name: sum(s * ns for s, ns in each) / max(sum(ns for _, ns in each), 1) for name, each in spent.items()}
+
+
+def limited(blocks: Sequence[Block], cores: int) -> bool:
+    """The generator was the limit of these blocks: it was full and the server was not."""
+    busy = [share for share in (server_busy(block, cores) for block in blocks) if share is not None]
+    full = median(engine_share(block) for block in blocks) >= ENGINE_FULL
+    return full and bool(busy) and median(busy) < SERVER_IDLE
+
+
+def choose(race: Race, wanted: str | None = None) -> Choice:
+    """The metric that decides a race.
+
+    Where it is "auto": throughput; but CPU time per request where the generator was the limit, where an open loop
+    offers all the same rate, or where the machine took too much. The evidence is that of the first ten valid rounds,
+    so that nothing that comes later changes it; before there are ten, it is throughput, by which nothing is decided.
+
+    Args:
+        wanted: a metric, ``typical-`` before it or not; None for the race's own.
+
+    Raises:
+        BadUsage: there is no such metric.
+    """
+    asked = wanted or race.plan.metric
+    if asked.removeprefix(TYPICAL) != AUTO:
+        return Choice(known(asked), is_typical(asked), "")
+    metric, reason = _chosen(race)
+    return Choice(metric, is_typical(asked), reason)
+
+
+def _chosen(race: Race) -> tuple[str, str]:
+    rounds = [this for this in race.rounds if not this.void][:FLOOR]
+    blocks = by_contender(race, rounds)
+    if len(rounds) < FLOOR and not race.load.rate_per_s:
+        return "throughput", ""
+    if any(block.server_cpu_ns is None for mine in blocks.values() for block in mine):
+        return "throughput", ""
+    if race.load.rate_per_s:
+        return "cpu", "all were offered the same rate"
+    cores = cores_of(race, rounds)
+    held = [name for name, mine in blocks.items() if limited(mine, cores[name])]
+    if held:
+        return "cpu", f"the load generator, not {' or '.join(held)}, was the limit of the throughput"
+    shares = lost_shares(race, rounds)
+    share = sum(shares.values()) / max(len(shares), 1)
+    if share > TAKEN:
+        told = "other programs and the hypervisor" if _stolen(blocks) else "other programs"
+        return "cpu", f"{told} took {100 * share:.0f} % of the time from the throughput"
+    return "throughput", ""
+
+
+def _stolen(blocks: Mapping[str, Sequence[Block]]) -> bool:
+    each = [block for mine in blocks.values() for block in mine]
+    return sum(block.steal_ns for block in each) > 0.01 * sum(block.duration_ns for block in each)
+
+
+def unfit(race: Race, metric: str) -> dict[str, str]:
+    """Contenders whose numbers by this metric are not their own, with the reason in a few words.
+
+    Their pairs get no verdict; those of the others stand (from method version 5 on).
+    """
+    rounds = [this for this in race.rounds if not this.void]
+    cores, found = cores_of(race, rounds), {}
+    for name, blocks in by_contender(race, rounds).items():
+        if metric == "throughput" and limited(blocks, cores[name]):
+            found[name] = "the load generator was the limit of"
+        elif race.load.rate_per_s and KNOWN[metric].quantile and not _sustained(blocks):
+            found[name] = "the offered rate was not sustained by"
+        elif not race.load.rate_per_s and _rising(blocks):
+            found[name] = "still warming up"
+    return found
+
+
+def _sustained(blocks: Sequence[Block]) -> bool:
+    offered = sum(block.offered or 0 for block in blocks)
+    return not offered or sum(block.departed or 0 for block in blocks) >= SUSTAINED * offered
+
+
+def _rising(blocks: Sequence[Block]) -> bool:
+    rises = rises_of(blocks)
+    if len(rises) < FLOOR:
+        return False
+    mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
+    return mean > max(RISING, RISING_ERRORS * error)
+
+
+def rises_of(blocks: Sequence[Block]) -> FloatArray:
+    """Per round: the least-squares rise of the log rate from the first pass to the last."""
+    by_round: dict[int, list[tuple[int, float]]] = {}
+    for block in blocks:
+        if block.requests > 0:
+            by_round.setdefault(block.round, []).append((block.pass_index, math.log(block.requests / block.counted_ns)))
+    rises = []
+    for points in by_round.values():
+        at, value = np.array(points).T
+        off = at - at.mean()
+        if len(points) >= 3 and off.any():
+            rises.append(float(off @ value / (off @ off)) * (at.max() - at.min()))
+    return np.array(rises, dtype=np.float64)

@@ -1,0 +1,335 @@
+"""Pairs, estimates and tie groups of a race: what its records support."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from statistics import median
+
+import numpy as np
+
+from dragstrip.analysis.fitness import choose, unfit
+from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
+from dragstrip.analysis.pairs import Pair, Rules, pairs_of
+from dragstrip.analysis.significance import FLOOR, quantile
+from dragstrip.errors import BadUsage
+from dragstrip.metrics import KNOWN, METRICS
+from dragstrip.record import Race
+
+#: Alpha of the contenders' own intervals, which describe and decide nothing.
+DESCRIPTIVE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and what it may be; ``low`` and ``high`` are NaN where there is too little for an interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What one contender did by itself; descriptive, tests nothing.
+
+    Args:
+        throughput_per_s, server_cpu_us_per_request: geometric mean over rounds with an ordinary 95 % t interval on
+            the log scale; None if there is no number.
+        rounds: that count for it; unsettled: those of them before which its warm-up had not ended.
+        blocks: all it left; void_blocks: those of them that are not used (void, or their pass or round is).
+        requests: right answers in the counted part of the blocks used.
+        errors: by kind, of all its blocks.
+        latency_us: an open loop's quantiles, by their metric: median over passes, geometric mean over rounds.
+        peak_memory_bytes: median over its launches of the tree's peak; None if unreadable.
+    """
+
+    throughput_per_s: Interval | None
+    server_cpu_us_per_request: Interval | None
+    rounds: int
+    unsettled: int
+    blocks: int
+    void_blocks: int
+    requests: int
+    errors: Mapping[str, int]
+    peak_memory_bytes: int | None
+    latency_us: Mapping[str, Interval] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All that the records support.
+
+    Args:
+        method: the version of the judgement.
+        metric: what decides; typical: by the median over passes, which ignores pauses, instead of by totals.
+        pairs: in line-up order, of contenders still in the race.
+        beside: the same pairs by each other metric that there are numbers of: every metric's intervals hold at once for
+            its own pairs, at any time; they decide nothing about the race's end.
+        contradictions: in words, pairs of which one is the faster and the other spends less CPU per request.
+        estimates: of every entrant, those that are out too (without a number).
+        groups: the largest sets of contenders not told apart, fastest first; sets may overlap.
+        all_decided: every pair has a verdict.
+        warming: contenders whose warm-up had not ended in more than half of their rounds: not compared.
+        pauses: in words, who loses how much to pauses of its own.
+        rounds: rounds that count; void_rounds: those that were run again.
+        metric_reason: in words, why ``metric`` decides where the race left the choice to the machine's own evidence
+            (``--metric auto``); "" where the user named the metric.
+        more_s: forecast of the further budget that would decide every open pair, in seconds; None where nothing is
+            open, or it can't be foreseen.
+    """
+
+    method: int
+    metric: str
+    margin: float
+    alpha: float
+    typical: bool
+    pairs: tuple[Pair, ...]
+    beside: Mapping[str, tuple[Pair, ...]]
+    contradictions: tuple[str, ...]
+    estimates: Mapping[str, Estimate]
+    groups: tuple[tuple[str, ...], ...]
+    all_decided: bool
+    warming: tuple[str, ...]
+    pauses: tuple[str, ...]
+    rounds: int
+    void_rounds: int
+    metric_reason: str = ""
+    more_s: float | None = None
+
+
+def judge(
+    race: Race,
+    *,
+    metric: str | None = None,
+    margin: float | None = None,
+    alpha: float | None = None,
+    method: int | None = None,
+) -> Verdict:
+    """Judges a race, at any time of it; None takes the race's own plan, and the method's version that it was run by.
+
+    Raises:
+        BadUsage: unknown metric or version, or a margin or alpha that is no share between 0 and 1.
+    """
+    plan = race.plan
+    margin, alpha = plan.margin if margin is None else margin, plan.alpha if alpha is None else alpha
+    for what, given in (("margin", margin), ("alpha", alpha)):
+        if not 0 < given < 1:
+            raise BadUsage(f"{what} {given} is no share between 0 and 1; 0.01 is 1 %")
+    version, chosen = known_method(race, method), choose(race, metric)
+    tables = read(race, version)
+    done = len(tables.rounds)
+    rules = Rules(
+        metric=chosen.metric,
+        typical=chosen.typical,
+        margin=margin,
+        alpha=alpha,
+        method=version,
+        planned=plan.planned_rounds,
+        last=done >= plan.planned_rounds if plan.rounds_fixed else done == plan.planned_rounds,
+        fixed=plan.rounds_fixed,
+        extensions=plan.extensions,
+    )
+    each = {name: numbers_of(tables, name) for name in METRICS}
+    numbers = each[rules.metric]
+    warming = tuple(name for k, name in enumerate(tables.names) if _is_warming(numbers, k))
+    pairs, beside = _all_pairs(race, tables, each, rules, warming)
+    by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
+    told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict in ("faster", "slower"))
+    return Verdict(
+        method=version,
+        metric=rules.metric,
+        margin=margin,
+        alpha=alpha,
+        typical=rules.typical,
+        pairs=pairs,
+        beside=beside,
+        contradictions=_contradictions(beside | {rules.metric: pairs}),
+        estimates=_estimates(race, tables, each, typical=rules.typical),
+        groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
+        all_decided=all(pair.decided for pair in pairs),
+        warming=warming,
+        pauses=_pauses(each["throughput"], margin, told_apart, typical=rules.typical),
+        rounds=done,
+        void_rounds=len(race.rounds) - done,
+        metric_reason=chosen.reason,
+        more_s=_more_s(pairs),
+    )
+
+
+def _all_pairs(
+    race: Race, tables: Tables, each: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
+) -> tuple[tuple[Pair, ...], dict[str, tuple[Pair, ...]]]:
+    """The pairs by the metric that decides, and by each other one that there are numbers of."""
+
+    def judged(by: Rules) -> tuple[Pair, ...]:
+        why = unfit(race, by.metric) if by.method >= 5 else {}
+        return pairs_of(tables, each[by.metric], by, why | dict.fromkeys(warming, "still warming up"))
+
+    others = [replace(rules, metric=name, typical=False) for name in each if name != rules.metric]
+    return judged(rules), {by.metric: tuple(pair for pair in judged(by) if pair.rounds) for by in others}
+
+
+def _more_s(pairs: Sequence[Pair]) -> float | None:
+    """The forecast for the pair that takes longest; None where nothing is open, or one can't be foreseen."""
+    open_ = [pair for pair in pairs if not pair.decided and not pair.note]
+    known_s = [pair.more_s for pair in open_ if pair.more_s is not None]
+    return max(known_s) if open_ and len(known_s) == len(open_) else None
+
+
+def _is_warming(numbers: RoundNumbers, k: int) -> bool:
+    counts = ~np.isnan(numbers.totals[:, k])
+    return int(counts.sum()) >= FLOOR and bool((~numbers.settled[counts, k]).mean() > 0.5)
+
+
+def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[str, ...]:
+    """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
+    costs = {(pair.a, pair.b): pair.verdict for pair in by_metric.get("cpu", ())}
+    found = []
+    for pair in by_metric.get("throughput", ()):
+        if {pair.verdict, costs.get((pair.a, pair.b))} == {"faster", "slower"}:
+            ahead, behind = (pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a)
+            found.append(
+                f"{ahead} serves more requests, but {behind} takes less CPU per request: {behind} leaves its cores "
+                'idle for a part of the time, or uses fewer of them (see the check "saturation")'
+            )
+    return tuple(found)
+
+
+def _ranking(numbers: RoundNumbers, *, typical: bool) -> tuple[str, ...]:
+    """Contenders with a number, fastest first, by their mean log ratio to the others: paired, so drift cancels."""
+    logs = numbers.log_speeds(numbers.medians if typical else numbers.totals)
+    places = [k for k in range(len(numbers.names)) if not np.isnan(logs[:, k]).all()]
+    score = dict.fromkeys(places, 0.0)
+    for a, b in combinations(places, 2):
+        difference = logs[:, a] - logs[:, b]
+        if not np.isnan(difference).all():
+            mean = float(np.nanmean(difference))
+            score[a], score[b] = score[a] + mean, score[b] - mean
+    return tuple(numbers.names[k] for k in sorted(places, key=lambda k: -score[k]))
+
+
+def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:
+    """The maximal sets of which no two are told apart (Bron & Kerbosch 1973), each and all fastest first."""
+    apart = {frozenset((p.a, p.b)) for p in pairs if p.verdict in ("faster", "slower")}
+    tied = {a: {b for b in ranking if b != a and frozenset((a, b)) not in apart} for a in ranking}
+    place = {name: at for at, name in enumerate(ranking)}
+
+    def largest(chosen: set[str], open_: set[str], done: set[str]) -> Iterator[set[str]]:
+        if not open_ and not done:
+            yield chosen
+            return
+        pivot = max(open_ | done, key=lambda name: len(tied[name] & open_))
+        for name in sorted(open_ - tied[pivot], key=place.__getitem__):
+            yield from largest(chosen | {name}, open_ & tied[name], done & tied[name])
+            open_, done = open_ - {name}, done | {name}
+
+    found = [tuple(sorted(group, key=place.__getitem__)) for group in largest(set(), set(ranking), set()) if group]
+    return tuple(sorted(found, key=lambda group: [place[name] for name in group]))
+
+
+def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, typical: bool) -> dict[str, Estimate]:
+    column = {name: k for k, name in enumerate(tables.names)}
+    left: Counter[str] = Counter()
+    errors: dict[str, Counter[str]] = {entrant.name: Counter() for entrant in race.entrants}
+    memory: dict[str, list[int]] = {entrant.name: [] for entrant in race.entrants}
+    for this in race.rounds:
+        for block in this.blocks:
+            left[block.contender] += 1
+            if block.errors:
+                errors[block.contender].update(block.errors)
+        for launch in this.launches:
+            if launch.peak_memory_bytes is not None:
+                memory[launch.contender].append(launch.peak_memory_bytes)
+    rates, costs = ((found.medians if typical else found.totals) for found in (each["throughput"], each["cpu"]))
+    made = {}
+    for entrant in race.entrants:
+        name, k = entrant.name, column.get(entrant.name)
+        counts = ~np.isnan(rates[:, k]) if k is not None else np.zeros(0, dtype=bool)
+        used = int((tables.cells[:, :, k, 3] > 0).sum()) if k is not None else 0
+        made[name] = Estimate(
+            throughput_per_s=_interval(rates[:, k]) if k is not None else None,
+            server_cpu_us_per_request=_interval(costs[:, k]) if k is not None else None,
+            rounds=int(counts.sum()),
+            unsettled=int((~tables.settled[counts, k]).sum()) if k is not None else 0,
+            blocks=left[name],
+            void_blocks=left[name] - used,
+            requests=int(tables.cells[:, :, k, 0].sum()) if k is not None else 0,
+            errors=dict(errors[name]),
+            peak_memory_bytes=int(median(memory[name])) if memory[name] and k is not None else None,
+            latency_us=_latencies(each, k),
+        )
+    return made
+
+
+def _latencies(each: Mapping[str, RoundNumbers], k: int | None) -> dict[str, Interval]:
+    found = {name: _interval(numbers.totals[:, k]) for name, numbers in each.items() if KNOWN[name].quantile}
+    return {name: one for name, one in found.items() if one} if k is not None else {}
+
+
+def _interval(numbers: FloatArray) -> Interval | None:
+    logs = np.log(numbers[~np.isnan(numbers)])
+    n = len(logs)
+    if n == 0:
+        return None
+    middle = float(logs.mean())
+    half = quantile(n, DESCRIPTIVE) * float(logs.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return Interval(estimate=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+
+
+def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]], *, typical: bool) -> tuple[str, ...]:
+    """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
+
+    The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
+    which both ran. A note wants more than the margin and 2.5 standard errors, about what decides between two alike;
+    2 are enough where their totals have been told apart, as then it only says by what.
+    """
+    losses = np.log(numbers.medians) - np.log(numbers.totals)
+    mean = [float(column[~np.isnan(column)].mean()) if not np.isnan(column).all() else math.nan for column in losses.T]
+    ran = [k for k, loss in enumerate(mean) if not math.isnan(loss)]
+    if len(ran) < 2:
+        return ()
+    least = min(ran, key=lambda k: mean[k])
+    judged = (
+        "the median over passes, which decides here, ignores them" if typical else "totals, which decide, count them"
+    )
+    notes = []
+    for k in ran:
+        excess = losses[:, k] - losses[:, least]
+        excess = excess[~np.isnan(excess)]
+        n = len(excess)
+        if k == least or n < FLOOR or excess.mean() <= math.log1p(margin):
+            continue
+        errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
+        if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
+            own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
+            notes.append(
+                f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "
+                f"({numbers.names[least]}: {others:.1f} %); {judged}"
+            )
+    return tuple(notes)
+
+
+def still_needed(verdict: Verdict, race: Race) -> frozenset[str]:
+    """Contenders that must go on: those with an undecided pair, and one reference so that drift is seen.
+
+    The reference is the contender with the most rounds, the first of the line-up among equals; nobody where all is
+    decided. By method 5 a pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can
+    look like a rise, and more rounds tell. A fixed design needs all to its end.
+    """
+    names = [entrant.name for entrant in race.entrants if not entrant.out]
+    if race.plan.rounds_fixed:
+        return frozenset(names if verdict.rounds < race.plan.planned_rounds else ())
+    warming = set(verdict.warming) if race.method >= 5 else set()
+    open_ = [
+        pair
+        for pair in verdict.pairs
+        if not pair.decided and (not pair.note or not warming.isdisjoint((pair.a, pair.b)))
+    ]
+    asking = {name for pair in open_ for name in (pair.a, pair.b)}
+    if not asking:
+        return frozenset()
+    return frozenset(asking | {max(names, key=lambda name: verdict.estimates[name].rounds)})

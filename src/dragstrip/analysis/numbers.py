@@ -1,0 +1,268 @@
+"""What a race left, as arrays: one number per round and contender, void passes and rounds left out.
+
+Method: ``docs/METHOD.md``, "The round's one number". Totals over the round's valid passes decide; the median
+over passes is kept beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragstrip.analysis.cpu_shares import own_waits
+from dragstrip.analysis.fitness import choose, lost, taken
+from dragstrip.errors import BadUsage
+from dragstrip.metrics import ANSWERS, KNOWN
+from dragstrip.record import METHOD_VERSION, Block, Race, Round
+
+#: A round of which a smaller share of the passes is left is too thin to be one number like the others.
+THIN = 1 / 3
+
+#: From method version 5 on, a contender's round wants this share of its own blocks, or so many: none is void for noise.
+THIN_OWN, ENOUGH_OWN = 0.1, 3
+
+#: A block without an answer in its counted part: others had the cores for this share of it, or a pause of the server's
+#: own that began before. That one is no counted time; what the machine took is everybody's.
+MACHINES = 0.5
+
+#: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
+FEWEST = 0.9
+
+#: A block whose last answers took so many times longer than usual ended within a pause.
+LATE = 4.0
+
+#: Versions of the judgement, oldest first: any race can be judged by any of them.
+METHODS = tuple(range(1, METHOD_VERSION + 1))
+
+#: Fields of a block with its latencies' quantiles, by their names in metrics.
+QUANTILES = {"p50": "p50_ns", "p90": "p90_ns", "p99": "p99_ns", "p99.9": "p999_ns"}
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNumbers:
+    """One number per round and contender; void passes and rounds are left out, NaN where a contender did not run.
+
+    Args:
+        names: contenders still in the race, in line-up order: the columns.
+        rounds: indices of the rounds that count: the rows.
+        totals: what decides: answers per second of counted time that the machine left ("throughput"), CPU
+            microseconds per answer ("cpu"), the launch's peak in bytes ("memory"), or the median over passes of a
+            quantile in microseconds ("latency-p99").
+        medians: the median over the round's passes of the same: what it does between pauses.
+        passes: the same of every pass: axes round, pass, contender.
+        ran: whether the contender was launched in that round, whatever became of its passes.
+        settled: whether its warm-up had ended.
+    """
+
+    metric: str
+    names: tuple[str, ...]
+    rounds: tuple[int, ...]
+    totals: FloatArray
+    medians: FloatArray
+    passes: FloatArray
+    ran: BoolArray
+    settled: BoolArray
+
+    def log_speeds(self, numbers: FloatArray) -> FloatArray:
+        """Logarithms of ``totals``, ``medians`` or ``passes``, turned so that more is better."""
+        return np.log(numbers) if KNOWN[self.metric].more_is_better else -np.log(numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The blocks of all rounds that are not void: axes round, pass, contender; zero where there is none."""
+
+    names: tuple[str, ...]
+    rounds: tuple[int, ...]
+    seconds: FloatArray
+    cells: FloatArray  # requests, counted_ns, server_cpu_ns (NaN if unreadable), answered on the last axis
+    ran: BoolArray
+    settled: BoolArray
+    memory: FloatArray  # bytes, peak of each launch's tree, NaN if unreadable: axes round, contender
+    latency: FloatArray  # ns, quantiles of an open loop's blocks, NaN else: axes round, pass, contender, QUANTILES
+    lost: FloatArray  # share of its blocks' time that waits for others and steal took: axes round, contender
+
+
+def read(race: Race, method: int = METHOD_VERSION) -> Tables:
+    """The tables of a race.
+
+    Args:
+        method: versions 1 and 5 count a block's whole time; in versions 2 to 4 the time in which the machine gave the
+            engine's or the server's core to others is no time of the contender's; from version 4 on, a pause that
+            outlasts the counted part is counted to its end; from version 5 on, every contender has its own blocks:
+            one that is void takes nothing from the others.
+    """
+    names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
+    column = {name: k for k, name in enumerate(names)}
+    rounds = [r for r in race.rounds if not r.void]
+    passes = max([race.plan.passes, *(block.pass_index + 1 for r in rounds for block in r.blocks)])
+    cells = np.zeros((len(rounds), passes, len(names), 4))
+    latency = np.full((len(rounds), passes, len(names), len(QUANTILES)), np.nan)
+    good = np.zeros((len(rounds), passes, len(names)), dtype=bool)
+    settled = np.zeros((len(rounds), len(names)), dtype=bool)
+    ran = np.zeros((len(rounds), len(names)), dtype=bool)
+    memory, lost_share = (np.full((len(rounds), len(names)), np.nan) for _ in range(2))
+    own = own_waits((b for r in rounds for b in r.blocks), len(race.server_cores)) if method >= 5 else None
+    for row, this in enumerate(rounds):
+        share = taken(race, this, own)
+        late_ns = _late(this) if method >= 4 else lambda _: 0.0
+        mine: dict[int, list[Block]] = defaultdict(list)
+        for block in this.blocks:
+            k = column.get(block.contender)
+            if k is None:
+                continue
+            ran[row, k] = True
+            if not block.void and block.counted_ns > 0 and (block.requests > 0 or (method >= 5 and block.answered > 0)):
+                kept = max(1 - share(block), 0.01) if 2 <= method < 5 else 1.0
+                if not block.requests and share(block) < MACHINES:
+                    kept = 0.0
+                cells[row, block.pass_index, k] = _cell(block, kept, late_ns(block))
+                good[row, block.pass_index, k] = True
+                mine[k].append(block)
+                if block.offered:
+                    latency[row, block.pass_index, k] = _latencies(block)
+        for k, blocks in mine.items():
+            lost_share[row, k] = lost(blocks, share)
+        for launch in this.launches:
+            if launch.contender in column:
+                settled[row, column[launch.contender]] = launch.settled
+                memory[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
+    used = _used_alone(race, names, good) if method >= 5 else _used_together(race, good, ran)
+    return Tables(
+        names=names,
+        rounds=tuple(r.index for r in rounds),
+        seconds=np.array([(r.ended_ns - r.started_ns) / 1e9 for r in rounds]),
+        cells=np.where(used[..., None], cells, 0.0),
+        ran=ran,
+        settled=settled,
+        memory=np.where(used.any(axis=1) & ran, memory, np.nan),
+        latency=np.where(used[..., None], latency, np.nan),
+        lost=lost_share,
+    )
+
+
+def _used_together(race: Race, good: BoolArray, ran: BoolArray) -> BoolArray:
+    """Versions 1 to 4: a pass counts where every contender that ran has a block in it, and none is void."""
+    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
+    used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
+    return np.broadcast_to(used[:, :, None], good.shape)
+
+
+def _used_alone(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
+    """From version 5 on: each contender's own blocks count, where enough of a round's are left."""
+    planned = np.array([race.plan.blocks[name][2] if name in race.plan.blocks else race.plan.passes for name in names])
+    enough = good.sum(axis=1) >= np.clip(THIN_OWN * planned, 1, ENOUGH_OWN)
+    return np.asarray(good & enough[:, None, :])
+
+
+def _latencies(block: Block) -> list[float]:
+    """Quantiles of an open loop's block in ns, NaN where too few answers are above one to tell it."""
+    told = {name: float(getattr(block, field)) for name, field in QUANTILES.items()}
+    return [value if block.requests >= FEWEST * ANSWERS[name] else math.nan for name, value in told.items()]
+
+
+def _late(this: Round) -> Callable[[Block], float]:
+    """By how many ns a closed loop's last answers came later than usual: what a pause lasted beyond the counted part.
+
+    Requests that are under way when the counted part ends are waited for, usually about as long as an answer takes.
+    A pause of the server's own that begins in a block is waited for, too; it would else count to the block's end only.
+    """
+    waited: dict[str, list[int]] = defaultdict(list)
+    for block in this.blocks:
+        if not block.void and not block.offered:
+            waited[block.contender].append(_waited_ns(block))
+    usual = {name: median(each) for name, each in waited.items()}
+
+    def late(block: Block) -> float:
+        if block.offered:
+            return 0.0
+        waited_ns, usual_ns = _waited_ns(block), usual[block.contender]
+        return waited_ns - usual_ns if waited_ns > LATE * usual_ns else 0.0
+
+    return late
+
+
+def _waited_ns(block: Block) -> int:
+    """From the counted part's end to the last answer."""
+    return max(block.duration_ns - block.lead_ns - block.counted_ns, 0)
+
+
+def _cell(block: Block, kept: float, late_ns: float) -> tuple[float, float, float, float]:
+    cpu = math.nan if block.server_cpu_ns is None else float(block.server_cpu_ns)
+    return float(block.requests), (block.counted_ns + late_ns) * kept, cpu, float(block.answered)
+
+
+def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
+    """The round numbers of one metric."""
+    if quantile := KNOWN[metric].quantile:
+        each = tables.latency[..., list(QUANTILES).index(quantile)] / 1000
+        totals = median_over_passes(each)
+    elif metric == "memory":
+        totals, each = tables.memory, tables.memory[:, None, :]
+    else:
+        totals, each = _of_blocks(tables, metric)
+    return RoundNumbers(
+        metric=metric,
+        names=tables.names,
+        rounds=tables.rounds,
+        totals=totals,
+        medians=median_over_passes(each),
+        passes=each,
+        ran=tables.ran,
+        settled=tables.settled,
+    )
+
+
+def _of_blocks(tables: Tables, metric: str) -> tuple[FloatArray, FloatArray]:
+    """Totals over passes, and each pass by itself."""
+    over, under, scale = (0, 1, 1e9) if metric == "throughput" else (2, 3, 1e-3)
+    cells = tables.cells
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = cells.sum(axis=1)
+        totals = sums[..., over] / sums[..., under] * scale
+        each = cells[..., over] / cells[..., under] * scale
+    totals[~(totals > 0)] = np.nan
+    each[~(each > 0)] = np.nan
+    return totals, each
+
+
+def median_over_passes(each: FloatArray) -> FloatArray:
+    """Median over axis 1, NaN left out (they sort last); NaN where nothing is left."""
+    ordered, count = np.sort(each, axis=1), (~np.isnan(each)).sum(axis=1)
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, each.shape[1] - 1)
+    pick = [np.take_along_axis(ordered, at[:, None, :], axis=1)[:, 0, :] for at in (low, high)]
+    return np.asarray((pick[0] + pick[1]) / 2)
+
+
+def round_numbers(race: Race, metric: str | None = None, *, method: int | None = None) -> RoundNumbers:
+    """The numbers that decide, one per round and contender.
+
+    Args:
+        metric: one of ``METRICS``; None for the race's own.
+        method: version of the judgement; None for the race's own.
+
+    Raises:
+        BadUsage: there is no such metric or version.
+    """
+    return numbers_of(read(race, known_method(race, method)), choose(race, metric).metric)
+
+
+def known_method(race: Race, method: int | None) -> int:
+    """The version to judge by: the one asked for, else the one that the race was run by."""
+    wanted = race.method if method is None else method
+    if wanted not in METHODS:
+        whose = f"race {race.id} was run by" if method is None else "there is no"
+        raise BadUsage(
+            f"{whose} method version {wanted}, which this Dragstrip can't judge by; "
+            f"use --method {METHODS[0]} to {METHODS[-1]}"
+        )
+    return wanted

@@ -1,0 +1,296 @@
+"""The pairs of a race by one metric: each one's numbers, interval and verdict, all of them at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from dragstrip.analysis.group_sequential import factor_within, level_within, p_within, stage_of
+from dragstrip.analysis.numbers import BoolArray, FloatArray, RoundNumbers, Tables, median_over_passes
+from dragstrip.analysis.significance import FLOOR, factor, holm, p_value
+from dragstrip.analysis.simultaneous import pair_variances, range_factor
+from dragstrip.analysis.unequal_disturbance import Uneven, unevenness
+from dragstrip.metrics import KNOWN
+
+#: A forecast of the rounds still missing looks no further than this.
+FORECAST_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two contenders compared over the rounds in which both ran.
+
+    Args:
+        ratio: a's speed over b's, geometric mean over rounds; NaN if they never ran together.
+        low, high: hold at once for all pairs of the race, at any time it is looked at; NaN while there is no interval.
+        verdict: of a: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
+        rounds, spent_s: rounds in which both ran, and how long those took.
+        within_margin: the interval lies within the margin; together with "faster": faster by less than that.
+        median_ratio: the same ratio by the median over passes: between pauses.
+        more_rounds, more_s: forecast of what a decision still takes; None if decided or not to be foreseen.
+        note: why there is no verdict, where it is not the interval; else "".
+        typical: ratio and interval are of the median over passes: between pauses, which are ignored.
+        disturbed: in words, whom the machine disturbed more than the other and by how much, where that is unequal and
+            large enough to matter; the interval is widened for it. "" where it is not.
+        widened: by how much, as a ratio's natural logarithm added at both ends; 0 where it is not.
+    """
+
+    a: str
+    b: str
+    metric: str
+    ratio: float
+    low: float
+    high: float
+    verdict: str
+    rounds: int
+    spent_s: float
+    margin: float
+    within_margin: bool
+    median_ratio: float
+    more_rounds: int | None = None
+    more_s: float | None = None
+    note: str = ""
+    typical: bool = False
+    disturbed: str = ""
+    widened: float = 0.0
+
+    @property
+    def decided(self) -> bool:
+        """Whether something can be said."""
+        return self.verdict != "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What pairs are judged by.
+
+    Args:
+        method: its version. Up to 2, looks cost what they would in a race without end; from 3 on what they cost up to
+            the planned last round; up to 4 words are Holm's and intervals Bonferroni's; from 5 on both are Games and
+            Howell's (``simultaneous``), widened where the machine disturbed one of a pair more than the other.
+        planned: that round, fixed before the race; extensions: the same before each extension of the budget.
+        last: the race stands at it.
+        fixed: the number of rounds was fixed before the race.
+        typical: by the median over passes instead of by totals.
+    """
+
+    metric: str
+    margin: float
+    alpha: float
+    method: int
+    planned: int
+    last: bool
+    fixed: bool
+    typical: bool = False
+    extensions: tuple[int, ...] = ()
+
+    def in_last(self, ran: BoolArray) -> bool:
+        """The ordinary t is only right where both ran in every round: a pair that rested stopped by its data."""
+        return self.last and (self.fixed or bool(ran.all()))
+
+    def level(self, n: int, *, last: bool, ahead: bool = False) -> float:
+        """The family's nominal level at a pair's round ``n`` (from version 5 on); 0 where nothing is decided.
+
+        Args:
+            ahead: a round to come, which may lie beyond the planned last one: as if it were planned for, in steps of
+                powers of two, since what so many looks cost is worked out once for each length.
+        """
+        if self.fixed:
+            return self.alpha if n >= FLOOR and (last or ahead) else 0.0
+        stages = (*self.extensions, self.planned)
+        if ahead and n > self.planned:
+            stages = (*stages, 1 << (n - 1).bit_length())
+        alpha, planned = stage_of(n, self.alpha, stages)
+        return level_within(n, alpha, planned)
+
+
+def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping[str, str]) -> tuple[Pair, ...]:
+    """All pairs by one metric, with intervals that hold for all of them at once.
+
+    Args:
+        unfit: contenders that get no verdict, with the reason in words that go before their names.
+    """
+    columns = list(combinations(range(len(numbers.names)), 2))
+    if not columns:
+        return ()
+    first, second = np.array(columns).T
+    logs, passes = numbers.log_speeds(numbers.totals), numbers.log_speeds(numbers.passes)
+    between_pauses = median_over_passes(passes[:, :, first] - passes[:, :, second])
+    by_median = rules.typical or bool(KNOWN[rules.metric].quantile)  # quantiles can't be added up
+    decisive = between_pauses if by_median else logs[:, first] - logs[:, second]
+    drafts = [_Draft.of(decisive[:, at], rules.in_last(tables.ran[:, list(pair)])) for at, pair in enumerate(columns)]
+    families: Sequence[_Family]
+    if rules.method >= 5:
+        drafts, families = _jointly(tables, decisive, columns, drafts, rules)
+    else:
+        told_apart = holm([d.p(rules) for d in drafts], rules.alpha)
+        families = [_Family(len(numbers.names), len(columns), fallen) for fallen in told_apart]
+    made = []
+    for at, ((a, b), draft, family) in enumerate(zip(columns, drafts, families, strict=True)):
+        both, between = ~np.isnan(decisive[:, at]), between_pauses[:, at]
+        usual = between[~np.isnan(between)]
+        note = _note([name for name in (numbers.names[a], numbers.names[b]) if name in unfit], unfit)
+        judged = _Judged.of(draft, family, rules)
+        word = "undecided" if note else judged.word
+        spent_s = float(tables.seconds[both].sum())
+        more = draft.more_rounds(rules, family) if word == "undecided" and not note else None
+        made.append(
+            Pair(
+                a=numbers.names[a],
+                b=numbers.names[b],
+                metric=rules.metric,
+                ratio=math.exp(draft.mean),
+                low=math.exp(judged.low) if math.isfinite(judged.low) else math.nan,
+                high=math.exp(judged.high) if math.isfinite(judged.high) else math.nan,
+                verdict=word,
+                rounds=draft.n,
+                spent_s=spent_s,
+                margin=rules.margin,
+                within_margin=judged.within,
+                median_ratio=float(np.exp(usual.mean())) if len(usual) else math.nan,
+                more_rounds=more,
+                more_s=None if more is None or not draft.n else more * spent_s / draft.n,
+                note=note,
+                typical=rules.typical,
+                disturbed=family.uneven.told(numbers.names[a], numbers.names[b]) if family.uneven else "",
+                widened=family.uneven.widened if family.uneven else 0.0,
+            )
+        )
+    return tuple(made)
+
+
+def _note(names: Sequence[str], unfit: Mapping[str, str]) -> str:
+    """Why a pair gets no verdict: each reason once, then whom it is about; "" for no names."""
+    reasons = dict.fromkeys(unfit[name] for name in names)
+    return "; ".join(f"{why}: {', '.join(name for name in names if unfit[name] == why)}" for why in reasons)
+
+
+def _jointly(
+    tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], drafts: Sequence[_Draft], rules: Rules
+) -> tuple[list[_Draft], list[_Family]]:
+    """From version 5 on: each pair's variance from all pairs', and where the machine was uneven to it."""
+    contenders = len({k for pair, draft in zip(columns, drafts, strict=True) if draft.n for k in pair})
+    squares = [draft.error**2 * draft.n for draft in drafts]
+    found = pair_variances(columns, squares, [draft.n for draft in drafts], tables.ran.shape[1])
+    joint, families = [], []
+    for at, ((a, b), draft, one) in enumerate(zip(columns, drafts, found, strict=True)):
+        error = math.sqrt(one.variance / draft.n) if draft.n > 1 else math.nan
+        joint.append(replace(draft, error=error, freedom=one.freedom))
+        both = ~np.isnan(decisive[:, at])
+        uneven = unevenness(tables.lost[both, a], tables.lost[both, b], rules.metric, rules.margin)
+        families.append(_Family(max(contenders, 2), len(columns), uneven=uneven))
+    return joint, families
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """What a pair's interval must know of the others: how many contenders and pairs there are.
+
+    Args:
+        fallen: told apart by Holm's step-down (up to version 4).
+        uneven: what the machine took from one of the two more than from the other (from version 5 on).
+    """
+
+    contenders: int
+    pairs: int
+    fallen: bool = False
+    uneven: Uneven | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A pair's interval on the log scale, its word, and whether the interval lies within the margin."""
+
+    low: float
+    high: float
+    word: str
+    within: bool
+
+    @classmethod
+    def of(cls, draft: _Draft, family: _Family, rules: Rules) -> _Judged:
+        half, limit = draft.half(rules, family), math.log1p(rules.margin)
+        low, high = draft.mean - half, draft.mean + half
+        within = -limit < low and high < limit
+        if rules.method >= 5:
+            word = "faster" if low > 0 else "slower" if high < 0 else "undecided"
+        else:
+            word = ("faster" if draft.mean > 0 else "slower") if family.fallen else "undecided"
+        return cls(low, high, "same" if within and word == "undecided" else word, within)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """One pair's log ratios: how many, their mean, the mean's standard error; ``last`` as in ``p_value``.
+
+    Args:
+        freedom: degrees of freedom of the error (from version 5 on).
+    """
+
+    n: int
+    mean: float
+    error: float
+    last: bool
+    freedom: float = math.nan
+
+    @classmethod
+    def of(cls, differences: FloatArray, last: bool) -> _Draft:
+        values = differences[~np.isnan(differences)]
+        n = len(values)
+        mean = float(values.mean()) if n else math.nan
+        return cls(n, mean, float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan, last)
+
+    def p(self, rules: Rules) -> float:
+        t = abs(self.mean) / self.error if self.error else math.inf if self.mean else 0.0
+        if rules.fixed or rules.method < 3:
+            return p_value(self.n, t, last=self.last, fixed=rules.fixed)
+        return p_within(self.n, t, rules.planned)
+
+    def half(self, rules: Rules, family: _Family) -> float:
+        """Half the interval's width on the log scale; infinite while there is none."""
+        alpha = rules.alpha / family.pairs
+        if rules.method >= 5:
+            level = rules.level(self.n, last=self.last)
+            if not level or not self.error >= 0:
+                return math.inf
+            widened = family.uneven.widened if family.uneven else 0.0
+            return range_factor(family.contenders, self.freedom, level) * self.error + widened
+        if rules.fixed or rules.method < 3:
+            k = factor(self.n, alpha, last=self.last, fixed=rules.fixed)
+        else:
+            k = factor_within(self.n, alpha, rules.planned)
+        return k * self.error if math.isfinite(k) else math.inf
+
+    def more_rounds(self, rules: Rules, family: _Family) -> int | None:
+        """Rounds until this mean and scatter would exclude 1 or fit into the margin, whichever is sooner."""
+        aim = max(abs(self.mean), math.log1p(rules.margin) - abs(self.mean))
+        aim -= family.uneven.widened if family.uneven else 0.0
+        if rules.fixed or self.n < 3 or not aim > 0:
+            return None
+        scatter = self.error * math.sqrt(self.n)
+
+        def enough(n: int) -> bool:
+            return self._foreseen(n, rules, family) * scatter / math.sqrt(n) < aim
+
+        low, high = max(self.n, FLOOR - 1), FORECAST_MOST
+        if not enough(high):
+            return None
+        while high - low > 1:  # the half-width falls with n; the current n is not enough
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high - self.n
+
+    def _foreseen(self, n: int, rules: Rules, family: _Family) -> float:
+        """The interval's factor at a round to come; beyond the planned last one that of a race planned for longer."""
+        alpha = rules.alpha / family.pairs
+        if rules.method >= 5:
+            level = rules.level(n, last=False, ahead=True)
+            freedom = self.freedom * (n - 1) / max(self.n - 1, 1)
+            return range_factor(family.contenders, freedom, level) if level else math.inf
+        if rules.method < 3:
+            return factor(n, alpha, last=False, fixed=False)
+        # Rounded up to a power of two: what so many looks cost is worked out once for each length.
+        return factor_within(n, alpha, max(rules.planned, 1 << (n - 1).bit_length()))

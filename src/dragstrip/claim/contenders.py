@@ -1,0 +1,63 @@
+"""Who races for a claim: its contenders, those who stand in for missing ones, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dragstrip.claim.definition import Claim
+from dragstrip.contender import Entry, Missing, check, entry, parse_entry, serve_entry
+from dragstrip.errors import DragstripError
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimContenders:
+    """A claim's contenders in one setting.
+
+    Args:
+        entries: in the claim's order; without those that are missing.
+        stand_ins: who races (by entry name) for which of the claim's words.
+        missing: the claim's words that nobody can race for, with the reason.
+    """
+
+    entries: tuple[Entry, ...]
+    stand_ins: Mapping[str, str]
+    missing: Mapping[str, str]
+
+
+def entry_of(claim: Claim, word: str) -> Entry:
+    """The entrant that a claim's word stands for; a server of the claim's own starts in its folder.
+
+    Raises:
+        BadUsage: there is no such contender or parameter. BadDefinition: its definition is refused.
+    """
+    command = claim.fields.serve.get(word)
+    return serve_entry(f"{word}={command}", claim.folder) if command else entry(word)
+
+
+def contenders_of(claim: Claim, setting: str) -> ClaimContenders:
+    """Looks who can race here now; starts nothing."""
+    entries: list[Entry] = []
+    stand_ins: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for word in claim.contenders(setting):
+        found, why = _ready(claim, word)
+        other = claim.stand_in(word) if why else None
+        if other:
+            found, _ = _ready(claim, other)
+            if found:
+                stand_ins[found.name] = word
+        if found:
+            entries.append(found)
+        else:
+            missing[parse_entry(word)[0]] = why
+    return ClaimContenders(tuple(entries), stand_ins, missing)
+
+
+def _ready(claim: Claim, word: str) -> tuple[Entry | None, str]:
+    try:
+        found = entry_of(claim, word)
+        state = check(found)
+    except DragstripError as error:
+        return None, str(error)
+    return (None, f"{state.reason}; {state.remedy}") if isinstance(state, Missing) else (found, "")

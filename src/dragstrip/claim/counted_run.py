@@ -1,0 +1,135 @@
+"""A run to an exact count, as the write-ups made them: it ends, and says what became of every connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from dragstrip import machine
+from dragstrip.claim.connection_ends import describe_ends
+from dragstrip.claim.definition import LoadFields
+from dragstrip.contender import Entry, build, prepare
+from dragstrip.loading import run as loading
+from dragstrip.process.launcher import Launcher, free_port, scratch_root
+from dragstrip.scrutiny import is_right
+from dragstrip.workload import Workload
+
+#: Seconds that one answer, or one attempt to connect, is waited for: the longest wait of all is the run's own end.
+TIMEOUT_S = 10.0
+
+#: Failures that left a connection without any answer, however long one waited: what a run without a limit hangs on.
+SILENT = ("timeout", "connect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRun:
+    """What became of a run to a count; kept as JSON in an event of the claim's race.
+
+    Args:
+        requests, connections: asked for; without keep-alive each request is a connection of its own.
+        sent, answered: requests that left, those answered right.
+        errors: the rest by kind.
+        timeout_s: seconds that one answer, or one attempt to connect, was waited for.
+        late: how many failed in the run's last twentieth.
+        longest_s: the slowest right answer.
+        finished: what ended it: "count", or "gave up" when no connection was left.
+        stuck: whether some waited in vain, so that a run without a limit to its waiting would have hung.
+    """
+
+    contender: str
+    requests: int
+    connections: int
+    keepalive: bool
+    http: str
+    sent: int
+    answered: int
+    errors: dict[str, int]
+    late: int
+    longest_s: float
+    duration_s: float
+    finished: str
+    stuck: bool
+    timeout_s: float
+
+    @property
+    def told(self) -> str:
+        """All that in words."""
+        return describe_ends(asdict(self))
+
+    def as_json(self) -> str:
+        """For the event's detail."""
+        return json.dumps(asdict(self))
+
+
+def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedRun:
+    """Launches a contender, sends exactly ``load.requests`` and stops it.
+
+    Raises:
+        StageError: it didn't come to serve. EngineFailure: the engine can't run it.
+    """
+    build(entry)
+    lanes = machine.lanes(None, None)
+    exchange = workload.exchanges(mark=entry.mark, keepalive=False, http=load.http)[0]
+    with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as keeper:
+        scratch = root / "counted"
+        scratch.mkdir()
+        start = prepare(entry, scratch=scratch, port=free_port(), cores=lanes.server, workload=workload.name)
+        running = keeper.launch(start, scratch=scratch, cores=lanes.server, is_right=is_right(exchange))
+        try:
+            request = loading.LoadRequest(
+                url=f"http://{running.host}:{running.port}{exchange.path}",
+                connections=load.connections,
+                requests=load.requests,
+                keepalive=load.keepalive,
+                http=load.http,
+                timeout_s=TIMEOUT_S,
+            )
+            return _told(entry.name, loading.run(request, _Silent()))
+        finally:
+            running.stop()
+
+
+def _told(name: str, result: loading.LoadResult) -> CountedRun:
+    asked = result.request
+    errors = {kind: count for kind, count in result.errors.items() if count}
+    longest_s = max((part.max_ns for part in result.slices), default=0) / 1e9
+    wall_s = sum(part.duration_ns for part in result.slices) / 1e9
+    return CountedRun(
+        contender=name,
+        requests=asked.requests or 0,
+        connections=asked.connections,
+        keepalive=asked.keepalive,
+        http=asked.http,
+        sent=result.sent,
+        answered=result.requests,
+        errors=errors,
+        late=_late(result.slices),
+        longest_s=longest_s,
+        duration_s=wall_s,
+        finished=result.finished,
+        timeout_s=asked.timeout_s,
+        stuck=result.finished != "count" or any(errors.get(kind) for kind in SILENT),
+    )
+
+
+def _late(slices: Sequence[loading.Slice]) -> int:
+    """Failures in the slices that make up the run's last twentieth, whole slices only."""
+    total = sum(part.sent for part in slices)
+    left, found = total / 20, 0
+    for part in reversed(slices):
+        if left <= 0:
+            break
+        found += sum(part.errors.values())
+        left -= part.sent
+    return found
+
+
+class _Silent:
+    """A display of nothing: the run's end is told in one line."""
+
+    def begun(self, request: loading.LoadRequest, learned: loading.Learned, doubts: list[str]) -> None:
+        """Nothing."""
+
+    def slice_done(self, request: loading.LoadRequest, done: list[loading.Slice]) -> None:
+        """Nothing."""

@@ -1,0 +1,85 @@
+"""Which claims share a race: those of one source, workload and load, so that all fit into half an hour on two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dragstrip.claim.contenders import contenders_of
+from dragstrip.claim.definition import FAIR, PUBLISHED, Claim, LoadFields
+from dragstrip.contender import Entry
+from dragstrip.racing import schedule
+
+#: What the slowest server of a field answers a second on one core: for a block's length before anything is measured.
+GUESS_PER_S = 3000.0
+
+#: Seconds that one contender takes in a round beside its blocks: launch, warm-up, stop.
+LAUNCH_S = 0.8
+
+#: Seconds that scrutineering and calibrating one contender take, before the first round.
+SCRUTINY_S = 2.5
+
+#: The event in a race's record that says for which claims it was run.
+EVENT = "claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Claims that one race can answer, in one setting, and who races in it."""
+
+    setting: str
+    workload: str
+    load: LoadFields
+    claims: tuple[Claim, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def purpose(self) -> str:
+        """What the race's record says it was run for: the setting, then the claims."""
+        return " ".join([self.setting, *(claim.id for claim in self.claims)])
+
+    @property
+    def need_s(self) -> float:
+        """A guess at the seconds that a verdict takes; only the share of the budget depends on it."""
+        count = len(self.entries)
+        lead_ns, counted_ns = schedule.block_lengths({"": int(self.load.connections / GUESS_PER_S * 1e9)})
+        block_s = (lead_ns + counted_ns) / 1e9
+        few = schedule.PASSES_FLOOR if block_s > 0.1 else schedule.usual_passes(block_s)
+        return schedule.ROUNDS_WANTED * count * (LAUNCH_S + few * block_s)
+
+    @property
+    def before_s(self) -> float:
+        """Seconds before its first round."""
+        return SCRUTINY_S * len(self.entries)
+
+
+def groups(claims: Iterable[Claim], settings: Sequence[str] = (PUBLISHED, FAIR)) -> tuple[Group, ...]:
+    """Every race that the claims want here, the quickest first; claims that lack a contender want none."""
+    found: dict[tuple[object, ...], list[tuple[Claim, tuple[Entry, ...]]]] = {}
+    for claim in claims:
+        for setting in settings:
+            if setting == FAIR and claim.fields.kind == "ends":
+                continue  # a run to a count is what it is about; Dragstrip's own races have none
+            play = contenders_of(claim, setting)
+            if not play.missing:
+                found.setdefault(_key(claim, setting), []).append((claim, play.entries))
+    made = [_group(setting, together) for (setting, *_), together in found.items() if isinstance(setting, str)]
+    return tuple(sorted(made, key=lambda group: group.need_s))
+
+
+def _key(claim: Claim, setting: str) -> tuple[object, ...]:
+    load, fields = claim.load(setting), claim.fields
+    own = (str(claim.folder), *sorted(fields.serve.items())) if fields.serve else ()
+    return (setting, fields.source, workload_of(claim), load.http, load.keepalive, load.connections, own)
+
+
+def workload_of(claim: Claim) -> str:
+    """A workload's name, or its file's path, which the claim gives from its own folder."""
+    word = claim.fields.workload
+    return str(claim.source.file.parent / word) if word.endswith(".toml") else word
+
+
+def _group(setting: str, together: Sequence[tuple[Claim, tuple[Entry, ...]]]) -> Group:
+    claims = tuple(claim for claim, _ in together)
+    entries = {one.name: one for _, entries in together for one in entries}
+    return Group(setting, workload_of(claims[0]), claims[0].load(setting), claims, tuple(entries.values()))

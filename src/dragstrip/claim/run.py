@@ -1,0 +1,192 @@
+"""Runs the races that claims want, one after another within one budget, and finds what stored races say of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from dragstrip.analysis import FLOOR
+from dragstrip.claim.assess import CANNOT, COUNTED_EVENT, UNTRIED, Finding, Row, answers, assess, is_done
+from dragstrip.claim.contenders import contenders_of
+from dragstrip.claim.counted_run import run_to_count
+from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
+from dragstrip.claim.grouping import EVENT, Group
+from dragstrip.contender import Entry, Ready
+from dragstrip.contender import check as look
+from dragstrip.errors import DragstripError
+from dragstrip.racing import run as racing
+from dragstrip.racing.loop import Progress
+from dragstrip.racing.schedule import ROUNDS_WANTED
+from dragstrip.record import Event, Race
+from dragstrip.store.database import Store
+from dragstrip.workload import load as load_workload
+
+#: Differences below it are called the same: the smallest that a claim here is about is 3 %.
+MARGIN = 0.03
+
+#: A race gets at least so long, and at most so many times what it is guessed to need.
+LEAST_S, MOST_TIMES = 15.0, 3.0
+
+#: Where the budget allows, a race has a fixed number of rounds, from the fewest that decide anything: then the ordinary
+#: t interval holds, far narrower after so few rounds than one that may be looked at all the time.
+ROUNDS, ROUNDS_MOST = FLOOR, 16
+
+#: How a race reads that was cut off: it can go on.
+_CUT_OFF = ("", "interrupted")
+
+Show = Callable[[Group], AbstractContextManager[Progress]]
+
+
+def check(
+    wanted: Sequence[Group], *, store: Store, budget_s: float, resume: bool, show: Show, say: Callable[[str], object]
+) -> None:
+    """Runs every race that is wanted, each with its share of what is left of the budget.
+
+    Args:
+        resume: leaves out races that the store has already (``_stored`` says which), and goes on with one cut off.
+        show: a display for one race. say: takes a line about what is done without a race, or can't be.
+    """
+    ends_s = time.monotonic() + budget_s
+    known = [(group, _stored(group, store) if resume else None) for group in wanted]
+    open_ = [(group, race) for group, race in known if race is None or race.finished in _CUT_OFF]
+    with_race = [(group, race) for group, race in known if race is not None and race.finished not in _CUT_OFF]
+    for group, race in with_race:
+        with _telling(group, say):
+            _counted(group, race, store, say)
+    while open_:
+        group, before = open_.pop(0)
+        left_s = ends_s - time.monotonic()
+        share = group.need_s / sum(one.need_s for one in (group, *(other for other, _ in open_)))
+        waste_s = group.before_s + sum(one.before_s for one, _ in open_)
+        own_s = min(max((left_s - waste_s) * share, LEAST_S), MOST_TIMES * group.need_s + LEAST_S)
+        with _telling(group, say):
+            _counted(group, _race(group, before, store, own_s, show), store, say)
+
+
+@contextmanager
+def _telling(group: Group, say: Callable[[str], object]) -> Iterator[None]:
+    """What one race can't do is told, and the next one run."""
+    try:
+        yield
+    except DragstripError as error:
+        say(f"{group.purpose}: {error}")
+
+
+def _race(group: Group, before: Race | None, store: Store, budget_s: float, show: Show) -> Race:
+    """Goes on with the race ``before``, which was cut off, or runs a new one."""
+    workload = load_workload(group.workload)
+    with show(group) as progress:
+        if before is not None:
+            racing.resume(before.id, group.entries, workload, store=store, progress=progress)
+            return store.load(before.id)
+        request = racing.Request(
+            entries=group.entries,
+            workload=workload,
+            connections=group.load.connections,
+            keepalive=group.load.keepalive,
+            http=group.load.http,
+            budget_s=budget_s,
+            margin=MARGIN,
+            rounds=_rounds(group, budget_s),
+            # A connection for each request costs the client about as much as the server: where it turns out to be the
+            # limit, the CPU time per request still tells the servers apart.
+            metric="throughput" if group.load.keepalive else "cpu",
+            explicit=False,
+            purpose=(EVENT, group.purpose),
+        )
+        return racing.run(request, store=store, progress=progress)
+
+
+def _rounds(group: Group, budget_s: float) -> int | None:
+    """How many rounds a race is given; None without half the time for them: then the clock must end it."""
+    if budget_s < group.need_s / 2:
+        return None
+    return min(max(int((ROUNDS_WANTED - 1) * budget_s / group.need_s), ROUNDS), ROUNDS_MOST)
+
+
+def _stored(group: Group, store: Store) -> Race | None:
+    """The newest race of all a group's claims, with today's definitions and versions, that can go on or is done.
+
+    One is none, and run again, where it was void by what may pass (a clock that was set; by methods up to 4 also others
+    on its cores, and steal), has too few rounds, or is undecided on a very disturbed machine (``Finding.again``). One
+    that would be void again (a generator that is the limit, wrong answers) is kept, so that a second run is cheap.
+    """
+    wanted = {claim.id for claim in group.claims}
+    today = {one.name: (one.definition_hash, _version(one)) for one in group.entries}
+    for race_id, detail in store.noted(EVENT):
+        setting, *ids = detail.split()
+        if setting == group.setting and wanted <= set(ids):
+            race = store.readable(race_id)
+            if race is None:
+                continue
+            known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
+            if any(known.get(name) != one for name, one in today.items()):
+                continue
+            if race.finished in _CUT_OFF or all(is_done(claim, group.setting, race) for claim in group.claims):
+                return race
+    return None
+
+
+def _version(entry: Entry) -> str:
+    state = look(entry)
+    return state.version if isinstance(state, Ready) else ""
+
+
+def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object]) -> None:
+    """Makes the runs to a count that the group's claims want and the race's record hasn't."""
+    done = any(event.kind == COUNTED_EVENT for event in race.events)
+    wanted: dict[str, tuple[Entry, Claim]] = {}
+    for claim in group.claims:
+        if claim.fields.kind == "ends":
+            wanted |= {one.name: (one, claim) for one in contenders_of(claim, group.setting).entries}
+    for entry, claim in () if done else wanted.values():
+        made = run_to_count(entry, load_workload(group.workload), claim.fields.load)
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, detail=made.as_json()))
+        say(made.told)
+
+
+def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
+    """What the store says of each claim; races nothing."""
+    noted = store.noted(EVENT)
+    races: dict[str, Race] = {}
+    for claim in claims:
+        found = {setting: _finding(claim, setting, noted, races, store) for setting in (PUBLISHED, FAIR)}
+        yield Row(claim, found[PUBLISHED], None if claim.fields.kind == "ends" else found[FAIR])
+
+
+def _finding(
+    claim: Claim, setting: str, noted: Sequence[tuple[str, str]], races: dict[str, Race], store: Store
+) -> Finding:
+    """From the newest race that was run for the claim and says all it can; else from the newest that stands at all."""
+    best: Finding | None = None
+    try:
+        for race_id, detail in noted:
+            of, *ids = detail.split()
+            if of != setting or claim.id not in ids:
+                continue
+            race = races.get(race_id) or store.readable(race_id)
+            if race is None:
+                continue
+            races[race_id] = race
+            if answers(claim, setting, race):
+                found = assess(claim, setting, race)
+                if _weight(found) == 2:
+                    return found
+                best = found if best is None or _weight(found) > _weight(best) else best
+        play = contenders_of(claim, setting)
+    except DragstripError as error:
+        return Finding(outcome=CANNOT, detail=str(error))
+    if best is not None:
+        return best
+    if play.missing:
+        told = "; ".join(f"{name} ({why})" for name, why in play.missing.items())
+        return Finding(outcome=CANNOT, detail=f"missing {told}")
+    return Finding(outcome=UNTRIED, detail=f"`dragstrip claims check {claim.id}` does it")
+
+
+def _weight(found: Finding) -> int:
+    """2 for a finding that no other race has to complete, 1 for one that stands so far, 0 for none."""
+    if found.void or found.outcome == UNTRIED:
+        return 0
+    return 1 if found.again else 2

@@ -1,0 +1,84 @@
+"""What the shell completes: contenders, races, workloads, claims, line-ups; from folders and the store, nothing is run.
+
+README says how to switch it on. A completion that fails is silent: a shell's line is no place for a message.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+DATA = Path(__file__).parents[1] / "data"
+
+#: More races than these are no list that anybody chooses from.
+MOST_RACES = 50
+
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+def contenders(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shipped ones, those of the user's folders, and files."""
+    own = [Path(part) for part in os.environ.get("DRAGSTRIP_CONTENDERS", "").split(":") if part]
+    given = [Path(part) for part in ctx.params.get("folders") or ()]
+    folders = [DATA / "contenders", *own, *given]
+    names = {file.parent.name for folder in folders for file in _glob(folder, "*/contender.toml")}
+    taken = set(ctx.params.get("contenders") or ctx.params.get("names") or ())
+    return _items(names - taken, incomplete)
+
+
+def workloads(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shipped ones, and files."""
+    return _items((file.stem for file in _glob(DATA / "workloads", "*.toml")), incomplete)
+
+
+def line_ups(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Named lists of contenders."""
+    return _items((file.stem for file in _glob(DATA / "lineups", "*.toml")), incomplete)
+
+
+def claims(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shipped ones, those that were added here, and files."""
+    from dragstrip.store.database import default_path
+
+    folders = (DATA / "claims", default_path().parent / "claims")
+    return _items((file.stem for folder in folders for file in _glob(folder, "*.toml")), incomplete)
+
+
+def races(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of the newest races, with who ran in them; ``last``; and files."""
+    from click.shell_completion import CompletionItem
+
+    from dragstrip.errors import DragstripError
+    from dragstrip.store.database import Store, default_path
+
+    found = [CompletionItem("last", help="the newest")] if "last".startswith(incomplete) else []
+    with suppress(DragstripError, OSError), Store(ctx.params.get("store_path") or default_path(), write=False) as store:
+        lines = [line for line in store.runs() if line.race.startswith(incomplete)]
+        found += [CompletionItem(line.race, help=", ".join(line.contenders)) for line in lines[:MOST_RACES]]
+    return found or _files(incomplete)
+
+
+def _glob(folder: Path, pattern: str) -> list[Path]:
+    with suppress(OSError):
+        return sorted(folder.glob(pattern))
+    return []
+
+
+def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)] or _files(incomplete)
+
+
+def _files(incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]

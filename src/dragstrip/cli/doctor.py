@@ -1,0 +1,97 @@
+"""``dragstrip doctor``: is this machine fit for races, and what can its load generator do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dragstrip import analysis, contender, machine
+from dragstrip.cli.options import EXIT_FAILURE, Duration, Output, open_store, store_option, write_json
+from dragstrip.doctor import examine as examining
+from dragstrip.doctor import noise_floor
+from dragstrip.doctor.examine import Finding, null_race_finding
+from dragstrip.errors import NotReady
+from dragstrip.racing import run as racing
+from dragstrip.report.race.live import Progress
+from dragstrip.store.database import default_path
+from dragstrip.store.machine_profile import NULL_RACE
+from dragstrip.validity import inspect, is_void
+from dragstrip.workload import load as load_workload
+
+_SHOWN = {"pass": "[green]pass[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
+
+
+@click.command()
+@click.option("--server-cores", default=None, help="As a race would be told, for example 1 or 2-3.")
+@click.option("--engine-cores", default=None, help="Where the load would come from.")
+@click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@click.option("--seconds", type=Duration(), default="500ms", show_default=True, help="Of load, at each point.")
+@click.option("--null-race", is_flag=True, help="Race a server against itself; every later report cites the result.")
+@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Of the null race.")
+@click.option("--json", "json_path", type=Output(dash=True), default=None, help="Or -.")
+@store_option
+def doctor(
+    server_cores: str | None,
+    engine_cores: str | None,
+    io: str,
+    seconds: float,
+    null_race: bool,
+    budget: float,
+    json_path: Path | None,
+    store_path: Path | None,
+) -> None:
+    """Say whether this machine is fit for races, and what its load generator can do at most."""
+    lanes, kept_at = machine.lanes(server_cores, engine_cores), store_path or default_path()
+    console = Console(stderr=str(json_path) == "-")
+    with console.status("looking") as status:
+        report = examining.examine(lanes, io=io, seconds=seconds, tell=lambda what: status.update(f"looking at {what}"))
+    raced = _null_race(kept_at, budget, server_cores, engine_cores) if null_race else None
+    report = examining.with_null_race(report, kept_at, lanes, raced)
+    kept = examining.keep(report, kept_at)
+    if str(json_path) == "-":
+        click.echo(json.dumps(report.data(), indent=2))
+    else:
+        _show(console, report)
+        console.print(f"kept in {escape(str(kept))}: races here know the generator's ceiling from now on", style="dim")
+        if json_path is not None:
+            write_json(json_path, report.data(), "--json")
+    if report.failed:
+        sys.exit(EXIT_FAILURE)
+
+
+def _null_race(store_path: Path, budget_s: float, server_cores: str | None, engine_cores: str | None) -> Finding:
+    """The first contender of the default line-up that is ready here, against itself."""
+    names = contender.line_up("default").names
+    ready = [name for name in names if isinstance(contender.check(contender.entry(name)), contender.Ready)]
+    if not ready:
+        raise NotReady("a null race wants a contender of the default line-up; `dragstrip install` makes one ready")
+    request = racing.Request(
+        entries=(contender.entry(f"one={ready[0]}"), contender.entry(f"other={ready[0]}")),
+        workload=load_workload("hello"),
+        budget_s=budget_s,
+        server_cores=server_cores,
+        engine_cores=engine_cores,
+        purpose=(NULL_RACE, ready[0]),
+    )
+    with open_store(store_path) as store, Progress(Console(stderr=True), quiet=False) as progress:
+        race = racing.run(request, store=store, progress=progress)
+    judged, void = analysis.judge(race), is_void(inspect(race)) or race.finished == "void"
+    if not judged.pairs:
+        raise NotReady(f"the null race came to nothing: {race.finished} (dragstrip show {race.id})")
+    return null_race_finding(noise_floor.null_race(race, judged, void=void))
+
+
+def _show(console: Console, report: examining.Report) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("looked at", "", "seen, and what would mend it"):
+        table.add_column(head, overflow="fold")
+    for finding in report.findings:
+        told = f"{finding.detail}; {finding.remedy}" if finding.remedy else finding.detail
+        table.add_row(escape(finding.name), _SHOWN[finding.status], escape(told))
+    console.print(table)

@@ -1,0 +1,228 @@
+"""``dragstrip load``: the words of wrk, ab, hey and oha in, one run out."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dragstrip.cli.open_loop_options import offer, offer_options
+from dragstrip.cli.options import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    Duration,
+    Output,
+    Share,
+    awake_option,
+    write_json,
+    write_text,
+)
+from dragstrip.errors import BadUsage
+from dragstrip.loading import run as loading
+from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
+from dragstrip.report.load import open_loop
+from dragstrip.report.load import terminal as report
+from dragstrip.report.load.styles import STYLES, styled
+
+#: More than any machine answers in a year; the engine counts with 64 bits.
+MOST_COUNTED = 10**15
+
+
+class Count(click.ParamType[int]):
+    """A whole number above zero; ``100k`` and ``1M`` as wrk users write them."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,18})([kKmM])?", str(value))
+        count = int(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()] if match else 0
+        if not 1 <= count <= MOST_COUNTED:
+            self.fail(f"{value!r} is no count from 1 to {MOST_COUNTED:,}; use 20000 or 20k", param, ctx)
+        return count
+
+
+class Sources(click.ParamType[int]):
+    """``auto`` as 0, or a number."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; 0 for auto."""
+        if str(value) == "auto":
+            return 0
+        if not re.fullmatch(r"\d{1,5}", str(value)) or not 1 <= int(value) <= 65536:
+            self.fail(f"{value!r} is no number of addresses; use 1 to 65536, or auto", param, ctx)
+        return int(value)
+
+
+class Header(click.ParamType[tuple[str, str]]):
+    """``Name: value``."""
+
+    name = "header"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Name and value."""
+        if isinstance(value, tuple):
+            return value
+        name, colon, text = str(value).partition(":")
+        if not colon or not name.strip():
+            self.fail(f"{value!r} is no header; use 'Accept: text/html'", param, ctx)
+        return name.strip(), text.strip()
+
+
+@click.command()
+@click.argument("url")
+@click.option("--connections", "-c", type=Count(), default="32", show_default=True, help="Open at a time.")
+@click.option("--requests", "-n", type=Count(), default=None, help="Send exactly so many, then end.")
+@click.option(
+    "--duration", "-d", "-z", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."
+)
+@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads, one per core.")
+@click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
+@click.option("--method", "-m", default="GET", show_default=True)
+@click.option("--body", "-b", default="", help="Text, or @FILE.")
+@click.option("-D", "body_file", default=None, metavar="FILE", help="hey's and oha's word for --body @FILE.")
+@click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
+@click.option("--pool", type=click.Path(path_type=Path), default=None, help="Requests to cycle; see below.")
+@click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
+@click.option("--latency", is_flag=True, hidden=True, help="wrk's word for what is always shown.")
+@click.option(
+    "--no-keepalive", "--disable-keepalive", "no_keepalive", is_flag=True, help="A new connection for each request."
+)
+@click.option("--close-after", type=Count(), default=None, help="A kept connection ends with so many requests.")
+@click.option("--pipeline", type=Count(), default="1", show_default=True, help="Requests on their way on a connection.")
+@click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
+@click.option("--cacert", default=None, metavar="FILE", help="Who may sign for https (PEM); default as this machine.")
+@click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
+@click.option(
+    "--sources", type=Sources(), default="1", show_default=True, help="Loopback addresses to come from; auto."
+)
+@click.option("--first-byte", is_flag=True, help="Record the time to each answer's first byte, too.")
+@click.option("--http", type=click.Choice(["1.1", "1.0"]), default="1.1", show_default=True, help="1.0 as ab has it.")
+@click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
+@click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
+@click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
+@click.option(
+    "--check", type=click.Choice(["auto", "full", "length"]), default="auto", show_default=True, help="Of bodies."
+)
+@click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@awake_option("off")
+@offer_options
+@click.option("--json", "json_path", type=Output(dash=True), default=None)
+@click.option("--hgrm", "hgrm_path", type=Output(), default=None)
+@click.option("--hlog", "hlog_path", type=Output(), default=None)
+@click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
+@click.option(
+    "--max-p99", "max_p99_s", type=Duration(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms."
+)
+@click.option("--max-errors", type=Share(least=0.0), default=None, metavar="SHARE", help="Exit 1 above it, e.g. 0.1%.")
+@click.option(
+    "--min-reached", type=Share(), default=None, metavar="SHARE", help="Exit 1 below it: of the offered rate, e.g. 99%."
+)
+@click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
+def load(**words: Any) -> None:
+    """Load URL and report; every answer is checked against the first plain one.
+
+    A closed loop: each connection asks again once it is answered; an open loop with -R, --ramp or --steps: requests
+    leave when they are due, and latency runs from then.
+
+    --pool FILE has the requests to cycle, in TOML ([[request]] tables) or, by any other suffix, as JSON lines. All keys
+    may be left out: path, method, headers, body or body_file; of the right answer, which is learned if not given,
+    status, and answer or answer_file.
+
+    \b
+        [[request]]
+        path = "/add?a=1&b=2"
+        answer = "3"
+    \b
+        {"path": "/add?a=1&b=2", "answer": "3"}
+
+    Ends with 0; with 1 where it ended before its time, most answers were wrong, or a --max-… or --min-… is missed; with
+    130 when interrupted.
+    """
+    request = _request(words)
+    live = report.Live(Console(stderr=True), quiet=words["quiet"])
+    try:
+        result = loading.run(request, live)
+    finally:
+        live.close()
+    objectives = report.limits(
+        result, max_p99_s=words["max_p99_s"], max_errors=words["max_errors"], min_reached=words["min_reached"]
+    )
+    _tell(result, objectives, words)
+    if result.finished == "interrupted":
+        sys.exit(EXIT_INTERRUPTED)
+    if result.trouble or not all(one.met for one in objectives):
+        sys.exit(EXIT_FAILURE)
+
+
+def _request(words: dict[str, Any]) -> loading.LoadRequest:
+    if words["keep_word"]:
+        if words["no_keepalive"]:
+            raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
+        more = "; --insecure takes any certificate" if words["url"].startswith("https") else ""
+        click.echo(f"dragstrip: -k: connections are kept alive by default; the word changes nothing{more}", err=True)
+    return loading.LoadRequest(
+        url=words["url"],
+        connections=words["connections"],
+        requests=words["requests"],
+        duration_s=words["duration_s"],
+        threads=words["threads"],
+        keepalive=not words["no_keepalive"],
+        http=words["http"],
+        unix=words["unix"],
+        cacert=words["cacert"],
+        insecure=words["insecure"],
+        close_after=words["close_after"],
+        pipeline=words["pipeline"],
+        first_byte=words["first_byte"],
+        sources=words["sources"] or None,
+        pool=_pool(words["pool"], words["raw"]),
+        method=words["method"],
+        headers=(*words["headers"], *([("Content-Type", words["content_type"])] if words["content_type"] else [])),
+        body=_body(f"@{words['body_file']}" if words["body_file"] else words["body"]),
+        timeout_s=words["timeout_s"],
+        expect_status=words["status"],
+        io=words["io"],
+        awake=words["awake"],
+        check=words["check"],
+        offer=offer(words),
+    )
+
+
+def _pool(pool: Path | None, raw: Path | None) -> tuple[Asked, ...]:
+    if pool and raw:
+        raise BadUsage("--pool and --raw contradict each other; one of them says what is sent")
+    return read_pool(pool) if pool else (read_raw(raw),) if raw else ()
+
+
+def _body(word: str) -> bytes:
+    if not word.startswith("@"):
+        return word.encode()
+    return bounded(Path(word[1:]), f"-b {word}")
+
+
+def _tell(result: loading.LoadResult, objectives: list[report.Limit], words: dict[str, Any]) -> None:
+    """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
+    to_stdout = str(words["json_path"]) == "-"
+    if words["style"] and not words["quiet"]:
+        click.echo(styled(result, words["style"]), nl=False, err=to_stdout)
+        for line in report.warnings(result):
+            click.echo(f"dragstrip: {line}", err=True)
+        for one in objectives:
+            click.echo(f"dragstrip: {'met' if one.met else 'missed'}: {one.text}", err=True)
+    elif not words["quiet"] and not to_stdout:
+        report.show(Console(), result, objectives)
+    if words["json_path"]:
+        write_json(words["json_path"], report.load_json(result, objectives), "--json")
+    if words["hgrm_path"]:
+        write_text(words["hgrm_path"], report.hgrm(result), "--hgrm")
+    if words["hlog_path"]:
+        write_text(words["hlog_path"], open_loop.hlog(result), "--hlog")

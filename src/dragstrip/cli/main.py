@@ -1,0 +1,114 @@
+"""Where the command line begins: names of commands, each loaded when it is called, and what a failure leaves behind.
+
+Nothing but click is imported here: ``--help`` and ``--version`` answer before statistics and charts could load.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+#: Each command's place and its line in the help: told without loading it (a test holds the lines to be the commands').
+COMMANDS = {
+    "claims": ("claims:claims", "What has been published about these servers, and what became of it here."),
+    "compare": ("compare:compare", "Two races, NEW against OLD, with an exit code for CI."),
+    "contenders": ("contenders:contenders", "Every definition: ready, or missing and what would make it ready."),
+    "doctor": ("doctor:doctor", "Say whether this machine is fit for races, and what its load generator can do."),
+    "export": (
+        "export:export_command",
+        "Write one race to a file: all of it, or what another program reads.",
+    ),
+    "import": ("export:import_command", "Take in a race that was exported; or what another tool printed."),
+    "install": ("contenders:install_command", "Install what contenders need, by the system's package managers."),
+    "load": ("load:load", "Load URL and report; every answer is checked."),
+    "new": ("new:new", "Make a contender of your own: a folder with its definition and a small server."),
+    "race": ("race:race", "Race CONTENDERS and say who is faster, by what ratio, and how sure that is."),
+    "report": ("race:report", "Draw a stored race again: the page, the JSON, or a picture of the terminal."),
+    "rerun": ("rerun:rerun", "Race RUN again, the same plan, here; then compare."),
+    "runs": ("runs:runs", "Stored races, newest first."),
+    "serve": ("serve:serve", "Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C."),
+    "show": ("race:show", "A stored race, judged again from its records."),
+    "sweep": ("sweep:sweep", "Measure latency against offered rate, and find the capacity of CONTENDERS."),
+    "verify": ("contenders:verify", "Scrutineering alone: start each contender, prove its answers."),
+}
+
+#: Commands whose exit code tells of a measurement: it stays when nobody can read what they print.
+MEASURING = ("claims", "doctor", "load", "race", "rerun", "sweep", "verify")
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called, and whose refusals know other tools' flags."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command's name."""
+        return sorted({*COMMANDS, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command, imported now."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module, _, name = COMMANDS[cmd_name][0].partition(":")
+            self.add_command(getattr(import_module(f"dragstrip.cli.{module}"), name), cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in the help, from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx) if name in COMMANDS])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The command; a flag that is another tool's is answered with ours."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            from dragstrip.cli.foreign_flags import hinted
+
+            raise hinted(error) from error
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from dragstrip.version import __version__
+
+        click.echo(f"dragstrip, version {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
+def cli() -> None:
+    """Races web servers side by side and says who is faster, by what ratio, and how sure that is."""
+
+
+def main() -> None:
+    """Runs the command line: one line on stderr for a refusal, and its exit code; never a traceback."""
+    from dragstrip.cli import streams
+    from dragstrip.cli.inherited_settings import settle
+
+    settle()
+    streams.fill_closed()
+    with streams.kept_output() as output:
+        code = output.settled(run(sys.argv[1:]), measured=sys.argv[1:2] != [] and sys.argv[1] in MEASURING)
+    sys.exit(code)
+
+
+def run(words: list[str]) -> int:
+    """Runs one command line; whatever becomes of it, the exit code comes back and stderr has said why."""
+    try:
+        returned = cli.main(words, prog_name="dragstrip", standalone_mode=False)
+        return returned if isinstance(returned, int) else 0
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except (click.Abort, KeyboardInterrupt):
+        from dragstrip.cli.options import EXIT_INTERRUPTED
+
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except BaseException as error:  # the engine's panics are no Exceptions
+        from dragstrip.cli.streams import told
+
+        return told(error)

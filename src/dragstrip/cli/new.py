@@ -1,0 +1,43 @@
+"""A contender of one's own: a folder that works at once, with a comment beside every key."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from string import Template
+
+import click
+
+from dragstrip import contender
+from dragstrip.errors import BadUsage
+
+SKELETON = Path(__file__).parents[1] / "data" / "skeleton"
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--into", type=click.Path(path_type=Path, exists=True, file_okay=False), default=Path(), help="A folder; else here."
+)
+def new(name: str, into: Path) -> None:
+    """Make a contender of your own: a folder NAME with its definition and a small server to put yours in place of."""
+    folder = into / name
+    if not contender.NAME.fullmatch(name):
+        raise BadUsage(f"new: {name!r} is no contender's name; use small letters, digits and . + -, like my-server")
+    if name in contender.shipped():
+        raise BadUsage(f"new: {name} is the name of a shipped contender; use another name")
+    if folder.exists():
+        raise BadUsage(f"new: {folder} is there already; use another name, or another folder (--into)")
+    mark = "".join(letter for letter in name.upper() if letter.isalnum())[:4].ljust(4, "X")
+    try:
+        folder.mkdir()
+        for file in sorted(SKELETON.iterdir()):
+            if file.is_file():
+                text = file.read_text(encoding="utf-8")
+                (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)  # half of one would only be in the way
+        raise BadUsage(f"new: {folder} can't be written ({error.strerror}); use another folder (--into)") from error
+    shown = str(folder) if "/" in str(folder) else f"./{folder}"
+    click.echo(f"{shown}/contender.toml is yours: see its comments, then\n")
+    click.echo(f"  dragstrip verify {shown}\n  dragstrip race {shown} nginx-return")

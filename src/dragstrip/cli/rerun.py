@@ -1,0 +1,55 @@
+"""``dragstrip rerun``: the same plan again, here, and what came of it beside what had."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from dragstrip import analysis
+from dragstrip.cli import completion
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store, store_option, stored
+from dragstrip.racing import run as racing
+from dragstrip.racing.rerun import request_of
+from dragstrip.record import Race
+from dragstrip.report import comparison
+from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.live import Progress
+from dragstrip.validity import inspect, is_void
+from dragstrip.workload import load as load_workload
+
+
+@click.command()
+@click.argument("run", shell_complete=completion.races)
+@click.option("--workload", default=None, help="The workload's file, where it was one.")
+@click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
+@store_option
+def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) -> None:
+    """Race RUN again, a file that `dragstrip export` wrote or a stored race: the same plan, here; then compare.
+
+    Contenders, load, plan and seed are the record's; a contender that this machine lacks is left out and named. Ratios
+    between two machines are shown as what they are: the two differ, and nothing is called.
+    """
+    console = Console()
+    before = stored(run, store_path)
+    request = request_of(before, load_workload(workload) if workload else None)
+    with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
+        after = racing.run(request, store=store, progress=progress)
+    checks = inspect(after)
+    race_terminal.show_race(console, after, analysis.judge(after), checks)
+    for race, found_void in ((after, _is_void(after)), (before, _is_void(before))):
+        if found_void:
+            console.print(f"race {race.id} is void and compared with nothing")
+            sys.exit(EXIT_VOID)
+    if after.finished == "too few contenders":
+        sys.exit(EXIT_FAILURE)
+    console.print()
+    found = analysis.compare(before, after)
+    comparison.show(console, found, [], compared=found.comparable)
+    console.print(f"record  race {after.id} (dragstrip compare {before.id} {after.id})", soft_wrap=True)
+
+
+def _is_void(race: Race) -> bool:
+    return race.finished == "void" or is_void(inspect(race))

@@ -1,0 +1,29 @@
+"""``dragstrip runs``: what is stored; loads nothing that judges or draws."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from dragstrip.cli.options import read_store, store_option
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True)
+@store_option
+def runs(as_json: bool, store_path: Path | None) -> None:
+    """Stored races, newest first."""
+    with read_store(store_path) as store:
+        told = dict(reversed(store.noted("verdict")))  # as ``report.badge`` left it, a later one before an earlier one
+        rows = [asdict(line) | {"verdict": told.get(line.race, "")} for line in store.runs()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+
+    from dragstrip.report import listing
+
+    listing.runs(Console(), rows)

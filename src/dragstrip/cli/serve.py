@@ -1,0 +1,44 @@
+"""``dragstrip serve``: the history as a local page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dragstrip.cli.options import store_option
+from dragstrip.errors import BadUsage
+from dragstrip.store.database import default_path
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0 for a free one.")
+@store_option
+def serve(port: int, store_path: Path | None) -> None:
+    """Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C: search, compare, history, races as they run.
+
+    It reads the store and writes nothing. A request under any other name than 127.0.0.1 or localhost is refused.
+    """
+    import socket
+
+    import uvicorn
+
+    from dragstrip.site import app
+
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+        listening.listen(128)  # from here on a browser that is quick waits, and is not refused
+    except OSError as error:
+        listening.close()
+        raise BadUsage(f"--port {port}: can't be listened on ({error.strerror}); --port 0 takes a free one") from error
+    with listening:
+        click.echo(
+            f"http://127.0.0.1:{listening.getsockname()[1]}/ shows {store_path or default_path()}; Ctrl-C ends it"
+        )
+        # A live view's stream has no end of its own: it is not waited for.
+        config = uvicorn.Config(
+            app(store_path or default_path()), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        )
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,334 @@
+"""From an entrant to a command that can be run: readiness, the build, the scratch folder's files."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError
+
+from dragstrip.contender import discovery
+from dragstrip.contender.definition import fill
+from dragstrip.contender.discovery import Missing, Ready, cache_dir
+from dragstrip.contender.entries import Entry
+from dragstrip.contender.fields import PER_CORE, Contender
+from dragstrip.errors import BadDefinition, NotReady, StageError
+
+#: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
+BUILD_S = 900.0
+
+_TAIL_LINES, _TAIL_BYTES = 15, 65_536
+
+#: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
+SOCKET = "http.socket"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCount:
+    """Where a launch says itself how many requests it had.
+
+    Args:
+        host: "unix:PATH"; "" where the launch serves.
+        path: asked for by GET. pattern: its one group is the number; several matches are added up.
+    """
+
+    host: str
+    path: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How one launch is started; everything settled, no names in braces left.
+
+    Args:
+        command: the program's place first where it was found; no shell sees it.
+        env: set on top of the director's environment.
+        cwd: the scratch folder, or the user's own folder for ``--serve``.
+        wake_s: seconds from start to the first right answer.
+        stop_signal: without SIG.
+        unprivileged: root starts it as ``nobody``, who must own the scratch folder.
+        kind: "definition" or "serve".
+        socket: where it listens, if it asked for that; None: at the port.
+        own_count: where it says how many requests it had; None: it can't say.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    cwd: Path
+    port: int
+    env: dict[str, str] = field(default_factory=dict)
+    wake_s: float = 10.0
+    stop_signal: str = "TERM"
+    unprivileged: bool = True
+    kind: str = "definition"
+    socket: Path | None = None
+    own_count: OwnCount | None = None
+
+
+def check(one: Entry | Contender) -> Ready | Missing:
+    """Whether an entrant can run here. Runs its version command at most; builds and installs nothing."""
+    if isinstance(one, Contender):
+        return discovery.look(one)
+    if one.contender is not None:
+        return discovery.look(one.contender)
+    if one.url is not None:
+        return Ready("running", {})
+    folder = one.folder or Path.cwd()
+    program = one.command[0]
+    place = str(folder / program) if "/" in program else shutil.which(program)
+    if place is None or not os.access(place, os.X_OK) or Path(place).is_dir():
+        return Missing(f"`{program}` can't be executed from {folder}", "give the program's path, or make it executable")
+    return Ready("unknown", {program: Path(place)})
+
+
+def status(one: Entry) -> dict[str, str]:
+    """One row of ``dragstrip contenders``: name, title, status, version, reason, remedy; all texts."""
+    state = check(one)
+    row = {"name": one.name, "title": one.title}
+    if isinstance(state, Missing):
+        return row | {"status": "missing", "version": "", "reason": state.reason, "remedy": state.remedy}
+    return row | {"status": "ready", "version": state.version, "reason": "", "remedy": ""}
+
+
+def _ready(contender: Contender) -> Ready:
+    state = discovery.look(contender)
+    if isinstance(state, Missing):
+        raise NotReady(f"{contender.name} is not ready: {state.reason}; {state.remedy}")
+    return state
+
+
+def to_build(one: Entry | Contender) -> str:
+    """What ``build`` would run now, in words; "" if there is nothing to build, or it was built before."""
+    contender = one.contender if isinstance(one, Entry) else one
+    if contender is None or contender.fields.build is None or _build_dir(contender, _ready(contender)).is_dir():
+        return ""
+    return f"building once, up to {BUILD_S / 60:.0f} min: {' '.join(contender.fields.build.command)}"
+
+
+def build(one: Entry | Contender) -> Path | None:
+    """Runs a definition's build unless the same one has been run; returns the folder that it filled.
+
+    Same means: the same definition and files, command, environment and compiler version. Two at once do no harm:
+    the first to end is kept.
+
+    Raises:
+        NotReady: a program it needs is missing.
+        StageError: the build fails; with the compiler's last lines.
+    """
+    contender = one.contender if isinstance(one, Entry) else one
+    if contender is None or contender.fields.build is None:
+        return None
+    ready = _ready(contender)
+    target = _build_dir(contender, ready)
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.chmod(0o755)
+    making = Path(tempfile.mkdtemp(prefix=f".{contender.name}-", dir=target.parent))
+    try:
+        (making / "out").mkdir()
+        _run_build(contender, ready, source=_copy_sources(contender, making / "source"), out=making / "out")
+        _open_to_all(making / "out")
+        try:
+            (making / "out").rename(target)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return target
+
+
+def _build_dir(contender: Contender, ready: Ready) -> Path:
+    assert contender.fields.build is not None
+    what = (contender.definition_hash, repr(contender.fields.build), ready.version, os.uname().machine)
+    key = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
+    return cache_dir() / "builds" / f"{contender.name}-{key}"
+
+
+def _copy_sources(contender: Contender, folder: Path) -> Path:
+    assert contender.fields.build is not None
+    for name in contender.fields.build.files:
+        target = folder / _inside(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(contender.folder / name, target)
+    return folder
+
+
+def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -> None:
+    wanted = contender.fields.build
+    assert wanted is not None
+    values = discovery.settings(contender, ready.programs) | {"build": str(out), "cache": str(cache_dir())}
+    command = discovery.resolve(wanted.command, ready.programs, values)
+    env = {"HOME": str(cache_dir()), **os.environ} | {key: fill(text, values) for key, text in wanted.env.items()}
+    status, said = _run_bounded(contender.name, command, source, env)
+    if status != 0:
+        tail = "\n".join(said.strip().splitlines()[-_TAIL_LINES:])
+        raise StageError(
+            f"{contender.name}: its build failed with status {status} (`{' '.join(command)}`); its last lines:\n{tail}"
+        )
+
+
+def _run_bounded(name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Runs a build within its time; what it started ends with it. Its output goes to a file: it may have no end."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            running = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise StageError(f"{name}: its build can't be run: {error}") from error
+        try:
+            running.wait(timeout=BUILD_S)
+        except subprocess.TimeoutExpired as error:
+            raise StageError(
+                f"{name}: its build (`{' '.join(command)}`) did not end within {BUILD_S:g} s and was ended; a longer "
+                "one is run by hand, and its result named in the definition"
+            ) from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(size - _TAIL_BYTES, 0))
+        return running.returncode, output.read().decode(errors="replace")
+
+
+def _open_to_all(folder: Path) -> None:
+    """Lets an unprivileged user execute what was built, whatever the umask."""
+    folder.chmod(0o755)
+    for place in folder.rglob("*"):
+        if not place.is_symlink():
+            place.chmod(0o755 if place.is_dir() or place.stat().st_mode & 0o100 else 0o644)
+
+
+def prepare(entry: Entry, *, scratch: Path, port: int, cores: tuple[int, ...], workload: str) -> Start:
+    """Fills a launch's scratch folder and settles its command.
+
+    Args:
+        scratch: an empty folder of this launch's own.
+        cores: the servers' lane; parameters that say ``{cores}`` become its size.
+
+    Raises:
+        BadUsage: the entrant doesn't have the workload, or is a running server.
+        BadDefinition: a template is refused. NotReady, StageError: as ``check`` and ``build``.
+    """
+    entry.refuse_unless_it_serves(workload)
+    if entry.contender is not None:
+        return _prepare_definition(entry, entry.contender, scratch, port, len(cores), workload)
+    values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET)}
+    command = tuple(fill(word, values) for word in entry.command)
+    return Start(
+        name=entry.name,
+        command=command,
+        socket=_asked_for(scratch, command),
+        cwd=entry.folder or scratch,
+        port=port,
+        unprivileged=False,  # the user's own command, in the user's own folder, as the user
+        kind=entry.kind,
+    )
+
+
+def _prepare_definition(
+    entry: Entry, contender: Contender, scratch: Path, port: int, cores: int, workload: str
+) -> Start:
+    ready, fields = _ready(contender), contender.fields.start
+    values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
+    values |= discovery.settings(contender, ready.programs)
+    values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
+    values |= {"socket": str(scratch / SOCKET), "cache": str(cache_dir()), "build": str(build(contender) or "")}
+    values |= {"served": discovery.counts(contender, ready.programs, values)}
+    for name in fields.copy_:
+        target = scratch / _inside(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(contender.folder / name, target)
+    for name in fields.render:
+        target = scratch / _inside(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_rendered(contender, name, values), encoding="utf-8")
+    _open_to_all(scratch)
+    command = discovery.resolve(fields.command, ready.programs, values)
+    own = {key: fill(text, values) for key, text in fields.env.items()}
+    written = [(scratch / _inside(name)).read_text(encoding="utf-8") for name in fields.render]
+    return Start(
+        name=entry.name,
+        command=command,
+        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)} | own,
+        socket=_asked_for(scratch, (*command, *own.values(), *written)),
+        cwd=scratch,
+        port=port,
+        wake_s=fields.wake_s,
+        stop_signal=fields.stop_signal,
+        unprivileged=fields.unprivileged,
+        kind=entry.kind,
+        own_count=_own_count(contender, values),
+    )
+
+
+def _own_count(contender: Contender, values: Mapping[str, Any]) -> OwnCount | None:
+    told = contender.fields.served
+    if told is None or not values["served"]:
+        return None
+    at = fill(told.socket, values)
+    return OwnCount(f"unix:{at}" if at else "", told.path, told.pattern)
+
+
+def _asked_for(scratch: Path, told: Iterable[str]) -> Path | None:
+    """The launch's socket, if its path stands anywhere in what the server is told."""
+    path = scratch / SOCKET
+    return path if any(str(path) in text for text in told) else None
+
+
+def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:
+    """PATH for launchers that call programs by name: those to which PATH doesn't lead are linked in the scratch."""
+    elsewhere = {name: place for name, place in ready.programs.items() if shutil.which(name) != str(place)}
+    if not elsewhere:
+        return {}
+    links = scratch / ".programs"
+    links.mkdir(exist_ok=True)
+    for name, place in elsewhere.items():
+        (links / name).symlink_to(place)
+    return {"PATH": os.pathsep.join((str(links), os.environ.get("PATH", os.defpath)))}
+
+
+def _inside(name: str) -> Path:
+    """Where a listed file goes: its own relative place; a sibling definition's file loses the sibling's name."""
+    parts = Path(name).parts
+    return Path(parts[-1]) if parts[0] == ".." else Path(name)
+
+
+def _rendered(contender: Contender, name: str, values: Mapping[str, Any]) -> str:
+    file = contender.folder / name
+    jinja = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    try:
+        return jinja.from_string(file.read_text(encoding="utf-8")).render(values)
+    except (TemplateError, UnicodeDecodeError) as error:
+        raise BadDefinition(
+            file=str(file),
+            line=error.lineno if isinstance(error, TemplateSyntaxError) else _template_line(error),
+            field="template",
+            problem=str(error),
+            remedy=f"the names there are: {', '.join(sorted(values))}",
+        ) from error
+
+
+def _template_line(error: Exception) -> int | None:
+    """The template's line that raised: Jinja puts it into the traceback under the name ``<template>``."""
+    line, step = None, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == "<template>":
+            line = step.tb_lineno
+        step = step.tb_next
+    return line

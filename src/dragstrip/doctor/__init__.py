@@ -1,0 +1,1 @@
+"""Whether this machine is fit for races: examinations, and its noise floor."""

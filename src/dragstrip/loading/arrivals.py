@@ -1,0 +1,95 @@
+"""What an open loop offers: requests leave by the clock, whatever the server does; plain values and their checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dragstrip.errors import BadUsage
+from dragstrip.metrics import TICKS_NS
+
+#: The engine's highest rate, and its longest block.
+MOST_PER_S, LONGEST_S = 10_000_000.0, 3600.0
+
+PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
+
+#: As the engine takes it: arrivals, precision, steps of (rate, rate at the end, end in ns), seed.
+PaceWords = tuple[str, str, list[tuple[float, float, int]], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A stretch in which the rate goes in a straight line from one value to the other; 0 is a pause."""
+
+    from_per_s: float
+    to_per_s: float
+    length_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An open loop.
+
+    Args:
+        rate_per_s: from the begin to the end; None where ``steps`` say it.
+        ramp: rates at the begin and at the end, in a straight line over the run's duration.
+        steps: one after the other; they are the run's duration.
+        precision: "precise" wakes the generator for each departure, "balanced" every 210 µs, "thrifty" every 1 ms.
+        arrivals: "constant" gaps, or those of a "poisson" process, drawn from ``seed``.
+    """
+
+    rate_per_s: float | None = None
+    ramp: tuple[float, float] | None = None
+    steps: tuple[Step, ...] = ()
+    precision: str = "precise"
+    arrivals: str = "constant"
+    seed: int = 1
+
+    def length_s(self) -> float | None:
+        """The duration that the steps add up to; None where there are none."""
+        return sum(step.length_s for step in self.steps) if self.steps else None
+
+    def pace(self, duration_s: float) -> PaceWords:
+        """As the engine takes it, for a run of so long."""
+        steps = self.steps
+        if not steps:
+            first, last = self.ramp or (self.rate_per_s or 0.0, self.rate_per_s or 0.0)
+            steps = (Step(from_per_s=first, to_per_s=last, length_s=duration_s),)
+        ends_ns, at_s = [], 0.0
+        for step in steps:
+            at_s += step.length_s
+            ends_ns.append(round(at_s * 1e9))
+        words = [(step.from_per_s, step.to_per_s, end) for step, end in zip(steps, ends_ns, strict=True)]
+        return self.arrivals, self.precision, words, self.seed
+
+
+def check(offer: Offer, requests: int | None, duration_s: float | None) -> None:
+    """Refuses an offer that can't be made.
+
+    Raises:
+        BadUsage: names the option, what was given and what would do.
+    """
+    given = [offer.rate_per_s is not None, offer.ramp is not None, bool(offer.steps)]
+    if sum(given) != 1:
+        raise BadUsage("-R, --ramp and --steps each say what is offered; give one of them")
+    rates = [*(offer.ramp or ()), *(rate for step in offer.steps for rate in (step.from_per_s, step.to_per_s))]
+    rates += [offer.rate_per_s] if offer.rate_per_s is not None else []
+    if max(rates) <= 0 or max(rates) > MOST_PER_S:
+        raise BadUsage(f"an offered rate of {max(rates):g}/s can't be sent; give more than 0, up to {MOST_PER_S:,.0f}")
+    if requests is not None and offer.rate_per_s is None:
+        raise BadUsage("-n with --ramp or --steps: these end by time; leave -n out, or give -R")
+    if offer.steps and duration_s is not None:
+        raise BadUsage("-d with --steps: the steps' own times are the duration; leave -d out")
+    if (length_s := offer.length_s() or duration_s or 0.0) > LONGEST_S:
+        raise BadUsage(f"an open loop of {length_s:g} s: give at most {LONGEST_S:g} s, or run it again")
+
+
+def describe_offer(offer: Offer) -> str:
+    """The offer in a few words, for a report."""
+    if offer.ramp:
+        what = f"a ramp from {offer.ramp[0]:,g} to {offer.ramp[1]:,g}/s"
+    elif offer.steps:
+        what = "steps of " + ", ".join(f"{step.from_per_s:,g}/s for {step.length_s:g} s" for step in offer.steps)
+    else:
+        what = f"{offer.rate_per_s:,g}/s"
+    poisson = f", Poisson arrivals (seed {offer.seed})" if offer.arrivals == "poisson" else ""
+    return f"{what}{poisson}, {offer.precision}"

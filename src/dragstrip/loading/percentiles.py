@@ -1,0 +1,19 @@
+"""Percentiles of an open loop's latency, and the histogram they are read from."""
+
+from __future__ import annotations
+
+import base64
+
+from hdrh.histogram import HdrHistogram
+
+QUANTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+QUANTILES |= {"p99.9": 99.9, "p99.99": 99.99, "p99.999": 99.999}
+
+
+def decoded(hdr: bytes) -> HdrHistogram | None:
+    """A histogram of nanoseconds; None where there is none, or nothing in it."""
+    if not hdr:
+        return None
+    # The library's decode wants the base64 text of the V2 format, header included.
+    found = HdrHistogram.decode(base64.b64encode(hdr))
+    return found if found.get_total_count() else None

@@ -1,0 +1,1 @@
+"""Starts, watches and ends servers: launcher, supervisor, scratch folders."""

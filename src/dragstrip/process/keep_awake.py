@@ -1,0 +1,381 @@
+"""Keeps a race's cores from going to sleep while blocks run, and puts everything back however the race ends.
+
+A core that sleeps is woken by an interrupt. On a virtual machine that costs the waker, and the sleeper waits for the
+host. A server that lets the machine sleep more often would pay for it. Three ways, tried in this order:
+
+``device``: ``/dev/cpu_dma_latency`` held open at 0; the kernel takes it back when the holder dies. For all cores.
+``resume``: ``cpuN/power/pm_qos_resume_latency_us`` set to ``n/a``, for the race's cores alone.
+``idle``: a process of the SCHED_IDLE policy that spins on each core, and gives way to whatever else is to run there.
+
+The first two are settings of the kernel's idle driver: without one they do nothing, so there they are passed over. The
+last two are done by this file itself, run as a script: ``python -I -S keep_awake.py WAY CORES``. It reads ``on`` and
+``off``
+from its stdin and answers each with ``ok``, or with what went wrong. That its stdin closes means that its director is
+gone (``kill -9`` included): then it puts everything back and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import sys
+import time
+
+TYPE_CHECKING = False  # a script that has to be up at once
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from subprocess import Popen
+
+#: In the order in which they are tried.
+WAYS = ("device", "resume", "idle")
+#: What a user may say.
+CHOICES = ("auto", "off")
+OFF = "off"
+
+DEVICE = "/dev/cpu_dma_latency"
+RESUME = "/sys/devices/system/cpu/cpu{core}/power/pm_qos_resume_latency_us"
+DRIVER = "/sys/devices/system/cpu/cpuidle/current_driver"
+
+#: A spinner that finds so much time gone since its last look was put off its core by somebody who wants it for longer:
+#: it sleeps for as long again and again, until it is woken no later than the second.
+AWAY_NS, LATE_NS = 1_000_000, 300_000
+#: Seconds to wait for an answer of the script, which takes milliseconds.
+LOST_S = 5.0
+
+PR_SET_PDEATHSIG = 1
+
+
+class Awake:
+    """What keeps the cores awake, while ``held``.
+
+    Args:
+        told: in words, for the record: the way, or "off" and why.
+        way: one of ``WAYS``; "" for none.
+    """
+
+    def __init__(self, told: str = OFF, way: str = "", helper: Popen[bytes] | None = None) -> None:
+        self.told, self.way = told, way
+        self._helper = helper
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The cores stay awake for as long as this lasts; does nothing where nothing was found to do."""
+        device = None
+        if self.way == "device":
+            with contextlib.suppress(OSError):  # it could be opened a moment ago
+                device = _hold_device()
+        elif self._helper is not None:
+            _order(self._helper, "on")
+        try:
+            yield
+        finally:
+            if device is not None:
+                os.close(device)
+            elif self._helper is not None:
+                _order(self._helper, "off")
+
+
+@contextlib.contextmanager
+def hold(
+    cores: Sequence[int], *, on: bool = True, ways: Sequence[str] | None = None, against: str = ""
+) -> Iterator[Awake]:
+    """Finds a way to keep these cores awake; all is put back at the end, also after a ``kill -9``.
+
+    Args:
+        cores: the race's.
+        on: False: nothing is done.
+        ways: to be tried, in this order, whether or not they can have an effect here; None for the usual ones.
+        against: why cores are not to be kept busy here (``against_spinning``); "" for nothing.
+    """
+    helper = None
+    try:
+        if not on:
+            yield Awake()
+            return
+        made, helper = _first(tuple(cores), ways, against)
+        yield made
+    finally:
+        if helper is not None:
+            _dismiss(helper)
+
+
+def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) -> str:
+    """What speaks against keeping these cores busy when they have nothing to do; "" for nothing.
+
+    Args:
+        siblings: for each core, the hardware threads of its physical core.
+    """
+    wanted = set(cores)
+    if any(len(wanted & set(threads)) > 1 for threads in siblings):
+        return "two of the cores are hardware threads of one physical core, which would slow each other down"
+    limit = cpu_quota()
+    if limit is not None and limit < len(wanted):
+        return f"CPU time here is limited to that of {limit:g} cores, which spinning would use up"
+    return ""
+
+
+def usual_wait(against: str, *, shared: bool) -> str:
+    """How a race's engine waits: it polls where its cores are its own to keep busy; ``shared``: with the servers."""
+    return "sleep" if against or shared else "poll"
+
+
+def beside(wait: str, against: str) -> str:
+    """What speaks against spinners in a race whose engine waits so; ``against``: what does anyway.
+
+    An engine that polls keeps its own cores awake, and a loaded server its own. A spinner beside the server took up to
+    6 % of its core, whenever it woke up, and doubled the scatter of its throughput (docs/CALIBRATION.md).
+    """
+    return against or ("" if wait == "sleep" else "the engine polls, and a spinner would take time from the servers")
+
+
+def cpu_quota() -> float | None:
+    """How many cores' time this process may use by its control groups (v2, or v1 at its mount); None: no limit."""
+    limits: list[float] = []
+    for line in _text("/proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        unified = number == "0"
+        if not unified and "cpu" not in controllers.split(","):
+            continue
+        folder = ("/sys/fs/cgroup" if unified else "/sys/fs/cgroup/cpu") + path.rstrip("/")
+        while folder.startswith("/sys/fs/cgroup"):
+            names = ("cpu.max",) if unified else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            words = " ".join(_text(f"{folder}/{name}") for name in names).split()
+            if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
+                limits.append(int(words[0]) / max(int(words[1]), 1))
+            folder = folder.rpartition("/")[0]
+    return min(limits, default=None)
+
+
+def _first(cores: tuple[int, ...], ways: Sequence[str] | None, against: str) -> tuple[Awake, Popen[bytes] | None]:
+    """The first way that works, and the helper that does it; the reasons why not those before, in words."""
+    driver = _text(DRIVER)
+    passed = "" if driver not in ("", "none") else "this kernel has no idle driver, so settings of it do nothing"
+    why: list[str] = [passed] if passed and ways is None else []
+    tried: Sequence[str] = ways if ways is not None else ("idle",) if passed else WAYS
+    for way in tried:
+        because = f" ({'; '.join(why)})" if why else ""
+        try:
+            if way == "device":
+                os.close(_hold_device())
+                return Awake(f"cpu_dma_latency held at 0{because}", way), None
+            if way == "idle" and against:
+                why.append(against)
+                continue
+            helper = _helper(way, cores)
+            told = {"resume": "resume latency n/a on each core", "idle": "a SCHED_IDLE spinner on each core"}[way]
+            return Awake(f"{told}{because}", way, helper), helper
+        except OSError as error:
+            why.append(f"{way}: {error.strerror or error}")
+    return Awake(f"{OFF}: {'; '.join(why)}"), None
+
+
+def _hold_device() -> int:
+    descriptor = os.open(DEVICE, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, struct.pack("i", 0))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _helper(way: str, cores: Sequence[int]) -> Popen[bytes]:
+    """This file as a script, tried once; raises OSError with its reason where the way is barred."""
+    import subprocess
+
+    made = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, way, ",".join(map(str, cores))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # the terminal's Ctrl-C is the director's affair; and it has an autogroup of its own
+    )
+    said = [_order(made, word) for word in ("on", "off")]
+    if said != ["ok", "ok"]:
+        _dismiss(made)
+        raise OSError(next(word for word in said if word != "ok"))
+    return made
+
+
+def _order(helper: Popen[bytes], word: str) -> str:
+    """Its answer; a helper that is gone says so, and nothing of it is left by then."""
+    import select
+
+    assert helper.stdin is not None
+    assert helper.stdout is not None
+    try:
+        helper.stdin.write(word.encode() + b"\n")
+        helper.stdin.flush()
+        waiting = select.poll()
+        waiting.register(helper.stdout, select.POLLIN)
+        if not waiting.poll(LOST_S * 1000):
+            return "it did not answer"
+        return helper.stdout.readline().decode("utf-8", "replace").strip() or "it ended by itself"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _dismiss(helper: Popen[bytes]) -> None:
+    """Closes its stdin, which has it put everything back and end, and waits for that."""
+    import subprocess
+
+    for pipe in (helper.stdin, helper.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        helper.wait(LOST_S)
+    except subprocess.TimeoutExpired:
+        helper.kill()
+        helper.wait()
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:  # noqa: PTH123 (pathlib would double the script's start)
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+# What follows runs in the script's own process.
+
+
+class Resume:
+    """The kernel's setting of each core: how long waking up may take. ``n/a`` is: no time at all."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self._files = [RESUME.format(core=core) for core in cores]
+        self._before: dict[str, str] = {}
+
+    def on(self) -> None:
+        """Notes what is set and sets ``n/a``; raises OSError where that is not allowed, with all put back."""
+        try:
+            for path in self._files:
+                self._before.setdefault(path, _text(path))
+                self._set(path, "n/a")
+        except OSError:
+            self.off()
+            raise
+
+    def off(self) -> None:
+        """Puts back what was set."""
+        while self._before:
+            path, value = self._before.popitem()
+            with contextlib.suppress(OSError):
+                self._set(path, value)
+
+    def end(self) -> None:
+        """As ``off``."""
+        self.off()
+
+    @staticmethod
+    def _set(path: str, value: str) -> None:
+        with open(path, "w") as file:  # noqa: PTH123
+            file.write(value)
+
+
+class Spinners:
+    """One process per core that spins at the lowest priority there is, stopped (SIGSTOP) while it is not wanted."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self._cores = tuple(cores)
+        self._pids: list[int] = []
+
+    def on(self) -> None:
+        """Lets them run; the first time they are made, and OSError says why that is not allowed."""
+        for core in self._cores[len(self._pids) :]:
+            self._pids.append(self._spinner())
+            # Lowered while it stands still: it never spins at an ordinary priority.
+            os.sched_setaffinity(self._pids[-1], [core])
+            os.sched_setscheduler(self._pids[-1], os.SCHED_IDLE, os.sched_param(0))
+            # That weighs little within a scheduling group. Where sessions are groups (sched(7), autogroup), this one's
+            # would weigh as much as the server's: so the group has the lowest weight, too.
+            with contextlib.suppress(OSError), open(f"/proc/{self._pids[-1]}/autogroup", "w") as file:  # noqa: PTH123
+                file.write("19")
+        for pid in self._pids:
+            os.kill(pid, signal.SIGCONT)
+
+    def off(self) -> None:
+        """They stand still."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def end(self) -> None:
+        """They are gone as soon as each has its turn to go: on a core that others keep busy, that is not awaited."""
+        for pid in self._pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):  # an ordinary user may not, and need not
+                os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+                os.sched_setaffinity(pid, range(os.cpu_count() or 1))
+        self._pids = []
+
+    @staticmethod
+    def _spinner() -> int:
+        """A process that stands still, to be set up before it goes on."""
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                os.setsid()
+                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                for number in (signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_DFL)
+                null = os.open(os.devnull, os.O_RDWR)
+                os.dup2(null, 0)
+                os.dup2(null, 1)  # else whoever reads from us would not see our end
+                os.kill(os.getpid(), signal.SIGSTOP)
+                if os.getppid() == parent:
+                    _spin()
+            os._exit(1)
+        os.waitpid(pid, os.WUNTRACED)
+        return pid
+
+
+def _spin() -> None:
+    """For ever. Whatever wakes up here preempts it at once; where that goes on for long, it sleeps meanwhile.
+
+    Else the scheduler would give it a turn of some milliseconds now and then, lowest weight or not: it took 1.6 % of a
+    busy core so, and takes 0.1 % (a busy loop beside it, measured by its run-queue wait).
+    """
+    clock = time.monotonic_ns
+    seen = clock()
+    while True:
+        now = clock()
+        if now - seen > AWAY_NS:
+            late_ns = AWAY_NS
+            while late_ns > LATE_NS:
+                due = clock() + AWAY_NS
+                time.sleep(AWAY_NS / 1e9)
+                now = clock()
+                late_ns = now - due
+        seen = now
+
+
+def main(way: str, cores: Sequence[int]) -> None:
+    """Obeys until its stdin closes or it is told to end by a signal; then everything is as it was."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    made = Resume(cores) if way == "resume" else Spinners(cores)
+    try:
+        for line in sys.stdin:
+            try:
+                made.on() if line.strip() == "on" else made.off()
+                said = "ok"
+            except OSError as error:
+                said = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
+            sys.stdout.write(f"{said}\n")
+            sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # nobody listens any more: the end comes next
+    finally:
+        made.end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], [int(core) for core in sys.argv[2].split(",")])

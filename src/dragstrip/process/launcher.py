@@ -1,0 +1,498 @@
+"""Stands servers up: launches under a keeper, waits until they answer right, stops them, leaves nothing.
+
+A ``Keeper`` is a small process of its own (``supervisor.py``); what is here is the director's end of its
+pipe. However the director ends, the pipe closes, and the keeper does the cleaning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import pwd
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dragstrip.errors import StageError
+from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
+from dragstrip.process.supervisor import descendants
+
+if TYPE_CHECKING:
+    from dragstrip.contender import Start
+
+__all__ = ["Ended", "Launcher", "Running", "free_port", "scratch_root", "sweep_stale"]
+
+HOST = "127.0.0.1"
+#: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
+GRACE_S = 15.0
+#: The same after Ctrl-C, where the person waits.
+INTERRUPTED_GRACE_S = 0.5
+#: Seconds between two tries to get a right answer, from the first to the longest.
+FIRST_TRY_S, LONGEST_TRY_S = 0.002, 0.020
+#: Seconds beyond the grace after which a keeper that does not report is taken for lost.
+LOST_S = 20.0
+#: Most of a launch's output that is kept, head and tail.
+LOG_LIMIT_BYTES = 256 * 1024
+
+_numbers = itertools.count(1)
+_ports_given: set[int] = set()
+_giving = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a launch ended.
+
+    Args:
+        exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if unknown.
+        died: it ended before it was told to.
+        cpu_ns: whole tree, whole life, what it takes to stop included; None if unreadable.
+        peak_memory_bytes: sum of each living process's VmHWM just before the stop; None once it has died.
+        how: what it took to end it, in words.
+        log_tail: last lines of its output.
+    """
+
+    exit_status: int | None
+    died: bool
+    cpu_ns: int | None
+    peak_memory_bytes: int | None
+    how: str
+    log_tail: str
+
+    def __str__(self) -> str:
+        if self.exit_status is None:
+            return self.how
+        if self.exit_status < 0:
+            return f"ended by signal {-self.exit_status}, {signal.strsignal(-self.exit_status)}"
+        return f"exit status {self.exit_status}"
+
+
+@dataclass(kw_only=True)
+class Running:
+    """One launch of a server that has given its first right answer.
+
+    Args:
+        host: where it is reached, at ``port``; "unix:PATH" for a socket file.
+        pid: its main process; ready_ns: from the start to the first right answer.
+        log: its output, bounded; it goes when the launch is stopped (``Ended.log_tail`` stays).
+        cgroup: the cgroup v2 it lives in, None where none could be made.
+        cpu_source: "cgroup" or "proc".
+        note: what is not as asked ("runs as uid 0, for …"), "" if nothing.
+    """
+
+    name: str
+    host: str
+    port: int
+    pid: int
+    ready_ns: int
+    log: Path
+    cgroup: Path | None
+    cpu_source: str
+    note: str
+    stop_signal: str
+    number: int
+    scratch: Path
+    keeper: Launcher = field(repr=False)
+    _ended: Ended | None = field(default=None, repr=False)
+    _frozen: bool = field(default=False, repr=False)
+
+    def pids(self) -> tuple[int, ...]:
+        """Every living process of the tree now, the main one first; daemonised ones are in it."""
+        living = [pid for pid, (_, state) in descendants(self.keeper.pid).items() if state not in "ZX"]
+        return tuple(sorted(living, key=lambda pid: pid != self.pid))
+
+    def schedstats(self) -> tuple[str, ...]:
+        """``/proc/PID/task/TID/schedstat`` of every thread of the tree now."""
+        return tuple(f"/proc/{pid}/task/{tid}/schedstat" for pid in self.pids() for tid in _threads(pid))
+
+    def users(self) -> tuple[str, ...]:
+        """As whom its processes run, by name."""
+        found = set()
+        for pid in self.pids():
+            with contextlib.suppress(OSError, StopIteration):
+                status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                uid = int(next(line for line in status if line.startswith("Uid:")).split()[2])
+                found.add(_user_name(uid))
+        return tuple(sorted(found))
+
+    def cpu_stat(self) -> str | None:
+        """Path of the cgroup's ``cpu.stat`` (usage_usec), None without a cgroup."""
+        return str(self.cgroup / "cpu.stat") if self.cgroup else None
+
+    def alive(self) -> bool:
+        """Whether its main process is there; costs a few microseconds."""
+        if self._ended or self.keeper.has_ended(self.number):
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Its last lines of output, also after it has been stopped."""
+        text = self._ended.log_tail if self._ended else _tail(self.log)
+        return "\n".join(text.splitlines()[-lines:])
+
+    def counts(self) -> tuple[int, int]:
+        """Processes and threads of the tree now."""
+        pids = self.pids()
+        return len(pids), sum(len(_threads(pid)) for pid in pids)
+
+    def resident_bytes(self) -> int:
+        """Memory of the whole tree now, pages shared counted in each process (proc(5)'s statm); 0 if unreadable."""
+        total = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return total
+
+    def freeze(self) -> None:
+        """Every process of it stands still, by its cgroup or by SIGSTOP; ``stop`` lets it go first."""
+        self._hold(hold=True)
+
+    def thaw(self) -> None:
+        """They go on."""
+        self._hold(hold=False)
+
+    def _hold(self, *, hold: bool) -> None:
+        self._frozen = hold
+        if self.cgroup is not None:
+            with contextlib.suppress(OSError):
+                (self.cgroup / "cgroup.freeze").write_text("1" if hold else "0")
+                return
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP if hold else signal.SIGCONT)
+
+    def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
+        """Gives it its stop signal and waits for nothing; ``stop`` then waits for its end."""
+        if self._ended is None:
+            if self._frozen:
+                self.thaw()
+            self.keeper.begin_finish(self.number, self.stop_signal, grace_s)
+
+    def stop(self, *, grace_s: float = GRACE_S) -> Ended:
+        """Ends every process of it and removes its scratch directory; again: the same answer.
+
+        Args:
+            grace_s: seconds from its stop signal to SIGKILL.
+        """
+        if self._ended is None:
+            self.begin_stop(grace_s=grace_s)
+            self._ended = self.keeper.finish(self.number, grace_s)
+            _remove(self.scratch, self.log)
+            self.keeper.forget(self)
+        return self._ended
+
+
+class Launcher:
+    """One contender's keeper for the length of a race; leaving the ``with`` ends everything under it.
+
+    Args:
+        name: the contender's, for messages. scratch_root: the race's, see ``scratch_root()``.
+    """
+
+    def __init__(self, *, name: str, scratch_root: Path) -> None:
+        self.name = name
+        self._root = scratch_root.resolve()
+        script = Path(__file__).with_name("supervisor.py")
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(script), str(self._root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # the terminal's Ctrl-C is the director's affair
+        )
+        self.pid = self._process.pid
+        self._text = b""
+        self._reading = threading.Lock()
+        self._lost = False
+        self._said: dict[int, dict[str, Any]] = {}
+        self._ends: dict[int, dict[str, Any]] = {}
+        self._stopping: set[int] = set()
+        self._running: Running | None = None
+        self._main_pid = 0
+        self._cgroup: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        interrupted = kind is not None and not issubclass(kind, Exception)
+        try:
+            # An interrupted stop goes on with its long grace; closing the pipe is what cuts that short.
+            if self._running is not None and not (interrupted and self._running.number in self._stopping):
+                self._running.stop(grace_s=INTERRUPTED_GRACE_S if interrupted else GRACE_S)
+            self._tell({"do": "end"})
+        finally:
+            self._close()
+
+    def launch(
+        self, start: Start, *, scratch: Path, cores: tuple[int, ...], is_right: Callable[[str, int], str | None]
+    ) -> Running:
+        """Starts the server and waits for its first right answer.
+
+        Args:
+            start: what to run; its environment is laid over the director's own.
+            scratch: its directory, below the scratch root; removed when the launch ends. As root, with
+                ``start.unprivileged``, it is given to ``nobody`` and the server runs as ``nobody``.
+            cores: those it may run on.
+            is_right: asked again and again; None once the answer is right, else the reason in words.
+
+        Raises:
+            StageError: it could not be started, died, or wasn't right within ``start.wake_s``; nothing of it is left.
+        """
+        if self._running is not None:
+            raise StageError(f"{self.name}: its launch {self._running.number} still runs; stop it before the next")
+        scratch = scratch.resolve()
+        if self._root not in scratch.parents:
+            raise StageError(f"{self.name}: scratch directory {scratch} is not below {self._root}")
+        number = next(_numbers)
+        log = self._root / f"{scratch.name}.log"
+        user = _nobody() if start.unprivileged and os.geteuid() == 0 else None
+        if user is not None:
+            _give(scratch, user)
+        began_ns = time.monotonic_ns()
+        said = self._start(number, start, scratch, log, cores, user)
+        host = f"unix:{start.socket}" if start.socket else HOST
+        running = Running(
+            name=start.name, host=host, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
+            cpu_source="cgroup" if self._cgroup else "proc", note=said["note"], stop_signal=start.stop_signal,
+            number=number, scratch=scratch, keeper=self,
+        )  # fmt: skip
+        self._running = running
+        try:
+            self._wait_until_right(running, start.wake_s, began_ns, is_right)
+        except Exception:
+            running.stop(grace_s=INTERRUPTED_GRACE_S)
+            raise
+        running.ready_ns = time.monotonic_ns() - began_ns
+        return running
+
+    def _start(
+        self, number: int, start: Start, scratch: Path, log: Path, cores: tuple[int, ...], user: tuple[int, int] | None
+    ) -> dict[str, Any]:
+        environment = server_environment(os.environ)
+        if user is not None:
+            environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody", "LOGNAME": "nobody"}
+        cgroup = make_cgroup(number)
+        self._tell({
+            "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
+            "cwd": str(start.cwd), "cores": list(cores), "user": user[0] if user else None,
+            "group": user[1] if user else None, "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES,
+            "scratch": str(scratch), "cgroup": str(cgroup) if cgroup else None,
+        })  # fmt: skip
+        said = self._await(lambda: self._said.pop(number, None) or self._ends.get(number), LOST_S)
+        if said is None or said["is"] != "started":
+            _remove(scratch, log)
+            remove_cgroup(cgroup)
+            raise StageError(f"{start.name}: {said['why'] if said else 'its keeper was lost before it started'}")
+        self._cgroup = Path(said["cgroup"]) if said["cgroup"] else None
+        self._main_pid = int(said["pid"])
+        return said
+
+    def _wait_until_right(
+        self, running: Running, wake_s: float, began_ns: int, is_right: Callable[[str, int], str | None]
+    ) -> None:
+        """Asks until the answer is right; every wait ends at once when the server dies."""
+        pause_s, reason = FIRST_TRY_S, None
+        while running.alive():
+            try:
+                reason = is_right(running.host, running.port)
+            except OSError as error:
+                reason = error.strerror or str(error)
+            if reason is None and running.alive():  # else somebody else's server answered on that port
+                return
+            if time.monotonic_ns() - began_ns > wake_s * 1e9:
+                break
+            self._await(lambda: self._ends.get(running.number), pause_s, lose=False)
+            pause_s = min(pause_s * 1.5, LONGEST_TRY_S)
+        waited_s = (time.monotonic_ns() - began_ns) / 1e9
+        died = not running.alive()
+        ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
+        what = (
+            f"died {waited_s:.2f} s after its start ({ended})"
+            if died
+            else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
+        )
+        last = f"; the last try: {reason}" if reason else ""
+        raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")
+
+    def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:
+        """Has a launch stopped, unless it has died; used by ``Running.begin_stop``."""
+        if not self.has_ended(number) and number not in self._stopping:
+            self._stopping.add(number)
+            self._tell({"do": "stop", "signal": signal_name, "grace_s": grace_s})
+
+    def finish(self, number: int, grace_s: float) -> Ended:
+        """Waits for the keeper's report of a launch's end; used by ``Running.stop``."""
+        said = self._await(lambda: self._ends.get(number), grace_s + LOST_S)
+        if said is None:
+            self._clean_after_lost_keeper()
+            tail = _tail(self._running.log) if self._running else ""
+            how = "its keeper was lost; killed"
+            return Ended(exit_status=None, died=True, cpu_ns=None, peak_memory_bytes=None, how=how, log_tail=tail)
+        return Ended(
+            exit_status=said["exit_status"], died=said["is"] == "died" or number not in self._stopping,
+            cpu_ns=said["cpu_ns"], peak_memory_bytes=said["peak_memory_bytes"], how=said["how"],
+            log_tail=said["log_tail"],
+        )  # fmt: skip
+
+    def has_ended(self, number: int) -> bool:
+        """Whether the keeper has reported the end of a launch, or is gone itself."""
+        self._read(0.0)
+        return number in self._ends or self._lost
+
+    def forget(self, running: Running) -> None:
+        """The launch has ended: the next one may start."""
+        if self._running is running:
+            self._running = None
+        self._ends.pop(running.number, None)
+
+    def _tell(self, order: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                raise
+            self._lost = True
+
+    def _await(
+        self, answer: Callable[[], dict[str, Any] | None], at_most_s: float, *, lose: bool = True
+    ) -> dict[str, Any] | None:
+        """The answer as soon as it is there; None if the keeper is lost or (``lose``) is taken for lost."""
+        until = time.monotonic() + at_most_s
+        while (found := answer()) is None and not self._lost:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                if lose:
+                    self._process.kill()
+                    self._lost = True
+                return None
+            self._read(left_s)
+        return found
+
+    def _read(self, at_most_s: float) -> None:
+        assert self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        poll = select.poll()  # select() knows no descriptor above 1023
+        poll.register(fd, select.POLLIN)
+        while not self._lost and poll.poll(at_most_s * 1000):
+            # An interrupted race stops in one thread what another still waits for.
+            with self._reading:
+                if not poll.poll(0):
+                    return
+                piece = os.read(fd, 1 << 16)
+                self._lost = not piece
+                *lines, self._text = (self._text + piece).split(b"\n")
+            for message in map(json.loads, lines):
+                if message["is"] in ("ended", "died"):
+                    self._ends[message["launch"]] = message
+                elif message["is"] != "broken":  # a broken keeper's end is seen as the pipe's
+                    self._said[message["launch"]] = message
+            at_most_s = 0.0
+
+    def _clean_after_lost_keeper(self) -> None:
+        """Nobody reaps for us: kill its cgroup, and what can be found of it by its session and its scratch folder."""
+        if self._cgroup is not None:
+            with contextlib.suppress(OSError):
+                (self._cgroup / "cgroup.kill").write_text("1")
+        for pid in strays(self._main_pid, self._running.scratch if self._running else None):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        remove_cgroup(self._cgroup)
+
+    def _close(self) -> None:
+        """Closes the pipe, which ends the keeper whatever it does, and waits for it."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            self._process.wait(LOST_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            self._clean_after_lost_keeper()
+        if self._running is not None:
+            _remove(self._running.scratch, self._running.log)
+
+
+def server_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Our environment as servers get it: C.UTF-8 and UTC whatever we were started under; a start's own lies over it.
+
+    ``LC_*`` go rather than being set, so that a definition that sets ``LANG`` alone gets what it says.
+    """
+    kept = {key: value for key, value in own.items() if key != "LANGUAGE" and not key.startswith("LC_")}
+    return kept | {"LANG": "C.UTF-8", "TZ": "UTC"}
+
+
+def free_port() -> int:
+    """A port of the kernel's choice that nobody listens on now, never the same twice in this process."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((HOST, 0))
+            port = int(probe.getsockname()[1])
+        with _giving:
+            if port not in _ports_given:
+                _ports_given.add(port)
+                return port
+
+
+def _nobody() -> tuple[int, int] | None:
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError:
+        return None
+    return entry.pw_uid, entry.pw_gid
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _give(scratch: Path, user: tuple[int, int]) -> None:
+    os.chown(scratch, *user)
+    for path in scratch.rglob("*"):
+        os.chown(path, *user, follow_symlinks=False)
+
+
+def _remove(scratch: Path, log: Path) -> None:
+    shutil.rmtree(scratch, ignore_errors=True)
+    log.unlink(missing_ok=True)
+
+
+def _tail(log: Path) -> str:
+    """The log's last 16 KiB as text."""
+    try:
+        return log.read_bytes()[-(1 << 14) :].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _threads(pid: int) -> tuple[str, ...]:
+    try:
+        return tuple(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 (names are wanted, not paths)
+    except OSError:
+        return ()

@@ -1,0 +1,546 @@
+"""Keeps one contender's processes: starts them, drains their output, ends every one of them.
+
+A stand-alone script of the standard library alone, run as ``python -I -S supervisor.py SCRATCH_ROOT``; one
+for the length of a race per contender, one launch at a time. It talks JSON lines with its director
+over stdin and stdout:
+
+``{"do": "start", "launch", "command", "env", "cwd", "cores", "user", "group", "log", "log_limit_bytes",
+"scratch", "cgroup"}`` → ``{"is": "started", "launch", "pid", "cgroup", "note"}`` or
+``{"is": "failed", "launch", "why"}``;
+``{"do": "stop", "signal", "grace_s"}`` → ``{"is": "ended", "launch", "exit_status", "cpu_ns", "cpu_source",
+"peak_memory_bytes", "how", "log_tail"}``; the same with ``"is": "died"``, unasked, when the server ends
+by itself; ``{"do": "end"}`` is the orderly end of the keeper.
+
+The keeper is a child subreaper, so whatever a server forks, however it daemonises, comes back to it
+as a child in the end. That its stdin closes means that the director is gone (``kill -9`` included):
+then it ends the tree and removes the scratch directory too. "No children left" is the kernel's own
+word for "nothing of it lives" (wait4 gives ECHILD), so nothing here guesses from a list.
+"""
+
+# pathlib would double the start-up time:
+# ruff: noqa: PTH106, PTH108, PTH110, PTH112, PTH118, PTH119, PTH123, PTH208
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # typing's import would cost a third of the start-up
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: Seconds that a server gets to end by itself once its director is gone (Ctrl-C must end within 2 s).
+ABANDONED_GRACE_S = 1.0
+#: Seconds for what is left of the tree after its main process has ended, before and after it is signalled.
+LEFTOVER_WAIT_S, LEFTOVER_GRACE_S = 0.1, 1.0
+#: Seconds after which a process that SIGKILL does not end (stuck in the kernel) is reported, not awaited.
+UNKILLABLE_S = 10.0
+#: Soft limit of descriptors where the hard one is higher: some servers size arrays by it (uWSGI with
+#: Docker's 2^30 takes gigabytes).
+DESCRIPTORS_AT_MOST = 1 << 20
+#: Soft limit of a stack in bytes, which is also that of each thread: "unlimited" changes the layout of memory.
+STACK_BYTES = 8 << 20
+#: Lines and bytes of the log that a report of the end carries.
+TAIL_LINES, TAIL_BYTES = 20, 4096
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class BoundedLog:
+    """A file that holds the head and the tail of what was written, never above ``limit_bytes``.
+
+    Once full, everything between its first half and its last quarter is cut out and a line says how
+    many bytes were; so each byte is written twice at most, and the file is readable at any moment.
+    """
+
+    MARK = "\n[dragstrip: {:>15} bytes left out here]\n"
+
+    def __init__(self, path: str, limit_bytes: int) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        self._limit = max(limit_bytes, 1024)
+        self._size = self._left_out = 0
+        self._broken = False
+
+    def write(self, data: bytes) -> None:
+        """Appends; a full disk ends the logging, not the server."""
+        try:
+            while data and not self._broken:
+                if self._size >= self._limit:
+                    self._make_room()
+                written = os.write(self._fd, data[: self._limit - self._size])
+                self._size += written
+                data = data[written:]
+        except OSError:
+            self._broken = True
+
+    def _make_room(self) -> None:
+        head, keep = self._limit // 2, self._limit // 4
+        mark_bytes = len(self.MARK.format(0))
+        dropped_from = head + (mark_bytes if self._left_out else 0)
+        self._left_out += self._size - keep - dropped_from
+        kept = os.pread(self._fd, keep, self._size - keep)
+        os.ftruncate(self._fd, head)
+        os.lseek(self._fd, head, os.SEEK_SET)
+        os.write(self._fd, self.MARK.format(self._left_out).encode() + kept)
+        self._size = head + mark_bytes + len(kept)
+
+    def tail(self) -> str:
+        """The last lines, for a message."""
+        text = os.pread(self._fd, TAIL_BYTES, max(self._size - TAIL_BYTES, 0)).decode("utf-8", "replace")
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def descendants(root: int) -> dict[int, tuple[int, str]]:
+    """Every living descendant of ``root``, as pid to (process group, state letter).
+
+    Read from ``/proc/*/stat`` (proc(5)): ``/proc/PID/task/TID/children`` is not in every kernel.
+    """
+    below: dict[int, list[tuple[int, int, str]]] = {}
+    for word in os.listdir("/proc"):
+        if not word.isdigit():
+            continue
+        try:
+            with open(f"/proc/{word}/stat", "rb") as file:
+                state, parent, group = file.read().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # ended between the listing and the look
+        below.setdefault(int(parent), []).append((int(word), int(group), state.decode()))
+    found: dict[int, tuple[int, str]] = {}
+    queue = [root]
+    while queue:
+        for pid, group_id, letter in below.get(queue.pop(), ()):
+            found[pid] = (group_id, letter)
+            queue.append(pid)
+    return found
+
+
+def _number_in(path: str, pattern: bytes) -> int | None:
+    """The number that ``pattern`` captures in a kernel file; None if the file or the number isn't there."""
+    try:
+        with open(path, "rb") as file:
+            match = re.search(pattern, file.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1]) if match else None
+
+
+def peak_memory_bytes(pids: list[int]) -> int | None:
+    """Sum of VmHWM over these processes; None if none could be read. Pages shared count in each."""
+    peaks = [_number_in(f"/proc/{pid}/status", rb"^VmHWM:\s+(\d+) kB") for pid in pids]
+    known = [kibibytes * 1024 for kibibytes in peaks if kibibytes is not None]
+    return sum(known) if known else None
+
+
+def _in_child(work: Callable[[int], None]) -> tuple[int, str]:
+    """Forks; runs ``work(pipe)`` in the child; gives its pid and what it wrote until exit or exec."""
+    reading, writing = os.pipe()  # closed on exec, which is how a successful exec shows
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(writing)
+        except BaseException as error:  # the child must never return into the keeper's loop
+            os.write(writing, f"{type(error).__name__}: {error}\n".encode())
+        os._exit(127)
+    os.close(writing)
+    said = b""
+    while piece := os.read(reading, 4096):
+        said += piece
+    os.close(reading)
+    return pid, said.decode("utf-8", "replace").strip()
+
+
+def _take_user(order: dict[str, Any]) -> None:
+    os.setgroups([])
+    os.setgid(order["group"])
+    os.setuid(order["user"])
+
+
+def find_program(order: dict[str, Any]) -> str:
+    """The program's path as the keeper finds it, so that another user's PATH search can't pick another one."""
+    program: str = order["command"][0]
+    if "/" in program:
+        return os.path.join(order["cwd"], program)
+    return shutil.which(program, path=order["env"].get("PATH", os.defpath)) or program
+
+
+def why_not_as_user(order: dict[str, Any]) -> str:
+    """What keeps the asked user from running the command, tried as that user; "" if nothing does.
+
+    Looked at: the working directory, the program, and each word that is a file the keeper can see.
+    """
+    program = find_program(order)
+    words = [os.path.join(order["cwd"], word) for word in order["command"][1:]]
+    needs = [(program, os.X_OK, "execute"), (order["cwd"], os.X_OK, "enter")]
+    needs += [
+        (path, os.X_OK, "enter") if os.path.isdir(path) else (path, os.R_OK, "read")
+        for path in words
+        if os.path.exists(path)
+    ]
+
+    def look(pipe: int) -> None:
+        _take_user(order)
+        os.write(
+            pipe,
+            ", ".join(f"may not {verb} {path}" for path, mode, verb in needs if not os.access(path, mode)).encode(),
+        )
+
+    pid, why = _in_child(look)
+    os.waitpid(pid, 0)
+    return why
+
+
+def default_signals() -> None:
+    """Every signal does what it does by default and none is blocked: what a parent set stays so over exec."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def set_limits() -> None:
+    """Limits of the calling process that don't depend on the shell; those of memory and processes stay as they are."""
+    none = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    for limit in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
+        try:
+            resource.setrlimit(limit, none)
+        except (ValueError, OSError):  # only root may raise a hard limit
+            hard = resource.getrlimit(limit)[1]
+            resource.setrlimit(limit, (hard, hard))
+    # A dump of a large dead server would be written in the middle of the others' blocks.
+    softs = {
+        resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: DESCRIPTORS_AT_MOST, resource.RLIMIT_STACK: STACK_BYTES,
+    }  # fmt: skip
+    for limit, soft in softs.items():
+        hard = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def _become_server(order: dict[str, Any], output: int, keeper: int, pipe: int) -> None:
+    """In the forked child: everything between fork and exec. Each line on the pipe is a complaint."""
+    os.setsid()
+    if order["cgroup"]:
+        try:
+            with open(f"{order['cgroup']}/cgroup.procs", "w") as file:
+                file.write("0")
+        except OSError:
+            os.write(pipe, b"no cgroup\n")
+    os.sched_setaffinity(0, order["cores"])
+    set_limits()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    default_signals()
+    if order["user"] is not None:
+        _take_user(order)
+    # Should the keeper itself be killed, the main process at least goes with it (set last: setuid clears it).
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != keeper:
+        os._exit(127)
+    program = find_program(order)
+    try:
+        os.chdir(order["cwd"])
+        os.execve(program, order["command"], order["env"])
+    except OSError as error:
+        os.write(pipe, f"cannot execute {program} in {order['cwd']}: {error.strerror}\n".encode())
+
+
+class Launch:
+    """One start of the server and what is known of it until it has been reported as ended."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.number: int = order["launch"]
+        self.scratch: str = order["scratch"]
+        self.log_path: str = order["log"]
+        self.cgroup: str | None = order["cgroup"]
+        self.note = self.why = ""
+        self.silent = False
+        self.exit_status: int | None = None
+        self.rusage_ns = 0
+        self.log = BoundedLog(order["log"], order["log_limit_bytes"])
+        self.output, writing = os.pipe()
+        os.set_blocking(self.output, False)
+        self.pid = self._start(order, writing)
+        os.close(writing)
+
+    def _start(self, order: dict[str, Any], writing: int) -> int:
+        keeper = os.getpid()
+        os.sched_setaffinity(0, order["cores"])  # draining a log costs the server that writes it, not the engine
+        if order["user"] is not None and (why := why_not_as_user(order)):
+            self.note = f"runs as uid {os.geteuid()}, for uid {order['user']} {why}"
+            order = {**order, "user": None}
+        pid, said = _in_child(lambda pipe: _become_server(order, writing, keeper, pipe))
+        complaints = said.splitlines()
+        if "no cgroup" in complaints:
+            complaints.remove("no cgroup")
+            remove_cgroup(self.cgroup)
+            self.cgroup = None
+        self.why = "; ".join(complaints)
+        return pid
+
+    def drain(self, at_most_bytes: int = 1 << 20) -> None:
+        """Moves what the server has written into the log; bounded, so that a flood starves no order."""
+        moved = 0
+        while moved < at_most_bytes:
+            try:
+                piece = os.read(self.output, 1 << 16)
+            except BlockingIOError:
+                return
+            if not piece:
+                self.silent = True  # it closed its output: a hang-up that poll() would report without end
+                return
+            self.log.write(piece)
+            moved += len(piece)
+
+    def close(self) -> None:
+        self.log.close()
+        os.close(self.output)
+
+
+def remove_cgroup(cgroup: str | None) -> bool:
+    """True once the cgroup and those below it are gone; False while the kernel still holds one."""
+    try:
+        for folder, _, _ in os.walk(cgroup or "", topdown=False):
+            os.rmdir(folder)
+    except OSError:
+        return False
+    return True
+
+
+class Supervisor:
+    """The loop: orders in, output drained, children reaped, reports out."""
+
+    def __init__(self, scratch_root: str) -> None:
+        self._root = scratch_root
+        self._root_fd = os.open(scratch_root, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._root_fd, fcntl.LOCK_SH)  # "somebody still cares for this directory"
+        self._launch: Launch | None = None
+        self._orders: list[dict[str, Any]] = []
+        self._text = b""
+        self._abandoned = self._told_to_end = self._childless = False
+        os.umask(0o022)  # of the logs and, inherited, of the servers
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # with SIGCHLD blocked no end would be seen
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._wake, waking = os.pipe()
+        for fd in (self._wake, waking, 0):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only the byte on the pipe is wanted
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: setattr(self, "_told_to_end", True))
+
+    def run(self) -> None:
+        """Works until told to end, or until the director is gone; nothing lives afterwards."""
+        while not (self._abandoned or self._told_to_end):
+            self._turn(None)
+            while self._orders and not self._told_to_end:
+                self._obey(self._orders.pop(0))
+            if self._launch and self._launch.exit_status is not None:
+                self._finish("died", "TERM", LEFTOVER_GRACE_S)
+        if self._launch:
+            self._finish("ended", "TERM", ABANDONED_GRACE_S)
+        if self._abandoned:
+            self._remove_root()
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if order["do"] == "start":
+            self._start(order)
+        elif order["do"] == "end":
+            self._told_to_end = True
+        elif self._launch and self._launch.exit_status is None:  # else it died just now: that is said instead
+            self._finish("ended", order["signal"], order["grace_s"])
+
+    def _start(self, order: dict[str, Any]) -> None:
+        if self._launch:
+            self._say({"is": "failed", "launch": order["launch"], "why": "a launch is still running"})
+            return
+        self._childless = False
+        try:
+            launch = self._launch = Launch(order)
+        except (OSError, ValueError) as error:
+            self._say({"is": "failed", "launch": order["launch"], "why": f"cannot prepare the launch: {error}"})
+            return
+        if launch.why:
+            self._finish("failed", "KILL", 0.0)
+        else:
+            self._say(
+                {
+                    "is": "started",
+                    "launch": launch.number,
+                    "pid": launch.pid,
+                    "cgroup": launch.cgroup,
+                    "note": launch.note,
+                }
+            )
+
+    def _turn(self, timeout_s: float | None) -> None:
+        """Waits for one event of any kind, or the time given, and takes in all that there is."""
+        poll = select.poll()
+        launch = self._launch
+        poll.register(self._wake, select.POLLIN)
+        if not self._abandoned:
+            poll.register(0, select.POLLIN)
+        if launch and not launch.silent:
+            poll.register(launch.output, select.POLLIN)
+        ready = dict(poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000))
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if 0 in ready:
+            self._read_orders()
+        if launch and launch.output in ready:
+            launch.drain()
+        self._reap()
+
+    def _read_orders(self) -> None:
+        try:
+            piece = os.read(0, 1 << 16)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._abandoned = True
+        *lines, self._text = (self._text + piece).split(b"\n")
+        self._orders += [json.loads(line) for line in lines if line]
+
+    def _reap(self) -> None:
+        """Takes every ended child's status and CPU time (its own and of the children that it awaited)."""
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._childless = True
+                return
+            if pid == 0:
+                return
+            if self._launch:
+                self._launch.rusage_ns += round((used.ru_utime + used.ru_stime) * 1e9)
+                if pid == self._launch.pid:
+                    self._launch.exit_status = os.waitstatus_to_exitcode(status)
+
+    def _finish(self, word: str, signal_name: str, grace_s: float) -> None:
+        """Ends the tree, reports, forgets the launch; of an abandoned one, removes the traces too."""
+        launch = self._launch
+        assert launch
+        peak = peak_memory_bytes(list(descendants(os.getpid()))) if word == "ended" else None  # a zombie has no VmHWM
+        how = self._end_tree(launch, signal.Signals[f"SIG{signal_name}"], grace_s)
+        launch.drain()
+        cgroup_us = _number_in(f"{launch.cgroup}/cpu.stat", rb"^usage_usec (\d+)") if launch.cgroup else None
+        until = time.monotonic() + 1.0
+        while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
+            self._turn(0.005)
+        self._say(
+            {
+                "is": word,
+                "launch": launch.number,
+                "exit_status": launch.exit_status,
+                "why": launch.why,
+                "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000,
+                "cpu_source": "proc" if cgroup_us is None else "cgroup",
+                "peak_memory_bytes": peak,
+                "how": how,
+                "log_tail": launch.log.tail(),
+            }
+        )
+        self._launch = None
+        launch.close()
+        if self._abandoned:
+            shutil.rmtree(launch.scratch, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(launch.log_path)
+
+    def _end_tree(self, launch: Launch, number: signal.Signals, grace_s: float) -> str:
+        """Signals the main process, waits, signals what is left, waits, kills; says how it went."""
+        began = time.monotonic()
+        how = "ended by itself"
+        if launch.exit_status is None:
+            os.kill(launch.pid, number)  # cannot be another's: only this loop reaps it
+            for pid, (_, state) in descendants(os.getpid()).items():
+                if state == "T":  # one that stopped itself would get the signal only once it goes on
+                    self._signal(pid, signal.SIGCONT)
+            self._wait(lambda: launch.exit_status is not None, grace_s)
+            took_s = time.monotonic() - began
+            if launch.exit_status is None:
+                return f"{number.name} did not end it in {took_s:.1f} s; killed" + self._kill_tree(launch)
+            how = f"{number.name} ended it in {took_s * 1000:.0f} ms"
+        self._wait(lambda: self._childless, LEFTOVER_WAIT_S)
+        if left := [] if self._childless else list(descendants(os.getpid())):
+            for pid in left:
+                self._signal(pid, signal.SIGTERM)
+            self._wait(lambda: self._childless, min(LEFTOVER_GRACE_S, grace_s))
+            how += f"; {len(left)} left over, {'ended by SIGTERM' if self._childless else 'killed'}"
+        return how + self._kill_tree(launch)
+
+    def _wait(self, done: Callable[[], bool], at_most_s: float) -> None:
+        """Turns the loop until it is so or the time is over, which a lost director shortens."""
+        began = time.monotonic()
+        while not done():
+            limit_s = min(at_most_s, ABANDONED_GRACE_S) if self._abandoned or self._told_to_end else at_most_s
+            left_s = began + limit_s - time.monotonic()
+            if left_s <= 0:
+                return
+            self._turn(left_s)
+
+    def _kill_tree(self, launch: Launch) -> str:
+        """SIGKILL to every descendant, again and again until the kernel says that there is none."""
+        until = time.monotonic() + UNKILLABLE_S
+        while not self._childless:
+            if time.monotonic() > until:
+                return f"; could not be killed: {sorted(descendants(os.getpid()))}"
+            if launch.cgroup:
+                # All at once, even a tree that forks faster than it is walked; the walk does it before Linux 5.14.
+                with contextlib.suppress(OSError), open(f"{launch.cgroup}/cgroup.kill", "w") as file:
+                    file.write("1")
+            for pid, (group, _) in descendants(os.getpid()).items():
+                self._signal(pid, signal.SIGKILL)
+                if group not in (os.getpgrp(), pid):
+                    self._signal(-group, signal.SIGKILL)
+            self._turn(0.005)
+        return ""
+
+    @staticmethod
+    def _signal(pid: int, number: signal.Signals) -> None:
+        # Ended meanwhile; or a set-user-id program, which its own parent's end must end.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+    def _remove_root(self) -> None:
+        """The last of an abandoned race's keepers removes its scratch root: no lock of another is left."""
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if re.fullmatch(r"dragstrip-\d+-\w+", os.path.basename(self._root)):
+                shutil.rmtree(self._root, ignore_errors=True)
+
+    def _say(self, message: dict[str, Any]) -> None:
+        try:
+            os.write(1, json.dumps(message).encode() + b"\n")
+        except OSError:
+            self._abandoned = True
+
+
+def main() -> None:
+    """Runs a keeper; a fault of its own is said, and still nothing is left (see PR_SET_PDEATHSIG)."""
+    keeper = Supervisor(sys.argv[1])
+    try:
+        keeper.run()
+    except Exception as error:
+        keeper._say({"is": "broken", "why": f"{type(error).__name__}: {error}"})
+        keeper._abandoned = True  # hears no more orders: one of them may have been the fault
+        if keeper._launch:
+            keeper._kill_tree(keeper._launch)
+        raise
+
+
+if __name__ == "__main__":
+    main()

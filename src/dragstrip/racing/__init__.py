@@ -1,0 +1,1 @@
+"""One race from request to record: qualify, calibrate, then rounds of launches and blocks."""

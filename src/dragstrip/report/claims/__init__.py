@@ -1,0 +1,1 @@
+"""Claims and what became of them: table, chart, page of docs."""

@@ -1,0 +1,170 @@
+"""The page of docs about claims: a table for each write-up, what was raced for it, what each verdict rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from dragstrip import analysis
+from dragstrip.analysis import cpu_shares
+from dragstrip.claim.assess import TELLING, TILTING, Finding, Row
+from dragstrip.claim.definition import FAIR_LOAD
+from dragstrip.record import Entrant, Race
+from dragstrip.report import figures
+from dragstrip.report.claims.table import MEANING, measured, published, source_of, stand_ins
+from dragstrip.validity import held_by_generator, inspect
+
+#: Facts that a race's table always has; the other tilting ones where they differ.
+_ALWAYS = ("processes, threads", "header bytes")
+
+#: Checks that the table of a race says by numbers.
+_SHOWN = ("generator", "saturation")
+
+
+def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> str:
+    """The whole page.
+
+    Args:
+        races: those that the rows rest on.
+        chart: a path for the picture, relative to the page.
+    """
+    by_id = {race.id: race for race in races}
+    lines = [
+        "# Claims, put to the test",
+        "",
+        f"Written by `make claims`{_when(races)}; nothing below is typed by hand.",
+        "",
+        *_machine(races),
+        "",
+        f"Each claim is raced under its published load, and beside it under fair settings ({FAIR_LOAD.text()}, one "
+        "worker per core of the servers' lane). Counts and times of the published runs are replaced by rounds of short "
+        "blocks on fresh launches (METHOD.md); HTTP version, keep-alive and connections are as published. A ratio is "
+        "the first contender's speed over the second's, with an interval that holds for its whole race at once. By "
+        "CPU: where a new connection for each request makes the client the limit, the servers' CPU time per request "
+        "decides, which a slow client does not change.",
+        "",
+        *([f"![Published and measured ratios]({chart})", ""] if chart else []),
+        f"*{MEANING}.*",
+        "",
+    ]
+    for source in dict.fromkeys(source_of(row.claim) for row in rows):
+        own = [row for row in rows if source_of(row.claim) == source]
+        lines += [f"## {_plain(source)}", "", *_table(own), ""]
+        for race_id, title in _titles(own).items():
+            lines += _raced(by_id[race_id], title) if race_id in by_id else []
+        lines += ["What each verdict rests on:", ""]
+        for row in own:
+            lines += _notes(row)
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _when(races: Sequence[Race]) -> str:
+    days = sorted(race.started[:10] for race in races)
+    if not days:
+        return ""
+    return f" from races of {days[0]}" + (f" to {days[-1]}" if days[0] != days[-1] else "")
+
+
+def _machine(races: Sequence[Race]) -> list[str]:
+    if not races:
+        return ["No race has been run yet."]
+    race = races[-1]
+    facts = race.machine
+    told = ", ".join(str(facts[key]) for key in ("cpu", "kernel") if facts.get(key))
+    versions = {entrant.name.partition(":")[0]: entrant.version for one in races for entrant in one.entrants}
+    listed = " · ".join(f"{_plain(name)} {_plain(version)}" for name, version in sorted(versions.items()) if version)
+    return [
+        f"Machine: {_plain(told)}, cores {_plain(facts.get('cores_usable') or 'unknown')}; servers on core "
+        f"{','.join(map(str, race.server_cores))}, engine on core {','.join(map(str, race.engine_cores))}; "
+        f"Dragstrip {race.software}, method {race.method}.",
+        "",
+        f"Versions: {listed}.",
+    ]
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    head = "| claim | published | under its load | verdict | fair settings | verdict |"
+    lines = [head, "|-|-:|-:|-|-:|-|"]
+    for row in rows:
+        cells = [_plain(row.claim.fields.statement + stand_ins(row)), published(row.claim)]
+        for found in (row.published, row.fair):
+            cells += ["–", "–"] if found is None else [measured(row.claim, found), _outcome(found)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _outcome(found: Finding) -> str:
+    return f"**{found.outcome}**{' (void)' if found.void else ''}"
+
+
+def _titles(rows: Sequence[Row]) -> dict[str, str]:
+    """The races that rows rest on, each with the setting and load that it stands for; the published ones first."""
+    titles = {row.published.race: f"Under its load ({row.claim.fields.load.text()})" for row in rows}
+    titles |= {row.fair.race: "Under fair settings" for row in rows if row.fair}
+    return {race: title for race, title in titles.items() if race}
+
+
+def _raced(race: Race, title: str) -> list[str]:
+    """What a publisher could not see: rates, CPU time, who was the limit, what was not equal; a line per contender."""
+    judged = analysis.judge(race)
+    raced = [entrant for entrant in race.entrants if not entrant.out]
+    values = {fact: [one.parity.get(fact, "") for one in raced] for fact in TILTING}
+    facts = [fact for fact in TILTING if fact in _ALWAYS or (all(values[fact]) and len(set(values[fact])) > 1)]
+    lines = [
+        f"{title}, race `{race.id}`, {judged.rounds} rounds:",
+        "",
+        f"| contender | requests/s | CPU µs per request | its core busy | client busy | {' | '.join(facts)} |",
+        f"|-|-:|-:|-:|-:|{'-:|' * len(facts)}",
+    ]
+    for entrant in raced:
+        cells = [_plain(entrant.name), *_figures(race, judged, entrant)]
+        cells += [_plain(entrant.parity.get(fact, figures.NONE)) for fact in facts]
+        lines.append(f"| {' | '.join(cells)} |")
+    held = held_by_generator(race)
+    told = [f"{_plain(one.name)} fell out: {_plain(one.out)}" for one in race.entrants if one.out]
+    if held and race.plan.metric == "cpu":
+        told.append(
+            f"the client was the limit against {_plain(figures.several(held))}: rates under this load, the published "
+            "ones too, may be the client's own; CPU time per request decides"
+        )
+    # What voids is said by the verdicts that it voids.
+    wanted = [check for check in inspect(race) if check.status == "warn" and check.check in TELLING]
+    told += [_plain(check.detail) for check in wanted if check.check not in _SHOWN]
+    return [*lines, "", *(f"- {one}." for one in told), *([""] if told else [])]
+
+
+def _figures(race: Race, judged: analysis.Verdict, entrant: Entrant) -> list[str]:
+    """Requests a second, CPU time for each, how busy its cores were and how busy the client's."""
+    estimate = judged.estimates[entrant.name]
+    rate, cost = estimate.throughput_per_s, estimate.server_cpu_us_per_request
+    blocks = [block for this in race.rounds for block in this.blocks if block.contender == entrant.name]
+    launches = [one for this in race.rounds for one in this.launches if one.contender == entrant.name]
+    cores = max(min(len(race.server_cores), max((one.threads for one in launches), default=1)), 1)
+    busy = [share for share in (cpu_shares.server_busy(block, cores) for block in blocks) if share is not None]
+    client = [cpu_shares.engine_share(block) for block in blocks]
+    return [
+        figures.figure(rate.estimate) if rate else figures.NONE,
+        figures.microseconds(cost.estimate) if cost else figures.NONE,
+        figures.percent(median(busy)) if busy else figures.NONE,
+        figures.percent(median(client)) if client else figures.NONE,
+    ]
+
+
+def _notes(row: Row) -> list[str]:
+    """What a verdict under the claim's load rests on, and that under fair settings where it is another."""
+    first = f"- `{row.claim.id}`"
+    if row.claim.fields.note:
+        first += f" ({_plain(row.claim.fields.note)})"
+    if row.fair is not None and (row.fair.outcome, row.fair.detail) == (row.published.outcome, row.published.detail):
+        return [f"{first}: {row.published.outcome} under both: {_plain(row.published.detail)}."]
+    told = f"{first}: {row.published.outcome}: {_plain(row.published.detail)}"
+    return [told + (f". Under fair settings: {row.fair.outcome}: {_plain(row.fair.detail)}." if row.fair else ".")]
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown takes as it is, on one line."""
+    flat = " ".join(text.split())
+    for sign in "\\`*_|<>[]":
+        flat = flat.replace(sign, f"\\{sign}")
+    return flat

@@ -1,0 +1,149 @@
+"""Claims and what became of them: a table for the terminal, rows for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.claim.assess import CANNOT, DIRECTION, HOLDS, OVERTURNED, SAME, UNDECIDED, Finding, Row
+from dragstrip.claim.definition import Claim
+from dragstrip.report import figures, glyphs
+
+_STYLE = {HOLDS: "blue", DIRECTION: "blue", OVERTURNED: "yellow", SAME: "bold", UNDECIDED: "dim", CANNOT: "magenta"}
+
+#: What each verdict means; for under a table.
+MEANING = (
+    "holds: the published side is ahead, by the published size within the claim's tolerance · holds in direction: "
+    "ahead, by another size · overturned: the other side is ahead · same: no difference within the race's margin · "
+    "undecided: the interval includes 1, or the measurement is void"
+)
+
+
+def published(claim: Claim) -> str:
+    """The published figure as people read it."""
+    fields = claim.fields
+    if fields.kind == "peak":
+        return f"{figures.figure(fields.published.per_s[0])}/s"
+    if fields.kind == "ends":
+        return "stuck"
+    if fields.kind == "same":
+        return "same"
+    return figures.ratio(fields.ratio) if fields.ratio else "> 1"
+
+
+def measured(claim: Claim, found: Finding) -> str:
+    """What was measured, with its interval; a dash where nothing was."""
+    if figures.finite(found.ratio) is None:
+        return figures.NONE
+    if claim.fields.kind == "peak":
+        return f"{figures.figure(found.ratio)}/s ({figures.span(found.low, found.high) or 'no interval yet'})"
+    by = " by CPU" if found.metric == "cpu" else ""
+    return f"{figures.ratio(found.ratio)} ({figures.ratio_span(found.low, found.high)}){by}"
+
+
+def show(console: Console, rows: Sequence[Row], *, remarks: bool = False) -> None:
+    """One table for each write-up; with ``remarks`` what each verdict rests on."""
+    parts: list[RenderableType] = []
+    for source in dict.fromkeys(source_of(row.claim) for row in rows):
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), title_justify="left")
+        table.add_column("claim", overflow="fold", ratio=1)
+        for head in ("published", "under its load", "verdict", "fair settings", "verdict"):
+            table.add_column(head, overflow="fold", justify="right" if head == "published" else "left")
+        for row in rows:
+            if source_of(row.claim) == source:
+                table.add_row(*_cells(row))
+        parts += [Text(source, style="bold"), table, Text()]
+    if remarks:
+        for row in rows:
+            parts += _remarks(row)
+    parts.append(Text(MEANING, style="dim"))
+    glyphs.emit(console, *parts)
+
+
+def source_of(claim: Claim) -> str:
+    """The heading that a claim stands under."""
+    return f"{claim.fields.source} ({claim.fields.year})"
+
+
+def stand_ins(row: Row) -> str:
+    """Who raced for whom, in brackets, for the row itself; "" if nobody did."""
+    told = dict.fromkeys(one for found in (row.published, row.fair) if found for one in found.stand_ins)
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _cells(row: Row) -> list[Text]:
+    cells = [Text(row.claim.id + stand_ins(row)), Text(published(row.claim))]
+    for found in (row.published, row.fair):
+        if found is None:
+            cells += [Text(figures.NONE), Text("")]
+            continue
+        outcome = f"{found.outcome}{' (void)' if found.void else ''}"
+        cells += [Text(measured(row.claim, found)), Text(outcome, style=_STYLE.get(found.outcome, "dim"))]
+    return cells
+
+
+def _remarks(row: Row) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text.assemble((row.claim.id, "bold"), f": {row.claim.fields.statement}")]
+    load = row.claim.fields.load.text()
+    for name, found in ((f"published load ({load})", row.published), ("fair settings", row.fair)):
+        if found is not None:
+            race = f" [race {found.race}]" if found.race else ""
+            parts.append(Text(f"  {name}: {found.outcome}: {found.detail}{race}"))
+            parts += [Text(f"    {remark}", style="dim") for remark in found.remarks]
+    if row.claim.fields.note:
+        parts.append(Text(f"  {row.claim.fields.note}", style="dim"))
+    return [*parts, Text()]
+
+
+def listing(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Every claim: what was said, with which figure, and whether it can be raced here."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for head in ("claim", "status", "published", "what was claimed"):
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        ready = row["status"] == "ready"
+        told = f"{row['statement']} ({row['source']}, {row['year']})" + ("" if ready else f"; {row['reason']}")
+        table.add_row(
+            row["claim"], Text(row["status"], style="green" if ready else "yellow"), row["figure"], Text(told)
+        )
+    glyphs.emit(console, table)
+
+
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows for programs; numbers that are not known are null."""
+    return [
+        {
+            "claim": row.claim.id,
+            "statement": row.claim.fields.statement,
+            "source": row.claim.fields.source,
+            "year": row.claim.fields.year,
+            "kind": row.claim.fields.kind,
+            "contenders": list(row.claim.fields.contenders),
+            "published_ratio": row.claim.fields.ratio,
+            "published_per_s": list(row.claim.fields.published.per_s),
+            "tolerance": row.claim.fields.tolerance,
+            "load": row.claim.fields.load.model_dump(),
+            "published": _finding(row.published),
+            "fair": None if row.fair is None else _finding(row.fair),
+        }
+        for row in rows
+    ]
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {
+        "verdict": found.outcome,
+        "void": found.void or None,
+        "detail": found.detail,
+        "measured": figures.finite(found.ratio),
+        "low": figures.finite(found.low),
+        "high": figures.finite(found.high),
+        "metric": found.metric,
+        "race": found.race or None,
+        "stand_ins": list(found.stand_ins),
+        "remarks": list(found.remarks),
+    }

@@ -1,0 +1,205 @@
+"""Two races compared, as sentences, JSON, a table for the terminal and Markdown for a CI job's summary."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.metrics import KNOWN
+from dragstrip.report import figures, glyphs
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Change, Comparison
+
+#: No colour alone: each weight has a mark, as each verdict has.
+_WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What became of one threshold for one contender.
+
+    Args:
+        rule: as it was given ("slower:3%").
+        outcome: "fails", "holds" or "open" (the interval reaches over the threshold).
+        text: why, in a sentence.
+    """
+
+    rule: str
+    name: str
+    outcome: str
+    text: str
+
+
+def sentence(change: Change, metric: str) -> str:
+    """One contender's change in words, without a full stop."""
+    name, launches = change.name, f"{change.rounds_old} launches then, {change.rounds_new} now"
+    beside = f", relative to {change.against}" if change.against else ""
+    if not change.has_interval:
+        return f"{name}: no verdict, {change.note or 'a race has no number of it'}{beside}"
+    span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}{beside}, {launches}"
+    what = {"cpu": "the work per CPU second", "memory": "the thrift of memory"}.get(metric, "the throughput")
+    if change.verdict == "same":
+        return f"{name}: the same within the margin ({span})"
+    if change.verdict == "undecided":
+        return f"{name}: too close to call ({span})"
+    return f"{name} is {change.verdict}: {figures.ratio(change.ratio)} times {what} it had ({span})"
+
+
+def judge(comparison: Comparison, rules: Sequence[tuple[str, str, float]]) -> list[Ruling]:
+    """Each rule (text, "slower" or "faster", share) for each contender, decided by the interval and never the point."""
+    found = []
+    for text, word, share in rules:
+        for change in comparison.changes:
+            edge = 1 / (1 + share) if word == "slower" else 1 + share
+            span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}"
+            if not change.has_interval:
+                outcome, why = "open", f"{change.name}: no interval, {change.note or 'no number in one of the races'}"
+            elif change.high < edge if word == "slower" else change.low > edge:
+                outcome, why = "fails", f"{change.name} is {word} by more than {figures.percent(share)} ({span})"
+            elif change.low >= edge if word == "slower" else change.high <= edge:
+                outcome, why = "holds", f"{change.name} is not {word} by more than {figures.percent(share)} ({span})"
+            else:
+                outcome = "open"
+                why = (
+                    f"{change.name}: {word} by more than {figures.percent(share)} "
+                    f"is neither shown nor excluded ({span})"
+                )
+            found.append(Ruling(text, change.name, outcome, why))
+    return found
+
+
+def design(comparison: Comparison) -> str:
+    """How the intervals were made and what they leave out."""
+    how = (
+        "Welch's interval over launches"
+        if comparison.fixed
+        else "intervals that hold however each race was stopped (races of a fixed number, --rounds, get narrower ones)"
+    )
+    share = figures.percent(1 - comparison.alpha)
+    if comparison.reference:
+        return (
+            f"{share} for all together, {how}. Ratios are relative to {comparison.reference}, which did not change: "
+            "what the machine did to both between the races cancels."
+        )
+    return (
+        f"{share} for all together, {how}. No contender that stayed the same ran in both, so the machine's own change "
+        "between the races is in each ratio: race an unchanged contender beside yours, or both versions in one race."
+    )
+
+
+def drift(comparison: Comparison) -> str:
+    """What the machine did meanwhile; "" without a reference."""
+    moved = comparison.drift
+    if moved is None:
+        return ""
+    span = f" ({figures.ratio_span(moved.low, moved.high)})" if moved.has_interval else ""
+    return f"The machine: {moved.name} by itself ran at {figures.ratio(moved.ratio)} times its former speed{span}."
+
+
+def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> dict[str, Any]:
+    """The comparison, schema 1; ratios are null where the races can't be compared."""
+    return {
+        "schema": 1,
+        "old": comparison.old,
+        "new": comparison.new,
+        "metric": comparison.metric,
+        "margin": comparison.margin,
+        "alpha": comparison.alpha,
+        "comparable": comparison.comparable,
+        "reference": comparison.reference,
+        "drift": _change(comparison.drift) if comparison.drift and compared else None,
+        "changes": [_change(change) for change in comparison.changes] if compared else [],
+        "fallen": [{"name": name, "reason": reason} for name, reason in comparison.fallen],
+        "only_old": list(comparison.only_old),
+        "only_new": list(comparison.only_new),
+        "unlike": [{"weight": one.weight, "text": one.text} for one in comparison.unlike],
+        "rules": [{"rule": r.rule, "name": r.name, "outcome": r.outcome, "text": r.text} for r in rulings],
+        "design": design(comparison),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "name": change.name,
+        "ratio": figures.finite(change.ratio),
+        "low": figures.finite(change.low),
+        "high": figures.finite(change.high),
+        "verdict": change.verdict,
+        "rounds_old": change.rounds_old,
+        "rounds_new": change.rounds_new,
+        "against": change.against or None,
+        "note": change.note,
+    }
+
+
+def show(console: Console, comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> None:
+    """Prints it: the ratios first, then the thresholds, then in what the races differ."""
+    parts: list[RenderableType] = [Text(f"race {comparison.new} against race {comparison.old}", style="bold"), Text()]
+    if compared:
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("contender", overflow="fold")
+        table.add_column(f"{KNOWN[comparison.metric].compared.removesuffix(' ×')}, now ÷ then", justify="right")
+        for head in ("interval", "verdict", "launches"):
+            table.add_column(head)
+        for change in comparison.changes:
+            cells = (Text(change.name), figures.ratio(change.ratio), figures.ratio_span(change.low, change.high))
+            table.add_row(*cells, glyphs.word(change.verdict), f"{change.rounds_old}, {change.rounds_new}")
+        parts += [table, Text()]
+        parts += [Text(line, style="dim") for line in (drift(comparison), design(comparison)) if line]
+    else:
+        parts.append(Text("These races can't be compared: see ■ below. --anyway compares them all the same.", "bold"))
+    for name, reason in comparison.fallen:
+        parts.append(Text.assemble(("■ ", "magenta"), (name, "bold"), f" had numbers then and is out now: {reason}"))
+    for ruling in rulings:
+        style = {"fails": "bold magenta", "open": "yellow", "holds": "blue"}[ruling.outcome]
+        parts.append(Text.assemble((f"{ruling.outcome:5} ", style), f"{ruling.rule}: {ruling.text}"))
+    if comparison.unlike:
+        parts += [Text(), Text("in what they differ", style="bold")]
+        for one in comparison.unlike:
+            mark, style = _WEIGHTS[one.weight]
+            parts.append(Text.assemble((f"{mark} ", style), one.text))
+    for when, names in (("then", comparison.only_old), ("now", comparison.only_new)):
+        if names:
+            parts.append(Text(f"  only {when}: {', '.join(names)}", style="dim"))
+    glyphs.emit(console, *parts)
+
+
+def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> str:
+    """A job's summary: nothing from outside is taken for markup."""
+    lines = [f"## Dragstrip: race {_md(comparison.new)} against {_md(comparison.old)}", ""]
+    for ruling in rulings:
+        if ruling.outcome != "holds":
+            lines.append(f"- **{ruling.outcome}** `{ruling.rule}`: {_md(ruling.text)}")
+    lines += [f"- **out now**: {_md(name)}: {_md(reason)}" for name, reason in comparison.fallen]
+    if rulings and all(ruling.outcome == "holds" for ruling in rulings) and not comparison.fallen:
+        lines.append(f"- all thresholds hold: {', '.join(sorted({f'`{r.rule}`' for r in rulings}))}")
+    if compared:
+        head = KNOWN[comparison.metric].compared.removesuffix(" ×")
+        lines += ["", f"| contender | {head}, now ÷ then | interval | verdict | launches |", "|-|-:|-|-|-|"]
+        for c in comparison.changes:
+            interval = figures.ratio_span(c.low, c.high)
+            word = f"{glyphs.VERDICT_MARK[c.verdict]} {c.verdict}"
+            ratio = figures.ratio(c.ratio)
+            lines.append(f"| {_md(c.name)} | {ratio} | {interval} | {word} | {c.rounds_old}, {c.rounds_new} |")
+        lines += ["", *(_md(line) for line in (drift(comparison), design(comparison)) if line)]
+    else:
+        lines += ["", "**These races can't be compared.**"]
+    if comparison.unlike:
+        lines += ["", "<details><summary>In what the races differ</summary>", ""]
+        lines += [f"- {one.weight}: {_md(one.text)}" for one in comparison.unlike]
+        lines += ["", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _md(text: str) -> str:
+    """Text as Markdown shows it: no line ends, no tags, no links, no table cells of its own."""
+    flat = html.escape(figures.visible(text), quote=False)
+    return re.sub(r"([\\`*_\[\]|#!~])", r"\\\1", flat)

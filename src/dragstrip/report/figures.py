@@ -1,0 +1,175 @@
+"""Numbers as people read them; the same in terminal and page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.record import Race
+
+NONE = "–"
+
+#: Up to here an interval's upper end gets as many decimals as a lower end near 1.
+AS_FINE = 2.0
+
+#: Of CPU and memory nobody is the faster.
+_OF_SPENDING = {"faster": "uses less", "slower": "uses more"}
+
+#: Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
+_STEP_DOWN = " Where one includes 1 and yet a pair is told apart, the step-down test over all pairs did so."
+
+
+def called(pair: Pair) -> str:
+    """A pair's verdict in the word that suits its metric."""
+    return _OF_SPENDING.get(pair.verdict, pair.verdict) if pair.metric in ("cpu", "memory") else pair.verdict
+
+
+def meaning(verdict: Verdict) -> str:
+    """What the verdict words mean, for under a table."""
+    return (
+        "faster, slower (of CPU and memory: uses less, uses more): told apart, "
+        f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
+        f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
+        f"Intervals hold for all pairs at once.{_STEP_DOWN if any(map(_wide, verdict.pairs)) else ''}"
+    )
+
+
+def _wide(pair: Pair) -> bool:
+    return pair.verdict in ("faster", "slower") and pair.low <= 1 <= pair.high
+
+
+def null_race(race: Race) -> str:
+    """What this machine made of a server against itself before the race, or how to find out."""
+    known = race.machine.get("null_race")
+    if not isinstance(known, dict):
+        return "No null race of this machine was known (dragstrip doctor --null-race)."
+    span = "" if known.get("low") is None else f", {known['low']:.4f} to {known['high']:.4f}"
+    sees = f"; rounds scattered by {100 * known['round_sd']:.2g} %" if "round_sd" in known else ""
+    return f"This machine's null race, {known['race']} of {known['at'][:10]}: {known['verdict']}{span}{sees}."
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Text with what a terminal would obey (ESC, C1, CR, direction marks) shown as ``\\x1b``, not obeyed.
+
+    Args:
+        lines: line ends stay; else they become spaces.
+    """
+    if text.isprintable():
+        return text
+    kept = {"\n": "\n" if lines else " ", "\t": " "}
+    return "".join(
+        c if c.isprintable() else kept.get(c) or c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None where there is none: not measured, or not yet bounded."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def count(value: int | None) -> str:
+    """A count with its thousands marked."""
+    return NONE if value is None else f"{value:,}"
+
+
+def figure(value: float | None) -> str:
+    """About four significant digits, thousands marked, no exponent."""
+    value = finite(value)
+    if value is None:
+        return NONE
+    size = abs(value)
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 4
+    return f"{value:,.{digits}f}"
+
+
+def brief(value: float | None) -> str:
+    """About three significant digits, for narrow columns: 812, 1.24k, 118k."""
+    value = finite(value)
+    if value is None:
+        return NONE
+    for least, unit_size, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{_three(value / unit_size)}{unit}"
+    return f"{value:.0f}" if abs(value) >= 100 else _three(value)
+
+
+def _three(value: float) -> str:
+    size = abs(value)
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """An interval; empty where it has no bounds yet."""
+    if finite(low) is None or finite(high) is None:
+        return ""
+    return f"{figure(low)}–{figure(high)}"
+
+
+def ratio(value: float | None) -> str:
+    """A ratio: three decimals near 1, where they matter."""
+    value = finite(value)
+    if value is None:
+        return NONE
+    if value < 0.8:
+        return f"{value:#.3g}"
+    return f"{value:.3f}" if value < 1.25 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def ratio_span(low: float | None, high: float | None) -> str:
+    """An interval of a ratio; says so where it is still unbounded."""
+    if finite(low) is None or finite(high) is None:
+        return "no interval yet"
+    if 0.8 <= low < 1.25 <= high < AS_FINE:  # type: ignore[operator]  # finite, as above
+        return f"{low:.3f}–{high:.3f}"
+    return f"{ratio(low)}–{ratio(high)}"
+
+
+def microseconds(value: float | None) -> str:
+    """Microseconds, about three digits."""
+    value = finite(value)
+    return NONE if value is None else f"{value:,.0f}" if value >= 100 else _three(value)
+
+
+def memory(value_bytes: float | None) -> str:
+    """Bytes in binary units."""
+    value = finite(value_bytes)
+    if value is None:
+        return NONE
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def percent(share: float) -> str:
+    """0.01 as 1 %."""
+    return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
+
+
+def check(name: str) -> str:
+    """A check's name as shown beside its status: "void" is a status, not a part of a name."""
+    return name.removeprefix("void ")
+
+
+def local(started: str) -> str:
+    """An ISO moment as this machine's own clock shows it, to the minute; anything else as it stands."""
+    try:
+        return datetime.fromisoformat(started).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return started
+
+
+def several(names: tuple[str, ...]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def errors(by_kind: Mapping[str, int]) -> str:
+    """Failures by kind, most frequent first; "none" where there were none."""
+    met = sorted(((n, kind) for kind, n in by_kind.items() if n), reverse=True)
+    return ", ".join(f"{n:,} {kind.replace('_', ' ')}" for n, kind in met) or "none"

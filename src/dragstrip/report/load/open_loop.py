@@ -1,0 +1,146 @@
+"""What a report says of an open loop besides: offered and reached, both latencies, lag; and the interval log."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogWriter
+from rich.table import Table
+
+from dragstrip.loading.arrivals import describe_offer
+from dragstrip.loading.percentiles import QUANTILES, decoded
+from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
+from dragstrip.report import figures
+
+if TYPE_CHECKING:
+    from dragstrip.loading.result import LoadResult
+
+LOOPS = {False: "closed loop", True: "open loop, from when each request was meant to leave"}
+STAMPS = {"kernel": "answers stamped by the kernel", "user": "user-space clock"}
+
+
+def loop(result: LoadResult) -> str:
+    """Which loop and whose clock the latencies are of."""
+    return f"{LOOPS[result.request.offer is not None]}, {STAMPS[result.stamps]}"
+
+
+def sentence(result: LoadResult) -> str:
+    """What was offered and what became of it; "" for a closed loop."""
+    offer = result.request.offer
+    if not offer or result.reached_share is None:
+        return ""
+    if result.sustained:
+        return f"offered {describe_offer(offer)}: reached ({figures.percent(result.reached_share)} left in time)"
+    return f"offered {describe_offer(offer)}: not sustained, only {figures.percent(result.reached_share)} left in time"
+
+
+def above(result: LoadResult, q: float) -> str:
+    """How many answers took longer than this percentile, as a whole number."""
+    many = result.in_time * (100 - q) / 100
+    return figures.count(round(many)) if many >= 1 else "<1"
+
+
+def percentiles(result: LoadResult, latencies: HdrHistogram, shown: Callable[[float | None], str]) -> Table:
+    """Latency from the planned and from the actual departure, and the lag between the two."""
+    columns = {
+        "at most": latencies,
+        "from leaving": decoded(result.latency_sent_hdr),
+        "left late": decoded(result.lag_hdr),
+    }
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for name in (*columns, "above"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for label, q in QUANTILES.items():
+        cells = [shown(one.get_value_at_percentile(q) if one else None) for one in columns.values()]
+        table.add_row(label, *cells, above(result, q))
+    table.add_row("max", *(shown(one.get_max_value() if one else None) for one in columns.values()), "0")
+    table.add_row("mean", *(shown(one.get_mean_value() if one else None) for one in columns.values()), "")
+    return table
+
+
+def warnings(result: LoadResult) -> list[str]:
+    """What keeps the numbers from being what was asked for."""
+    offer, share = result.request.offer, result.reached_share
+    if not offer or share is None:
+        return []
+    found = []
+    if not result.sustained:
+        unsent = f", {result.unsent:,} of them never" if result.unsent else ""
+        found.append(
+            f"not sustained: {result.offered - result.departed:,} of {result.offered:,} requests did not leave in time"
+            f"{unsent}; latencies grow as long as such a load lasts, so they tell more of the run's length than of "
+            "the server; offer less, or open more connections (-c) if the server can take them"
+        )
+    lag = decoded(result.lag_hdr)
+    allowed_ns = LATE_NS + TICKS_NS[offer.precision]
+    if lag and result.sustained and lag.get_value_at_percentile(99.0) > allowed_ns:
+        late = f"{figures.figure(lag.get_value_at_percentile(99.0) / 1e6)} ms"
+        found.append(
+            f"one request in a hundred left more than {late} late: no connection was free, or the load generator did "
+            "not wake up in time; more connections (-c) or a core of its own would tell which"
+        )
+    return found
+
+
+def as_json(result: LoadResult) -> dict[str, Any] | None:
+    """The open loop's own fields; None for a closed one."""
+    offer = result.request.offer
+    if not offer:
+        return None
+    steps = [{"from_per_s": one.from_per_s, "to_per_s": one.to_per_s, "length_s": one.length_s} for one in offer.steps]
+    return {
+        "rate_per_s": offer.rate_per_s,
+        "ramp_per_s": list(offer.ramp) if offer.ramp else None,
+        "steps": steps,
+        "pace": offer.precision,
+        "arrivals": offer.arrivals,
+        "seed": offer.seed,
+        "offered": result.offered,
+        "departed": result.departed,
+        "unsent": result.unsent,
+        "offered_per_s": result.offered / result.duration_s if result.duration_s else 0.0,
+        "reached_share": result.reached_share,
+        "sustained": result.sustained,
+        "latency_sent_us": _quantiles(decoded(result.latency_sent_hdr)),
+        "lag_us": _quantiles(decoded(result.lag_hdr)),
+        "latency_sent_hdr": base64.b64encode(result.latency_sent_hdr).decode("ascii"),
+        "lag_hdr": base64.b64encode(result.lag_hdr).decode("ascii"),
+    }
+
+
+def _quantiles(found: HdrHistogram | None) -> dict[str, float | None]:
+    if not found:
+        return dict.fromkeys([*QUANTILES, "max"])
+    told_us = {label: found.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return told_us | {"max": found.get_max_value() / 1000}
+
+
+def hlog(result: LoadResult) -> str:
+    """HdrHistogram's interval log: a histogram of ns for each stretch of about a second, by when answers came."""
+    out = io.StringIO()
+    writer = HistogramLogWriter(out)
+    writer.output_comment(f"[dragstrip {result.software}: {result.request.url}, latencies in ns, maximum in ms]")
+    writer.output_log_format_version()
+    # Written by hand: the library's own line of this kind can't be written (it formats the date by a name it lacks).
+    start = datetime.fromisoformat(result.started)
+    out.write(f"#[StartTime: {start.timestamp():.3f} (seconds since epoch), {result.started}]\n")
+    writer.output_legend()
+    begin_ns = result.slices[0].started_ns if result.slices else 0
+    for part in result.slices:
+        if found := decoded(part.latency_hdr):
+            # The library takes 0 for "not given".
+            from_s = max((part.started_ns - begin_ns) / 1e9, 1e-6)
+            writer.output_interval_histogram(found, from_s, from_s + part.counted_ns / 1e9)
+    return out.getvalue()
+
+
+def reached(result: LoadResult) -> tuple[float, str]:
+    """The share of what was offered that left, and how a limit on it is told."""
+    share = result.reached_share or 0.0
+    return share, f"reached {figures.percent(share)} of the offered rate ({SUSTAINED:.0%} counts as sustained)"

@@ -1,0 +1,1 @@
+"""A race as terminal text, page, charts, tables and files."""

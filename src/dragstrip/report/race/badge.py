@@ -1,0 +1,154 @@
+"""The verdict as a badge, seen before anything is read: a word in capitals, who, and by how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
+from dragstrip.report import figures
+from dragstrip.report.race import standing, summary
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.store.database import Store
+    from dragstrip.validity import Check
+
+#: Kind of the event that leaves a race's badge beside it, so that a list of races needs to judge none of them.
+KIND = "verdict"
+
+#: From this ratio on, "2.3 ×" reads better than "+130 %".
+AS_FACTOR = 2.0
+
+#: So many names stand in a badge, the others are counted.
+MOST_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict to be taken in at a glance.
+
+    Args:
+        kind: "faster", "same", "undecided", "void" or "none": what colours it.
+        word: in capitals.
+        text: who and how much.
+    """
+
+    kind: str
+    word: str
+    text: str
+
+    @property
+    def line(self) -> str:
+        """Both."""
+        return f"{self.word} {self.text}"
+
+
+def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
+    """The race's badge."""
+    names = [row.name for row in summary.ranked(race, verdict, with_latency=False)]
+    if standing.is_void(race, verdict, checks):
+        racing = names or [entrant.name for entrant in race.entrants if not entrant.out]
+        return Badge("void", "VOID", f"no result for {_named(racing)}")
+    bad = standing.spoilt(race, checks) | standing.unjudged(verdict).keys()
+    names = [name for name in names if name not in bad]
+    pair = summary.pair_of(verdict, *names[:2]) if len(names) > 1 else None
+    if pair is None:
+        return Badge("none", "NO VERDICT", _without(race, names))
+    if figures.finite(pair.low) is None:
+        rounds = "1 round" if pair.rounds == 1 else f"{pair.rounds} rounds"
+        return Badge("none", "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
+    if len(names) == 2:
+        return _of_two(pair)
+    top = next((group for group in verdict.groups if names[0] in group), (names[0],))
+    top = tuple(name for name in top if name not in bad)
+    return _tied(verdict, top, pair) if len(top) > 1 else _leader(pair)
+
+
+def _without(race: Race, names: Sequence[str]) -> str:
+    out = sum(bool(entrant.out) for entrant in race.entrants)
+    if out:
+        return f"{len(names)} of {len(race.entrants)} contenders left"
+    rounds = len(race.rounds)
+    return f"after {rounds} round{'' if rounds == 1 else 's'}"
+
+
+def _of_two(pair: Pair) -> Badge:
+    if pair.note:
+        return Badge("undecided", "NO VERDICT", f"{pair.a} against {pair.b}: {pair.note}")
+    if pair.verdict == "same":
+        return Badge("same", "SAME", f"{pair.a} and {pair.b} within {figures.percent(pair.margin)}, {spread(pair)}")
+    if pair.verdict == "undecided":
+        return Badge("undecided", "TOO CLOSE TO CALL", f"{pair.a} against {pair.b}, {spread(pair)}")
+    pair = summary.facing(pair, pair.a if pair.verdict == "faster" else pair.b)
+    return _won(pair, comparative=True)
+
+
+def _leader(pair: Pair) -> Badge:
+    return _won(pair, comparative=False)
+
+
+def _won(pair: Pair, *, comparative: bool) -> Badge:
+    known, other = KNOWN[pair.metric], pair.b if comparative else f"the next, {pair.b},"
+    if pair.metric in ("cpu", "memory") or known.quantile:
+        what = "CPU" if pair.metric == "cpu" else "MEMORY" if pair.metric == "memory" else known.quantile.upper()
+        more = ("LOWER" if comparative else "LOWEST") if known.quantile else "LESS" if comparative else "LEAST"
+        return Badge("faster", f"{more} {what}", f"{pair.a}: {other} takes {gain(pair)}")
+    if comparative:
+        return Badge("faster", "FASTER", f"{pair.a} {gain(pair)}")
+    than = " the next" if pair.ratio >= AS_FACTOR else " on the next"
+    return Badge("faster", "FASTEST", f"{pair.a}, {gain(pair, than)}")
+
+
+def _tied(verdict: Verdict, top: Sequence[str], first: Pair) -> Badge:
+    among = [summary.pair_of(verdict, a, b) for at, a in enumerate(top) for b in top[at + 1 :]]
+    same = all(pair is not None and pair.verdict == "same" for pair in among)
+    word, kind = ("SAME AT THE TOP", "same") if same else ("TOO CLOSE AT THE TOP", "undecided")
+    between = summary.pair_of(verdict, top[0], top[1]) or first
+    return Badge(kind, word, f"{_named(top)}, {spread(between)}")
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"
+    return figures.several(tuple(names)) if names else "nobody"
+
+
+def gain(pair: Pair, than: str = "") -> str:
+    """By how much the first leads: ``+3.7 %, 0.3 to 7.3``, or ``2.31 ×, 2.28 to 2.35``."""
+    if pair.ratio >= AS_FACTOR:
+        return f"{figures.ratio(pair.ratio)} ×{than}, {figures.ratio(pair.low)} to {figures.ratio(pair.high)}"
+    at, low, high = (100 * (value - 1) for value in (pair.ratio, pair.low, pair.high))
+    places = _places(low, high)
+    return f"+{at:.{places}f} %{than}, {_signed(low, places, plus='')} to {_signed(high, places, plus='')}"
+
+
+def spread(pair: Pair) -> str:
+    """Between which ends the first lies beside the second: ``−1.2 to +0.9 %``, or ``0.31 to 2.4 ×``."""
+    if pair.low < 1 / AS_FACTOR or pair.high >= AS_FACTOR:
+        return f"{figures.ratio(pair.low)} to {figures.ratio(pair.high)} ×"
+    low, high = 100 * (pair.low - 1), 100 * (pair.high - 1)
+    places = _places(low, high)
+    return f"{_signed(low, places)} to {_signed(high, places)} %"
+
+
+def _places(low: float, high: float) -> int:
+    """Decimals that show an interval as one, and an end that is not 0 as something else than 0: 0 to 3."""
+    width = high - low
+    places = min(max(1 - math.floor(math.log10(width / 2)), 0), 3) if width > 0 else 2
+    while places < 3 and any(end and not round(end, places) for end in (low, high)):
+        places += 1
+    return places
+
+
+def _signed(value: float, places: int, *, plus: str = "+") -> str:
+    shown = f"{abs(value):.{places}f}"
+    return shown if float(shown) == 0 else f"{'−' if value < 0 else plus}{shown}"
+
+
+def kept(store: Store) -> dict[str, str]:
+    """The badges that races left, by the races' ids; a later one counts before an earlier one."""
+    return dict(reversed(store.noted(KIND)))

@@ -1,0 +1,81 @@
+"""What charts and tables are drawn from: every block and its fate, each round's number, latency by percentile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dragstrip.record import Block, Race
+from dragstrip.report.race import latency
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import RoundNumbers
+
+#: Percentile axes go no further than this: six nines.
+MOST_NINES = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One block and its fate.
+
+    Args:
+        kind: "used", "dropped" (not used because of its pass or round) or "void" (itself).
+    """
+
+    kind: str
+    block: Block
+
+
+def blocks(race: Race) -> Iterator[Seen]:
+    """Every block in the order in which it ran."""
+    for round_ in race.rounds:
+        bad = {block.pass_index for block in round_.blocks if block.void}
+        for block in sorted(round_.blocks, key=lambda block: block.position):
+            dropped = bool(round_.void) or block.pass_index in bad
+            yield Seen("void" if block.void else "dropped" if dropped else "used", block)
+
+
+def value(block: Block, metric: str) -> float | None:
+    """A block's own number: answers per second, or CPU microseconds per answer; None if it has none."""
+    if metric == "cpu":
+        return block.server_cpu_ns / block.answered / 1000 if block.server_cpu_ns and block.answered else None
+    return 1e9 * block.requests / block.counted_ns if block.counted_ns else None
+
+
+def edges(values: Sequence[float]) -> tuple[float, float]:
+    """The middle 98 % with room on both sides: one stalled block must not flatten all others."""
+    if not values:
+        return 0.0, 1.0
+    first, last = (float(edge) for edge in np.quantile(values, (0.01, 0.99)))
+    room = max(0.35 * (last - first), 0.01 * last, 1e-9)
+    return max(first - room, 0.0), last + room
+
+
+def levels(race: Race, numbers: RoundNumbers, name: str) -> list[tuple[float, float, float]]:
+    """A contender's rounds that count: begin and end in seconds of the race, and the number that decides."""
+    if name not in numbers.names or not race.rounds:
+        return []
+    column, start_ns = numbers.names.index(name), race.rounds[0].started_ns
+    by_index = {round_.index: round_ for round_ in race.rounds}
+    found = []
+    for row, index in enumerate(numbers.rounds):
+        number = float(numbers.totals[row, column])
+        mine = [block.started_ns for block in by_index[index].blocks if block.contender == name]
+        if math.isfinite(number) and mine:
+            found.append(((min(mine) - start_ns) / 1e9, (max(mine) - start_ns) / 1e9, number))
+    return found
+
+
+def latency_curve(race: Race, name: str, points: int = 80) -> list[tuple[float, float]]:
+    """Latency in microseconds by percentile, even steps in nines up to what the count of answers can tell."""
+    histogram = latency.histograms(race).get(name)
+    if histogram is None or not histogram.total_count:
+        return []
+    nines = min(math.log10(max(histogram.total_count, 10)), MOST_NINES)
+    shares = [1 - 10 ** (-nines * step / (points - 1)) for step in range(points)]
+    return [(100 * share, histogram.get_value_at_percentile(100 * share) / 1000) for share in shares]

@@ -1,0 +1,362 @@
+"""A race's charts, by Altair: one description each for the page, PNG and SVG.
+
+Colours are names of the theme (``style`` in Vega's words): the page fills in its own CSS variables, so that light and
+dark need no second chart; a file gets those of ``LIGHT`` or ``DARK``. Text from outside is only ever data, never part
+of an expression or a field's name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
+from dragstrip.report import figures, glyphs
+from dragstrip.report.race import chart_data, summary
+from dragstrip.report.race.summary import Row
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+
+#: At most so many blocks are drawn for a race; void ones always are.
+MOST_BLOCKS = 6000
+
+#: Okabe & Ito (2008), told apart by all kinds of colour blindness; dashes tell apart what comes after and on paper.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b58900", "#6a3d9a", "#555f6b")
+DARK_PALETTE = ("#56b4e9", "#e8853d", "#2fc9a0", "#e5a3c6", "#9ad0f5", "#f0e442", "#b79ae0", "#b4bdc9")
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+
+LIGHT: Mapping[str, str] = {
+    "ground": "#fff", "ink": "#16191d", "quiet": "#565e69", "line": "#d5d9df", "bar": "#7fb3d9", "ink-bar": "#0b3c5d",
+    "used": "#0072b2", "level": "#16191d", "dropped": "#8d96a3", "void": "#a3195b",
+    **{f"series-{k}": colour for k, colour in enumerate(PALETTE)},
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "ground": "#14171b", "ink": "#e8eaed", "quiet": "#a3abb6", "line": "#373d46", "bar": "#2b6c9b",
+    "ink-bar": "#d6ecfb", "used": "#56b4e9", "level": "#fff", "dropped": "#7c8694", "void": "#f277ad",
+    **{f"series-{k}": colour for k, colour in enumerate(DARK_PALETTE)},
+}  # fmt: skip
+
+#: What the page says instead of a colour: the browser looks it up whenever the theme changes.
+PAGE: Mapping[str, str] = {name: f"var(--{name})" for name in LIGHT}
+
+Chart = dict[str, Any]
+
+#: How an axis writes a number: Vega's own way would give all labels one prefix, and write 0 as "0k".
+NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~r')"
+
+#: Round ratios, for a scale that holds several of them.
+_ROUND = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def config(colours: Mapping[str, str]) -> dict[str, Any]:
+    """Vega's theme for these colours."""
+    text = {"labelColor": colours["ink"], "titleColor": colours["quiet"], "titleFontWeight": "normal"}
+    axis = {**text, "gridColor": colours["line"], "domainColor": colours["quiet"], "tickColor": colours["quiet"]}
+    return {
+        "background": None,
+        "font": "system-ui, 'Liberation Sans', 'DejaVu Sans', sans-serif",
+        "view": {"stroke": None},
+        "axis": {**axis, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 260},
+        "legend": {**text, "labelFontSize": 12, "orient": "bottom", "columns": 4, "symbolSize": 140, "labelLimit": 260},
+        "header": {"labelColor": colours["ink"], "labelFontSize": 13, "labelFontWeight": "bold", "labelLimit": 400},
+        "range": {"category": [colours[f"series-{k}"] for k in range(len(PALETTE))]},
+        # "color" and not "fill": Vega-Lite writes its own default colour into each mark that has none by that name.
+        "style": {
+            "bar-fill": {"color": colours["bar"]},
+            "whisker": {"color": colours["ink-bar"], "strokeWidth": 2},
+            "estimate": {"color": colours["ink-bar"]},
+            "value": {"color": colours["ink"], "fontSize": 12},
+            "tie": {"color": colours["ink"], "strokeWidth": 3},
+            "band": {"color": colours["line"], "opacity": 0.7},
+            "one": {"color": colours["ink"], "strokeWidth": 1},
+            "faster": {"color": colours["used"]},
+            "slower": {"color": colours["used"]},
+            "same": {"color": colours["ink"]},
+            "undecided": {"color": colours["dropped"]},
+            "used": {"color": colours["used"], "opacity": 0.6},
+            "dropped": {"color": colours["dropped"], "opacity": 0.9},
+            "void": {"color": colours["void"]},
+            "level": {"color": colours["level"], "strokeWidth": 2},
+        },
+    }
+
+
+def ranking(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Estimates as bars with their intervals, best first; a bracket joins those not told apart."""
+    known = KNOWN[verdict.metric]
+    title = "requests per second" if known.more_is_better else f"{known.head} (less is better)"
+    return _bars([(row.name, row.main.estimate, row.main.low, row.main.high) for row in found], title, found)
+
+
+def cpu(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """CPU time of the contender's whole process tree per request."""
+    told = [(row.name, row.estimate.server_cpu_us_per_request) for row in found]
+    bars = [(name, known.estimate, known.low, known.high) for name, known in told if known]
+    return _bars(bars, "server CPU per request, µs", ())
+
+
+def memory(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Peak memory of the whole process tree, median over launches."""
+    told = [(row.name, row.estimate.peak_memory_bytes) for row in found]
+    return _bars([(name, bytes_ / 2**20, None, None) for name, bytes_ in told if bytes_], "peak memory, MiB", ())
+
+
+def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
+    data: list[dict[str, Any]] = [
+        {"name": name, "at": at, "low": figures.finite(low), "high": figures.finite(high), "text": figures.figure(at)}
+        | {"span": figures.span(low, high) or "no interval", "end": figures.finite(high) or at}
+        for name, at, low, high in bars
+    ]
+    names = [row["name"] for row in data]
+    columns = len(ties[0].ties) if ties else 0
+    label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8 + 9 * columns)
+    rows_in_order = alt.Scale(domain=names)
+    y = alt.Y("name:N", scale=rows_in_order, axis=label)
+    most = max((float(row["end"]) for row in data), default=1.0) or 1.0
+    scale = alt.Scale(domain=[0, 1.25 * most], nice=False)
+    x = alt.X(
+        "at:Q",
+        title=title,
+        scale=scale,
+        axis=alt.Axis(tickCount=5, labelExpr=NUMBER, grid=True, labelOverlap=True, labelSeparation=6),
+    )
+    tooltip = [
+        alt.Tooltip("name:N", title="contender"),
+        alt.Tooltip("text:N", title=title),
+        alt.Tooltip("span:N", title="interval"),
+    ]
+    base = alt.Chart(_values(data)).encode(y=y)
+    layers = [
+        base.mark_bar(style="bar-fill", height=14).encode(x=x, tooltip=tooltip),
+        base.mark_rule(style="whisker", aria=False).encode(x="low:Q", x2="high:Q"),
+        base.mark_tick(style="estimate", aria=False, thickness=3, size=18).encode(x="at:Q"),
+        base.mark_text(style="value", aria=False, align="left", dx=7).encode(x="end:Q", text="text:N"),
+    ]
+    layers += _brackets(names, ties, columns)
+    return finished(alt.layer(*layers).properties(height={"step": 30}), f"{title}, by contender: {_told(data)}")
+
+
+def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[alt.Chart]:
+    """One rule per tie group, left of the axis where the labels make room for it."""
+    made = []
+    for column in range(columns):
+        ends_of = [row for row in ties if row.ties[column] in ("top", "bottom")]
+        for top, bottom in zip(ends_of[::2], ends_of[1::2], strict=True):
+            ends = _values([{"first": top.name, "last": bottom.name}])
+            y = alt.Y("first:N", scale=alt.Scale(domain=list(names)))
+            at = alt.value(-6 - 9 * column)
+            made.append(alt.Chart(ends).mark_rule(style="tie", aria=False).encode(y=y, y2="last:N", x=at))
+    return made
+
+
+def pairs(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """A forest plot: each telling pair's ratio with its interval, against 1 and the margin around it."""
+    shown = summary.shown_pairs(verdict, [row.name for row in found], every=False)
+    bounded = [pair for pair in shown if figures.finite(pair.low) is not None and pair.low > 0]
+    axis = glyphs.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
+    data: list[dict[str, Any]] = [
+        # A name of two lines: what stands before and after the bar.
+        {"pair": f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}", "kind": pair.verdict}
+        | {"at": pair.ratio, "low": pair.low, "high": pair.high, "span": figures.ratio_span(pair.low, pair.high)}
+        | {"text": f"{figures.ratio(pair.ratio)} {figures.called(pair)}{' ▲' if pair.disturbed else ''}"}
+        for pair in bounded
+    ]
+    title = f"{KNOWN[verdict.metric].compared.removesuffix(' ×')}, the first over the second"
+    scale = alt.Scale(type="log", nice=False, domain=[axis.low, axis.high])
+    ticks = alt.Axis(
+        values=_ticks(axis.low, axis.high),
+        labelExpr="format(datum.value, ',~r')",
+        grid=False,
+        labelOverlap=True,
+        labelSeparation=6,
+    )
+    label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8, labelExpr="split(datum.label, '|')")
+    y = alt.Y("pair:N", scale=alt.Scale(domain=[row["pair"] for row in data]), axis=label)
+    x = alt.X("at:Q", title=title, scale=scale, axis=ticks)
+    tips = [alt.Tooltip("pair:N"), alt.Tooltip("text:N", title="ratio"), alt.Tooltip("span:N", title="interval")]
+    band = alt.Chart(_values([{"at": 1 / (1 + verdict.margin), "to": 1 + verdict.margin}]))
+    layers: list[alt.Chart] = [
+        band.mark_rect(style="band", aria=False).encode(x=x, x2="to:Q"),
+        alt.Chart(_values([{"at": 1}])).mark_rule(style="one", aria=False).encode(x=x),
+    ]
+    for kind in dict.fromkeys(str(row["kind"]) for row in data):
+        base = alt.Chart(_values([row for row in data if row["kind"] == kind])).encode(y=y)
+        layers += [
+            base.mark_rule(style=kind, aria=False, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+            base.mark_circle(style=kind, aria=False, size=90, opacity=1).encode(x=x, tooltip=tips),
+            base.mark_text(style="value", aria=False, align="left", dx=8).encode(x=alt.value("width"), text="text:N"),
+        ]
+    told = "; ".join(f"{pair.a} against {pair.b} {figures.ratio(pair.ratio)} ({pair.verdict})" for pair in bounded)
+    return finished(alt.layer(*layers).properties(height={"step": 36}), f"{title}: {told}")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round ratios on a scale, 1 among them."""
+    if high / low > 3:
+        return [ratio for ratio in _ROUND if low <= ratio <= high]
+    step = next(step for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / step <= 6)
+    first, last = math.ceil((low - 1) / step), math.floor((high - 1) / step)
+    return [round(1 + step * at, 3) for at in range(first, last + 1)]
+
+
+def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Every block as a point over time, each contender on its own scale; void ones are strokes."""
+    from dragstrip.analysis import round_numbers
+
+    numbers = round_numbers(race, verdict.metric)
+    names = [row.name for row in found]
+    start_ns = race.rounds[0].started_ns if race.rounds else 0
+    seen = [one for one in chart_data.blocks(race) if one.block.contender in names]
+    plain = sum(one.kind != "void" for one in seen)
+    step = max(1, -(-plain // MOST_BLOCKS))
+    points: list[dict[str, Any]] = []
+    limits = {name: _limits(seen, name, verdict.metric) for name in names}
+    kept = 0
+    for one in seen:
+        number = chart_data.value(one.block, verdict.metric)
+        kept += one.kind != "void"
+        if number is None or (one.kind != "void" and kept % step):
+            continue
+        low, high = limits[one.block.contender]
+        at = min(max(number, low), high)
+        place = {"name": one.block.contender, "s": round((one.block.started_ns - start_ns) / 1e9, 3), "at": _short(at)}
+        points.append(place | {"kind": one.kind, "why": "; ".join(one.block.void)})
+    lines = [
+        {"name": name, "s": round(begin, 3), "until": round(end, 3), "at": _short(number), "kind": "level"}
+        for name in names
+        for begin, end, number in chart_data.levels(race, numbers, name)
+    ]
+    # Facets of a layered chart share one data set; each layer picks its own kind.
+    data = _values(points + lines)
+    x = alt.X("s:Q", title="seconds of the race", axis=alt.Axis(tickCount=6, grid=False))
+    y = alt.Y("at:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3, labelExpr=NUMBER))
+    base = alt.Chart().encode(x=x, y=y)
+
+    def of(kind: str) -> Any:
+        return alt.FieldEqualPredicate(field="kind", equal=kind)
+
+    layers = alt.layer(
+        base.transform_filter(of("dropped")).mark_point(style="dropped", aria=False, size=18, shape="diamond"),
+        base.transform_filter(of("used")).mark_circle(style="used", aria=False, size=18),
+        base.transform_filter(of("level")).mark_rule(style="level", aria=False).encode(x2="until:Q"),
+        base.transform_filter(of("void"))
+        .mark_tick(style="void", aria=False, size=16, thickness=2, orient="vertical")
+        .encode(tooltip=[alt.Tooltip("name:N"), alt.Tooltip("why:N", title="void")]),
+        data=data,
+    ).properties(height=76)
+    header = alt.Header(title=None, labelAnchor="start", labelOrient="top", labelPadding=4)
+    chart = layers.facet(row=alt.Row("name:N", sort=names, header=header), spacing=10).resolve_scale(y="independent")
+    told = ", ".join(f"{name} {sum(one.block.contender == name for one in seen)}" for name in names)
+    return finished(chart, f"every block over time; blocks of each contender: {told}")
+
+
+def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[float, float]:
+    mine = [(one.kind, chart_data.value(one.block, metric)) for one in seen if one.block.contender == name]
+    used = [number for kind, number in mine if kind == "used" and number is not None]
+    return chart_data.edges(used or [number for _, number in mine if number is not None])
+
+
+def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+    """Latency at saturation by percentile, the axis in nines."""
+    names = [row.name for row in found]
+    data = [
+        {"name": name, "tail": _short(1 / max(1 - share / 100, 1e-9)), "us": _short(us), "share": f"{share:.6g} %"}
+        for name in names
+        for share, us in chart_data.latency_curve(race, name)
+        if us > 0
+    ]
+    # A fixed expression over numbers of our own: 1, 10, 100 … read as 0 %, 90 %, 99 % ….
+    label = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.6~r') + ' %'"
+    nines = alt.Axis(values=[1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000], labelExpr=label, grid=True)
+    x = alt.X("tail:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=nines)
+    # From the least to the most there is: a scale that began at a round number would be half empty.
+    ends = [float(str(row["us"])) for row in data] or [1.0]
+    scale = alt.Scale(type="log", nice=False, domain=[0.95 * min(ends), 1.05 * max(ends)])
+    y = alt.Y("us:Q", title="latency at saturation, µs", scale=scale, axis=alt.Axis(labelExpr=NUMBER))
+    places = range(len(names))
+    dashes = alt.Scale(domain=names, range=[DASHES[k // len(PALETTE) % len(DASHES)] for k in places])
+    colour = alt.Color("name:N", sort=names, scale=alt.Scale(domain=names), title=None)
+    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("share:N", title="percentile"), alt.Tooltip("us:Q", title="µs")]
+    lines = (
+        alt.Chart(_values(data))
+        .mark_line(aria=False, strokeWidth=2)
+        .encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash("name:N", scale=dashes, title=None), tooltip=tooltip)
+    )
+    told = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in found)
+    return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {told}")
+
+
+CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
+    "ranking": ranking,
+    "pairs": pairs,
+    "blocks": blocks,
+    "latency": latency,
+    "cpu": cpu,
+    "memory": memory,
+}
+
+
+def draw(
+    name: str, race: Race, verdict: Verdict, found: Sequence[Row], *, dark: bool = False, width: int = 760
+) -> Chart:
+    """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
+    colours = DARK if dark else LIGHT
+    chart = sized(CHARTS[name](race, verdict, found), width)
+    title = {"text": figures.visible(f"{race.workload}: {name}"), "anchor": "start", "color": colours["ink"]}
+    return chart | {"title": title, "config": config(colours), "background": colours["ground"], "padding": 14}
+
+
+def sized(chart: Chart, width: int) -> Chart:
+    """The same chart at this width in pixels; a faceted one has it one level down."""
+    if "spec" in chart:
+        return chart | {"spec": chart["spec"] | {"width": width}}
+    return chart | {"width": width}
+
+
+def svg(chart: Chart) -> str:
+    """The chart as a picture of lines."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(json.dumps(chart)))
+
+
+def png(chart: Chart, scale: float = 2) -> bytes:
+    """The chart as a picture of dots, for screens of twice the usual density."""
+    import vl_convert
+
+    return bytes(vl_convert.vegalite_to_png(json.dumps(chart), scale=scale))
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def finished(chart: alt.TopLevelMixin, description: str) -> Chart:
+    """The chart's description as Vega-Lite takes it, without a theme yet; what came from outside is harmless in it."""
+    made: Chart = json.loads(chart.to_json(indent=None, validate=False))
+    made.pop("config", None)
+    return dict(_shown(made | {"description": description}))
+
+
+def _shown(value: Any) -> Any:
+    """The same with control characters shown as such: one in a name ends vl-convert, and the process with it."""
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return figures.visible(value) if isinstance(value, str) else value
+
+
+def _told(data: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{row['name']} {row['text']} ({row['span']})" for row in data)
+
+
+def _short(value: float) -> float:
+    """Five significant digits: a page holds thousands of them."""
+    return float(f"{value:.5g}")

@@ -1,0 +1,152 @@
+"""A race as JSON, schema 1: ``schema/race.schema.json`` beside this package says what each field means."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragstrip.record import Entrant, Race, Round
+from dragstrip.report import figures
+from dragstrip.report.race import external, latency, standing, summary
+from dragstrip.report.race.badge import KIND, badge
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Estimate, Interval, Pair, Verdict
+    from dragstrip.validity import Check
+
+#: Version of the JSON's shape; a field may be added within one, never changed or taken away.
+JSON_SCHEMA = 1
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) that ``race_json`` follows."""
+    path = Path(__file__).parents[2] / "data" / "schema" / "race.schema.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str, Any]:
+    """The race, its verdict and its validity; numbers that there are none of are null, never NaN."""
+    latencies = latency.merged(race)
+    return {
+        "schema": JSON_SCHEMA,
+        "race": race.id,
+        "seed": race.seed,
+        "started": race.started,
+        "finished": race.finished,
+        "software": race.software,
+        "workload": race.workload,
+        "load": asdict(race.load) | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)},
+        "machine": plain(race.machine),
+        "method": {
+            "version": verdict.method,
+            "metric": verdict.metric,
+            "margin": verdict.margin,
+            "alpha": verdict.alpha,
+        },
+        "plan": plain(asdict(race.plan)),
+        "contenders": [
+            _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
+            for entrant in race.entrants
+        ],
+        "pairs": [_pair(pair) for pairs in (verdict.pairs, *verdict.beside.values()) for pair in pairs],
+        "groups": [list(group) for group in verdict.groups],
+        "pauses": list(verdict.pauses),
+        "contradictions": list(verdict.contradictions),
+        "validity": [{"check": check.check, "status": check.status, "detail": check.detail} for check in checks],
+        "void": standing.is_void(race, verdict, checks),
+        "metric": verdict.metric,
+        "metric_reason": verdict.metric_reason,
+        "more_s": verdict.more_s,
+        "noise": _noise(race),
+        "badge": badge(race, verdict, checks).line,
+        "headline": summary.headline(race, verdict, checks),
+        "rounds": len(race.rounds),
+        "void_rounds": [{"round": r.index, "reasons": list(r.void)} for r in race.rounds if r.void],
+        "order": [order(round_) for round_ in race.rounds],
+        "events": [asdict(event) for event in race.events if event.kind not in (external.KIND, KIND)],
+        "foreign": external.as_json(race),
+    }
+
+
+def _noise(race: Race) -> dict[str, Any]:
+    from dragstrip.validity import noise
+
+    seen = noise(race)
+    return {"level": seen.level, "lost": seen.lost, "factor": figures.finite(seen.factor)}
+
+
+def order(round_: Round) -> list[list[str]]:
+    """Who was loaded after whom: names in order, one list per pass."""
+    passes: dict[int, list[str]] = {}
+    for block in sorted(round_.blocks, key=lambda block: block.position):
+        passes.setdefault(block.pass_index, []).append(block.contender)
+    return [passes[index] for index in sorted(passes)]
+
+
+def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> dict[str, Any]:
+    # One that is out yields no number, whatever it did before it fell out.
+    used = None if entrant.out else estimate
+    return {
+        "name": entrant.name,
+        "title": entrant.title,
+        "kind": entrant.kind,
+        "version": entrant.version,
+        "language": entrant.language,
+        "parameters": plain(entrant.parameters),
+        "definition_hash": entrant.definition_hash,
+        "parity": dict(entrant.parity),
+        "out": entrant.out,
+        "out_round": entrant.out_round,
+        "rounds": used.rounds if used else 0,
+        "blocks": estimate.blocks if estimate else 0,
+        "void_blocks": estimate.void_blocks if estimate else 0,
+        "requests": used.requests if used else 0,
+        "errors": dict(estimate.errors) if estimate else {},
+        "throughput_per_s": _interval(used.throughput_per_s if used else None),
+        "server_cpu_us_per_request": _interval(used.server_cpu_us_per_request if used else None),
+        "peak_memory_bytes": used.peak_memory_bytes if used else None,
+        "latency_us": {label: None if entrant.out else quantiles.get(label) for label in latency.QUANTILES},
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float | None]:
+    """Always of one shape: null bounds where there is no interval, null estimate where there is no number."""
+    names = ("estimate", "low", "high")
+    return {name: None if interval is None else figures.finite(getattr(interval, name)) for name in names}
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {
+        "a": pair.a,
+        "b": pair.b,
+        "metric": pair.metric,
+        "typical": pair.typical,
+        "ratio": figures.finite(pair.ratio),
+        "low": figures.finite(pair.low),
+        "high": figures.finite(pair.high),
+        "verdict": pair.verdict,
+        "within_margin": pair.within_margin,
+        "median_ratio": figures.finite(pair.median_ratio),
+        "rounds": pair.rounds,
+        "spent_s": pair.spent_s,
+        "more_rounds": pair.more_rounds,
+        "disturbed": pair.disturbed,
+        "widened": pair.widened,
+        "sentence": summary.sentence(pair),
+    }
+
+
+def plain(value: Any) -> Any:
+    """The same value as JSON can hold it: tuples as lists, no NaN or infinity, anything else as its text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

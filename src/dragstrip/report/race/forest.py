@@ -1,0 +1,81 @@
+"""The forest plot of the terminal: each pair's ratio with its interval, against 1 and the margin's band."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.metrics import KNOWN
+from dragstrip.report import figures, glyphs
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Pair
+
+
+def plot(pairs: Sequence[Pair], of: int, spoilt: frozenset[str], width: int) -> list[RenderableType]:
+    """A line per pair, what disturbed it unequally right below it, and the scale under all.
+
+    Args:
+        of: how many pairs there are in all.
+        spoilt: contenders whose numbers can't stand: their pairs read "void".
+        width: of the terminal, in cells.
+    """
+    axis = glyphs.Axis.of([_span(pair) for pair in pairs], pairs[0].margin)
+    lines = [_line(pair, axis, void=bool({pair.a, pair.b} & spoilt)) for pair in pairs]
+    by = KNOWN[pairs[0].metric].compared.removesuffix(" ×")
+    heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
+    least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]
+    # Names and words may fold, numbers never do; the plot takes what is left.
+    limits = (max(width * 3 // 8, 20), 0, least[2], least[3], max(width // 6, 12))
+    sizes = [min(size, limit) for size, limit in zip(least, limits, strict=True)]
+    parts: list[RenderableType] = [table := _table(sizes, heads)]
+    for line, pair in zip(lines, pairs, strict=True):
+        table.add_row(*line)
+        if pair.disturbed:
+            parts += [Padding(Text(f"▲ {pair.disturbed}", style="yellow"), (0, 0, 0, 2)), table := _table(sizes, None)]
+    table.add_row("", axis)
+    return parts
+
+
+def word(pair: Pair) -> Text:
+    """The verdict word, in its colour, with what qualifies it."""
+    verdict = Text(figures.called(pair), style=glyphs.word(pair.verdict).style)
+    if pair.within_margin and pair.verdict in ("faster", "slower"):
+        verdict.append(f", by under {figures.percent(pair.margin)}")
+    if pair.note:
+        verdict.append(f", {pair.note}")
+    return verdict
+
+
+def _span(pair: Pair) -> tuple[float, float]:
+    ends = [figures.finite(end) for end in (pair.low, pair.high, pair.ratio)]
+    known = [end for end in ends if end is not None and end > 0]
+    return (min(known), max(known)) if known else (1.0, 1.0)
+
+
+def _line(pair: Pair, axis: glyphs.Axis, *, void: bool) -> tuple[RenderableType, ...]:
+    names = Text.assemble((pair.a, "bold"), " / ", pair.b)
+    whisker = glyphs.Whisker(pair.ratio, pair.low, pair.high, axis, glyphs.VERDICT_STYLE[pair.verdict])
+    bounded = figures.finite(pair.low) is not None
+    interval = figures.ratio_span(pair.low, pair.high) if bounded else ""
+    told = Text("void", style=glyphs.STATUS_STYLE["void"]) if void else word(pair) if bounded else Text("too early")
+    return names, whisker, Text(figures.ratio(pair.ratio)), Text(interval), told
+
+
+def _table(sizes: Sequence[int], heads: Sequence[str] | None) -> Table:
+    """All of one shape, so that the lines of several stand below each other."""
+    table = Table(
+        box=None, pad_edge=False, expand=True, show_header=heads is not None, header_style="bold", padding=(0, 2, 0, 0)
+    )
+    names, _, ratio, interval, verdict = heads or [""] * 5
+    table.add_column(names, width=sizes[0], overflow="fold")
+    table.add_column("", ratio=1, no_wrap=True)
+    table.add_column(ratio, width=sizes[2], justify="right", no_wrap=True)
+    table.add_column(interval, width=sizes[3], no_wrap=True)
+    table.add_column(verdict, width=sizes[4], overflow="fold")
+    return table

@@ -1,0 +1,207 @@
+"""A race in the shapes that other programs read: continuous benchmarking, benchstat, test reports, monitoring.
+
+Each takes a race, its verdict and its checks, and gives text. A contender that is out yields no number in any of them.
+Sources: bencher.dev's "Bencher Metric Format", github-action-benchmark's README (custom tools), Go's benchmark data
+format (design document 14313), the JUnit XML of Apache Ant, the OpenMetrics 1.0 specification.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from dragstrip.record import Race
+from dragstrip.report import figures
+from dragstrip.report.race import export as race_export
+from dragstrip.report.race import standing, summary, tables
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Interval, Verdict
+    from dragstrip.report.comparison import Ruling
+    from dragstrip.validity import Check
+
+Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
+
+
+def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """The race as ``--json`` gives it."""
+    return _json(race_export.race_json(race, verdict, checks))
+
+
+def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """Bencher Metric Format: value with its interval's bounds, by contender and measure."""
+    told: dict[str, Any] = {}
+    for row in summary.ranked(race, verdict):
+        measures = {name: _bounded(interval) for name, interval in _intervals(row).items() if interval}
+        if row.estimate.peak_memory_bytes:
+            measures["peak_memory_bytes"] = {"value": row.estimate.peak_memory_bytes}
+        told[f"{race.workload}/{row.name}"] = measures
+    return _json(told)
+
+
+def github_bigger(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """github-action-benchmark's ``customBiggerIsBetter``: throughput."""
+    return _github(race, verdict, "throughput_per_s", "requests/s")
+
+
+def github_smaller(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """github-action-benchmark's ``customSmallerIsBetter``: CPU time per request."""
+    return _github(race, verdict, "server_cpu_us_per_request", "CPU µs/request")
+
+
+def _github(race: Race, verdict: Verdict, measure: str, unit: str) -> str:
+    told = []
+    for row in summary.ranked(race, verdict):
+        interval = _intervals(row)[measure]
+        if interval is None:
+            continue
+        half = figures.finite((interval.high - interval.low) / 2)
+        entry = {"name": f"{race.workload}/{row.name}", "unit": unit, "value": interval.estimate}
+        span = f"95 %: {figures.span(interval.low, interval.high) or 'no interval'}"
+        extra = f"{span}\nversion {row.entrant.version}\nrace {race.id}"
+        told.append(entry | ({} if half is None else {"range": f"± {half:.6g}"}) | {"extra": extra})
+    return _json(told)
+
+
+def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """Go's benchmark text, one line per contender and round, so that benchstat sees launches as its samples."""
+    lines = ["goos: linux", f"pkg: dragstrip/{_word(race.workload)}"]
+    if cpu := race.machine.get("cpu"):
+        lines.append(f"cpu: {figures.visible(str(cpu))}")
+    for row in tables.round_rows(race):
+        rate = row["throughput_per_s"]
+        if rate:
+            cost = row["server_cpu_us_per_request"]
+            more = "" if cost is None else f" {1000 * cost:.2f} cpu-ns/op"
+            lines.append(f"BenchmarkRace/{_word(row['contender'])} 1 {1e9 / rate:.2f} ns/op {rate:.2f} req/s{more}")
+    return "\n".join(lines) + "\n"
+
+
+def junit(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """JUnit XML: one case per contender (failed: it is out) and one per validity check (failed: it voids the race)."""
+    suite = _suite(f"dragstrip {race.workload}", race.started)
+    for entrant in race.entrants:
+        _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
+    for check in checks:
+        void = check.detail if check.status == "void" else ""
+        _case(suite, "validity", check.check, failed=void, said=f"{check.status}: {check.detail}")
+    return _xml(suite)
+
+
+def junit_rules(rulings: Sequence[Ruling], fallen: Sequence[tuple[str, str]], name: str) -> str:
+    """JUnit XML of a comparison: one case per threshold and contender, one per contender that fell out."""
+    suite = _suite(name, "")
+    for ruling in rulings:
+        failed = ruling.text if ruling.outcome == "fails" else ""
+        _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome == "open")
+    for who, reason in fallen:
+        _case(suite, "still races", who, failed=f"is out now: {reason}", said="")
+    return _xml(suite)
+
+
+def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """OpenMetrics text: gauges by contender, the interval's bounds as gauges of their own."""
+    lines: list[str] = []
+    found = summary.ranked(race, verdict)
+
+    def family(name: str, unit: str, about: str, samples: Sequence[tuple[Mapping[str, str], float | None]]) -> None:
+        lines.extend([f"# TYPE {name} gauge", f"# UNIT {name} {unit}"] if unit else [f"# TYPE {name} gauge"])
+        lines.append(f"# HELP {name} {about}")
+        for labels, value in samples:
+            if figures.finite(value) is not None:
+                told = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
+                lines.append(f"{name}{{{told}}} {value!r}")
+
+    def of(row: summary.Row) -> dict[str, str]:
+        return {"race": race.id, "workload": race.workload, "contender": row.name, "version": row.entrant.version}
+
+    for measure, scale, name, unit, about in (
+        ("throughput_per_s", 1.0, "dragstrip_throughput", "requests_per_second", "Right answers a second."),
+        ("server_cpu_us_per_request", 1e-6, "dragstrip_server_cpu", "seconds_per_request", "CPU time of the tree."),
+    ):
+        for bound, suffix in (("estimate", ""), ("low", "_low"), ("high", "_high")):
+            known = [(of(row), _intervals(row)[measure]) for row in found]
+            samples = [(labels, scale * getattr(interval, bound)) for labels, interval in known if interval]
+            said = about if bound == "estimate" else f"{about} The interval's {bound} end."
+            family(f"{name}{suffix}_{unit}", unit, said, samples)
+    memory = [(of(row), _float(row.estimate.peak_memory_bytes)) for row in found]
+    family("dragstrip_peak_memory_bytes", "bytes", "Peak of the tree, median over launches.", memory)
+    tails = [({**of(row), "percentile": q}, us / 1e6) for row in found for q, us in row.latency_us.items()]
+    family("dragstrip_latency_at_saturation_seconds", "seconds", "Shown, never tested.", tails)
+    pairs = [
+        ({"race": race.id, "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict}, p.ratio)
+        for p in verdict.pairs
+    ]
+    family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
+    void = standing.is_void(race, verdict, checks)
+    family("dragstrip_race_void", "", "1 if nothing here may be used as a result.", [({"race": race.id}, float(void))])
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+#: By the word of ``--as``; ``.json`` and the like are settled where the file's name is read.
+MAKERS: Mapping[str, Maker] = {
+    "json": race_json,
+    "bencher": bencher,
+    "github-bigger": github_bigger,
+    "github-smaller": github_smaller,
+    "gobench": go_benchmark,
+    "junit": junit,
+    "openmetrics": openmetrics,
+}
+
+
+def _intervals(row: summary.Row) -> dict[str, Interval | None]:
+    return {
+        "throughput_per_s": row.estimate.throughput_per_s,
+        "server_cpu_us_per_request": row.estimate.server_cpu_us_per_request,
+    }
+
+
+def _bounded(interval: Interval) -> dict[str, float]:
+    bounds = {"value": interval.estimate, "lower_value": interval.low, "upper_value": interval.high}
+    return {name: value for name, value in bounds.items() if figures.finite(value) is not None}
+
+
+def _float(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _json(told: Any) -> str:
+    return json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _word(text: str) -> str:
+    """A benchmark's name has no space; benchstat reads a trailing ``-2`` as a number of processors, so none is left."""
+    word = re.sub(r"[\s\x00-\x1f]+", "_", figures.visible(text)).strip("_") or "unnamed"
+    return re.sub(r"-(\d+)$", r"_\1", word)
+
+
+def _label(text: str) -> str:
+    return figures.visible(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _suite(name: str, at: str) -> ElementTree.Element:
+    return ElementTree.Element("testsuite", {"name": figures.visible(name), "timestamp": figures.visible(at)})
+
+
+def _case(suite: ElementTree.Element, group: str, name: str, *, failed: str, said: str, skipped: bool = False) -> None:
+    case = ElementTree.SubElement(suite, "testcase", {"classname": group, "name": figures.visible(name), "time": "0"})
+    if failed:
+        ElementTree.SubElement(case, "failure", {"message": figures.visible(failed)})
+    elif skipped:
+        ElementTree.SubElement(case, "skipped", {"message": figures.visible(said)})
+    if said:
+        ElementTree.SubElement(case, "system-out").text = figures.visible(said, lines=True)
+
+
+def _xml(suite: ElementTree.Element) -> str:
+    for what, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
+        suite.set(what, str(len(list(suite.iter(tag)))))
+    suite.set("errors", "0")
+    whole = ElementTree.Element("testsuites")
+    whole.append(suite)
+    ElementTree.indent(whole)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(whole, encoding="unicode") + "\n"

@@ -1,0 +1,160 @@
+"""A race as it runs: redrawn between measurements only, by the caller's own thread.
+
+rich's refresh thread would take CPU time in the middle of a block, so it is never started.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from dragstrip.record import Race
+from dragstrip.report import figures, glyphs
+from dragstrip.report.race import summary
+from dragstrip.report.race import terminal as race_terminal
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+
+
+#: A live display shows so many sentences of checks; all stand in the report.
+MOST_TROUBLES = 4
+
+#: Seconds between two plain lines that say who is waited for.
+WAITING_S = 5.0
+
+
+class Progress:
+    """Shows phases, contenders and, after each round, the standings; a context manager.
+
+    On a terminal it redraws in place and leaves nothing behind; elsewhere it writes plain lines, few of
+    them; ``quiet`` writes nothing at all.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
+        self._told_s = 0.0
+        self._phase, self._status = "", dict[str, str]()
+        self._standings: RenderableType | None = None
+        self._lights: list[RenderableType] = []
+        self._decided = -1
+        drawn = console.is_terminal and not console.options.ascii_only and not quiet
+        self._live = Live(console=console, auto_refresh=False, transient=True) if drawn else None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes the display away; safe to call twice."""
+        if self._live:
+            self._live.stop()
+
+    def phase(self, text: str) -> None:
+        """What the race is doing now; where lines stay, what it waits for is said now and then only."""
+        again = text.startswith("checking ") and self._phase.startswith("checking ")
+        self._phase, now_s = text, time.monotonic()
+        if again and not self._live and now_s - self._told_s < WAITING_S:
+            return
+        self._told_s = now_s
+        self._show(text)
+
+    def entrant(self, name: str, status: str) -> None:
+        """How a contender stands: being scrutineered, ready, out and why."""
+        self._status[name] = status
+        # One line each suffices where lines stay: how scrutineering ended, not that it began.
+        self._show(f"{name}: {status}" if status != "scrutineering" else "")
+
+    def round_done(self, race: Race, verdict: Verdict) -> None:
+        """The standings after a round."""
+        done, pairs = len(race.rounds), len(verdict.pairs)
+        decided = sum(pair.decided for pair in verdict.pairs)
+        spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
+        of = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
+        void = sum(bool(round_.void) for round_ in race.rounds)
+        self._phase = (
+            f"round {done}{f' ({void} void)' if void else ''} of at most {race.plan.planned_rounds}, "
+            f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{of} spent"
+        )
+        if left := time_left(race, verdict):
+            self._phase += f", {left}"
+        found = summary.ranked(race, verdict, with_latency=False) if self._live else []
+        self._standings = race_terminal.ranking(verdict, found, beside=False) if found else None
+        self._lights = [*failures(verdict), *lights(race)] if self._live else []
+        # Plain lines: often at first, then now and then, and whenever something was decided.
+        telling = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
+        self._decided = decided
+        self._show(self._phase if telling else "")
+
+    def _show(self, line: str) -> None:
+        if self._live:
+            self._live.update(glyphs.Harmless(self._picture()), refresh=True)
+        elif line and not self._quiet:
+            glyphs.emit(self._console, Text(line))
+
+    def _picture(self) -> RenderableType:
+        parts: list[RenderableType] = [Text(self._phase, style="bold")] if self._phase else []
+        running = {name: status for name, status in self._status.items() if status.startswith("out")}
+        for name, status in (running if self._standings else self._status).items():
+            mark, style = ("■", "magenta") if status.startswith("out") else ("●", "blue")
+            parts.append(Text.assemble((f"{mark} ", style), (name, "bold"), f" {_first_line(status)}"))
+        if self._standings:
+            parts.append(self._standings)
+        return Group(*parts, *self._lights)
+
+
+def time_left(race: Race, verdict: Verdict) -> str:
+    """At most how long it still takes, and how long if it goes on like this; "" where nothing can be said."""
+    if not race.rounds:
+        return ""
+    spent = [(r.ended_ns - r.started_ns) / 1e9 for r in race.rounds]
+    done = sum(not r.void for r in race.rounds)
+    most_s = max(race.plan.planned_rounds - done, 0) * sum(spent) / len(spent)
+    if not race.plan.rounds_fixed:
+        most_s = max(min(most_s, race.plan.budget_s - sum(spent)), 0.0)
+    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.note and pair.metric == verdict.metric]
+    hoped = [pair.more_s for pair in open_]
+    likely_s = None if race.plan.rounds_fixed or not hoped or None in hoped else max(s for s in hoped if s is not None)
+    if likely_s is not None and likely_s < most_s:
+        return f"about {likely_s:.0f} s left, {most_s:.0f} s at most"
+    return f"{most_s:.0f} s left at most"
+
+
+def failures(verdict: Verdict) -> list[RenderableType]:
+    """Requests that failed, by contender and kind; nothing where none did."""
+    told = [(name, estimate.errors) for name, estimate in verdict.estimates.items() if any(estimate.errors.values())]
+    return [
+        Text.assemble(("▲ errors ", "yellow"), (name, "bold"), f": {figures.errors(kinds)}") for name, kinds in told
+    ]
+
+
+def lights(race: Race) -> list[RenderableType]:
+    """The validity checks so far: one mark each, and the sentence of those that warn or void."""
+    # Here and not above: a plain or quiet race never asks for it between its rounds.
+    from dragstrip.validity import inspect
+
+    checks = inspect(race)
+    row = Text()
+    for check in checks:
+        row.append(f"{glyphs.STATUS_MARK[check.status]} ", glyphs.STATUS_STYLE[check.status])
+        row.append(f"{check.check}  ", "dim" if check.status == "pass" else "bold")
+    # Too few rounds are no news while a race runs.
+    troubled = [check for check in checks if check.status != "pass" and check.check != "rounds"]
+    told = [
+        Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check.detail))
+        for check in troubled[:MOST_TROUBLES]
+    ]
+    return [row, *told]
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text.strip() else figures.NONE

@@ -1,0 +1,49 @@
+"""A race as Markdown, for a README or a job's summary: the sentence, the ranking, and whatever speaks against it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
+from dragstrip.report import figures
+from dragstrip.report.race import summary
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+    from dragstrip.validity import Check
+
+
+def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """One race; nothing that comes from outside is taken for markup."""
+    found = summary.ranked(record, verdict, with_latency=False)
+    head = KNOWN[verdict.metric].head
+    lines = [f"**{cell(summary.headline(record, verdict, checks))}**", ""]
+    if found:
+        lines += [f"| contender | version | {cell(head)} | interval | relative to the first |", "|-|-|-:|-:|-:|"]
+    for row in found:
+        interval = figures.span(row.main.low, row.main.high)
+        beside = _beside_first(row, found, verdict)
+        cells = (row.name, row.entrant.version, figures.figure(row.main.estimate), interval, beside)
+        lines.append(f"| {' | '.join(cell(text) for text in cells)} |")
+    lines += ["", *(f"- {cell(one.name)} is out: {cell(one.out)}" for one in record.entrants if one.out)]
+    lines += [f"- {check.status}: {cell(check.detail)}" for check in checks if check.status in ("void", "warn")]
+    lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _beside_first(row: summary.Row, found: Sequence[summary.Row], verdict: Verdict) -> str:
+    """The ratio of the first to this one, with its interval."""
+    if row is found[0]:
+        return "1"
+    pair = summary.pair_of(verdict, row.name, found[0].name)
+    return f"{figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)})" if pair else ""
+
+
+def cell(text: str) -> str:
+    """Text as Markdown shows it: no line ends, no tags, no links, no table cells of its own."""
+    flat = html.escape(figures.visible(text), quote=False)
+    return re.sub(r"([\\`*_\[\]|#!~])", r"\\\1", flat)

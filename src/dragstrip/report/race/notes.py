@@ -1,0 +1,143 @@
+"""What stands beside a verdict: how quiet the machine was, what matters most, and how much budget would tell more."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dragstrip.record import Race
+from dragstrip.report import figures
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+    from dragstrip.validity import Check
+
+#: So many notes are told unasked; each is cut at a word after so many characters.
+MOST, LONGEST = 3, 240
+
+#: What weighs more in how a result is read, first. A check that is void weighs more than any warning.
+_WEIGHTS = {
+    "errors": 95, "generator": 90, "offered rate": 88, "server's count": 86, "answers' length": 84, "saturation": 70,
+    "turn-round": 65, "connections": 62, "lanes": 60, "Little's law": 60, "rounds": 58, "launches": 55, "trend": 55,
+    "memory": 50, "block length": 50,
+}  # fmt: skip
+_VOID, _CONTRADICTION, _PAUSE, _OTHER = 1000, 82, 75, 45
+
+#: Told by the noise light already, where it is not on "quiet".
+_NOISE = frozenset({"engine wait", "server wait", "steal", "other programs", "void passes"})
+
+LIGHTS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing to know; ``status`` is "warn" or "void", ``head`` the checks it comes of ("" if none)."""
+
+    status: str
+    head: str
+    text: str
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """How disturbed the machine was, in a sentence; ``status`` chooses mark and colour."""
+
+    status: str
+    text: str
+
+
+def light(race: Race) -> Light:
+    """The noise light: the level, what was lost, and by which factor that widened the intervals."""
+    from dragstrip.validity import noise
+
+    seen = noise(race)
+    if seen.level == "quiet":
+        return Light("pass", "quiet machine")
+    lost = f"others took {figures.percent(round(seen.lost, 3))} of its cores' time"
+    wider = ""
+    if seen.factor is not None:
+        often = "hardly wider than" if seen.factor < 1.15 else f"about {_times(seen.factor)} times as wide as"
+        wider = f"; intervals are {often} on a quiet one"
+    return Light(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 10 else f"{factor:.0f}"
+
+
+def more(race: Race, verdict: Verdict, run: str) -> str:
+    """What is still open, and the command that would decide it; "" where nothing is, or a race has no numbers.
+
+    Args:
+        run: how the race is named in the command: its id, or "last".
+    """
+    pairs = [pair for pair in verdict.pairs if figures.finite(pair.ratio) is not None]
+    open_ = sum(not pair.decided and not pair.note for pair in pairs)
+    if not open_ or not race.finished or race.finished in ("void", "too few contenders"):
+        return ""
+    which = "The pair is" if len(pairs) == 1 else f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'}"
+    if verdict.more_s is None or race.plan.rounds_fixed:
+        return f"{which} open" if race.plan.rounds_fixed else f"{which} open; how long it would take can't be foreseen"
+    it = "it" if open_ == 1 else "them"
+    needed = budget(verdict.more_s)
+    about = needed.replace("m", " min").replace("s", " s")
+    return f"{which} open; about {about} more would decide {it}: dragstrip race --resume {run} --budget +{needed}"
+
+
+def budget(seconds: float) -> str:
+    """A duration as ``--budget`` takes it, rounded up: steps of 10 s, from 1 min on of 1 min, from 10 min on of 5."""
+    if seconds <= 60:
+        whole = max(10 * math.ceil(seconds / 10), 10)
+        return f"{whole}s" if whole < 60 else "1m"
+    step = 1 if seconds <= 600 else 5
+    return f"{step * math.ceil(seconds / 60 / step)}m"
+
+
+def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
+    """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
+    quiet = light(race).status == "pass"
+    told = {check.check for check in [check for check in checks if check.status == "void"][:1]}
+    found = [Note("warn", "", text, _CONTRADICTION) for text in verdict.contradictions]
+    found += [Note("warn", "", text, _PAUSE) for text in verdict.pauses]
+    for check in checks:
+        if check.status != "pass" and check.check not in told:
+            weight = _WEIGHTS.get(check.check, _OTHER)
+            if check.check in _NOISE:
+                weight = 40 if quiet else 5
+            weight += _VOID if check.status == "void" else 0
+            found.append(Note(check.status, figures.check(check.check), check.detail, weight))
+    return sorted(grouped(found), key=lambda note: -note.weight)
+
+
+def grouped(found: Sequence[Note]) -> list[Note]:
+    """Notes that end in the same remedy ("seen: what to do") as one, the remedy told once."""
+    by_remedy: dict[tuple[str, str], list[Note]] = {}
+    endings = [set(_endings(note.text)) for note in found]
+    for at, note in enumerate(found):
+        others = [ending for place, ending in enumerate(endings) if place != at and found[place].status == note.status]
+        shared = [ending for ending in endings[at] if any(ending in other for other in others)]
+        remedy = max(shared, key=len) if shared else ""
+        by_remedy.setdefault((note.status, remedy) if remedy else (note.text, str(at)), []).append(note)
+    made = []
+    for (_, remedy), notes_ in by_remedy.items():
+        if len(notes_) == 1:
+            made.append(notes_[0])
+            continue
+        seen = "; ".join(note.text[: -len(remedy)].rstrip(" :;") for note in notes_)
+        heads = ", ".join(dict.fromkeys(note.head for note in notes_ if note.head))
+        made.append(Note(notes_[0].status, heads, f"{seen}: {remedy}", max(note.weight for note in notes_)))
+    return made
+
+
+def _endings(text: str) -> list[str]:
+    """What may be a remedy: all that stands after a colon or a semicolon, if it is long enough to say anything."""
+    return [text[mark.end() :] for mark in re.finditer(r"[:;] ", text) if len(text) - mark.end() >= 20]
+
+
+def clipped(text: str) -> str:
+    """A note short enough to be read in passing; the whole of it is on the page and behind ``--verbose``."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(' ', 1)[0].rstrip(' ,;:')} …"

@@ -1,0 +1,323 @@
+"""A race as one HTML file that needs nothing else: no network, light and dark, screen and paper."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from dragstrip.errors import BadUsage
+from dragstrip.metrics import KNOWN, is_typical, known_or_auto
+from dragstrip.record import Entrant, Race
+from dragstrip.report import figures as words
+from dragstrip.report import glyphs
+from dragstrip.report.race import charts, external, notes, tables
+from dragstrip.report.race import definitions as definitions_of
+from dragstrip.report.race import export as race_export
+from dragstrip.report.race import summary as rows
+from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.badge import badge
+from dragstrip.report.race.latency import QUANTILES
+from dragstrip.report.race.summary import Row
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.validity import Check
+
+#: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
+MOST_RAW = 1_000_000
+
+#: Machine facts that are not read as they stand.
+_BYTES = "_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One field of the pairs matrix: the row's contender against the column's; ``pair`` is None on the diagonal."""
+
+    pair: Pair | None
+    against: str
+
+
+def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """The whole page as text."""
+    found = rows.ranked(race, verdict)
+    names = [row.name for row in found]
+    told = race_export.race_json(race, verdict, checks)
+    data = json.dumps(told, indent=1, ensure_ascii=True)
+    drawn = _charts(race, verdict, found)
+    scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
+    return _template().render(
+        race=race,
+        verdict=verdict,
+        headline=told["headline"],
+        void=told["void"],
+        title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
+        summary=race_terminal.summary(race),
+        rows=found,
+        tie_count=rows.ties_wide(found),
+        charts=drawn,
+        drawing=_inside_script(_drawing(drawn, names)),
+        scripts=scripts,
+        allowed=" ".join(_allowed(script) for script in scripts),
+        sections=_sections(race, drawn, found, bool(told["pairs"])),
+        definitions=definitions_of.files(race),
+        raw=_raw(race),
+        foreign=external.figures(race),
+        foreign_note=external.NOTE,
+        matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
+        pairs=rows.shown_pairs(verdict, names, every=False),
+        others=rows.shown_beside(verdict, names, every=False),
+        by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
+        badge=badge(race, verdict, checks),
+        notes=notes.notes(race, verdict, checks),
+        most_notes=notes.MOST,
+        light_of=notes.light(race),
+        open=notes.more(race, verdict, race.id),
+        disturbed=[pair for pair in verdict.pairs if pair.disturbed],
+        out=[entrant for entrant in race.entrants if entrant.out],
+        checks=sorted(checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
+        parity=race_terminal.parity_rows(race),
+        parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
+        facts=facts(race.machine),
+        meaning=f"{words.meaning(verdict)} {words.null_race(race)}",
+        launches=launches(race, found),
+        command=command(race),
+        quantiles=list(QUANTILES),
+        data=_inside_script(data),
+        download=base64.b64encode(data.encode()).decode(),
+        marks=glyphs.VERDICT_MARK | glyphs.STATUS_MARK,
+    )
+
+
+def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> None:
+    """Writes the page, whole or not at all.
+
+    Raises:
+        BadUsage: the path can't be written.
+    """
+    path = Path(path)
+    text = render(race, verdict, checks)
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".page-", encoding="utf-8", delete=False) as part:
+            part.write(text)
+        # NamedTemporaryFile makes it private; a page is to be shown.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(part.name).chmod(0o666 & ~mask)
+        Path(part.name).replace(path)
+    except OSError as error:
+        raise BadUsage(f"page {path} can't be written ({error.strerror}); give --html another path") from error
+
+
+def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
+    """The charts that have something to show."""
+    lacking = {
+        "pairs": not any(words.finite(pair.low) for pair in verdict.pairs),
+        "blocks": not race.rounds,
+        "latency": not any(row.latency_us for row in found),
+        "cpu": not any(row.estimate.server_cpu_us_per_request for row in found),
+        "memory": not any(row.estimate.peak_memory_bytes for row in found),
+    }
+    return {name: make(race, verdict, found) for name, make in charts.CHARTS.items() if found and not lacking.get(name)}
+
+
+def _drawing(drawn: Mapping[str, charts.Chart], names: Sequence[str]) -> str:
+    told = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
+    return json.dumps(told, separators=(",", ":"))
+
+
+@cache
+def _scripts() -> list[Markup]:
+    """Vega, Vega-Lite and vega-embed as vl-convert carries them, then ours: markup that is no one else's."""
+    import vl_convert
+
+    ours = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the default
+    # An end tag in a string of theirs would end the element; in JavaScript <\/ is the same text.
+    return [Markup(text.replace("</script", "<\\/script")) for text in (bundle, ours)]
+
+
+def _allowed(script: str) -> str:
+    """What the page's policy lets run: these very scripts by their digest, and nothing that slipped in."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _sections(race: Race, drawn: Mapping[str, Any], found: Sequence[Row], pairs: bool) -> list[tuple[str, str]]:
+    """What the page has, in its order: place and word."""
+    there = {
+        "ranking": bool(found),
+        "out": any(entrant.out for entrant in race.entrants),
+        "pairs": pairs,
+        "blocks": "blocks" in drawn,
+        "latency": "latency" in drawn,
+        "cost": "cpu" in drawn or "memory" in drawn,
+        "figures": bool(found),
+        "foreign": bool(external.figures(race)),
+        "parity": any(entrant.parity for entrant in race.entrants),
+        "contenders": bool(race.entrants),
+    }
+    words_of = {
+        "pairs": "every pair",
+        "out": "out of the race",
+        "foreign": "by other tools",
+        "blocks": "blocks over time",
+        "cost": "CPU and memory",
+    }
+    order = (
+        "ranking",
+        "out",
+        "pairs",
+        "blocks",
+        "latency",
+        "cost",
+        "figures",
+        "foreign",
+        "validity",
+        "parity",
+        "contenders",
+    )
+    shown = [name for name in (*order, "method", "machine", "data") if there.get(name, True)]
+    return [(name, words_of.get(name, name)) for name in shown]
+
+
+def _raw(race: Race) -> str:
+    """Every block as gzipped CSV in base64; empty where it would make the page too heavy."""
+    packed = base64.b64encode(gzip.compress(tables.csv_text(tables.block_rows(race)).encode(), mtime=0))
+    return packed.decode() if race.rounds and len(packed) <= MOST_RAW else ""
+
+
+@cache
+def _template() -> Template:
+    place = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(place),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "figure": words.figure,
+        "span": lambda interval: words.span(interval.low, interval.high),
+        "ratio": words.ratio,
+        "micro": words.microseconds,
+        "memory": words.memory,
+        "count": words.count,
+        "percent": words.percent,
+        "failures": words.errors,
+    }
+    environment.globals["style"] = Markup(style())
+    environment.globals["ratio_span"] = words.ratio_span
+    environment.globals["sentence"] = rows.sentence
+    environment.globals["clipped"] = notes.clipped
+    environment.globals["check_name"] = words.check
+    environment.globals["called"] = words.called
+    return environment.get_template("page.html.j2")
+
+
+def harmless(value: Any) -> Any:
+    """Control characters from outside are shown as such; markup of our own stays as it is."""
+    return words.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def style() -> str:
+    """The style sheet with the charts' colours filled in as variables."""
+    text = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    dark = "color-scheme: dark; --raised: #1d2126; --better: #173a53; --worse: #4d3413; --even: #2a2f36;"
+    dark += " --pass: #56b4e9; --warn: #f0a33c;"
+    for name, more, colours in (("LIGHT", "", charts.LIGHT), ("DARK", dark, charts.DARK)):
+        listed = " ".join(f"--{key}: {colour};" for key, colour in colours.items())
+        text = text.replace(f"{{{{ {name} }}}}", f"{more} {listed}".strip())
+    return text
+
+
+def _inside_script(text: str) -> Markup:
+    """JSON that no parser can take for the end of its script element; still the same JSON."""
+    # Every character replaced here can only stand inside a JSON string, where \uXXXX means the same.
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def launches(race: Race, found: Sequence[Row]) -> list[tuple[str, dict[str, str]]]:
+    """How each contender's launches went: medians, and how many died or never settled."""
+    told = []
+    for row in found:
+        mine = [launch for r in race.rounds for launch in r.launches if launch.contender == row.name]
+        if mine:
+            middle = len(mine) // 2
+            seen = {
+                "launches": str(len(mine)),
+                "ready in, ms": f"{sorted(launch.ready_ns for launch in mine)[middle] / 1e6:.1f}",
+                "warmed up, ms": f"{sorted(launch.warm_up_ns for launch in mine)[middle] / 1e6:.0f}",
+                "not settled": str(sum(not launch.settled for launch in mine)),
+                "died": str(sum(launch.died for launch in mine)),
+                "processes, threads": f"{mine[-1].processes}, {mine[-1].threads}",
+                "CPU read from": mine[-1].cpu_source,
+            }
+            told.append((row.name, seen))
+    return told
+
+
+def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
+    """Machine facts as words, nested ones flattened; unknown ones are left out."""
+    found: list[tuple[str, str]] = []
+    for key, value in machine.items():
+        name = f"{of}{key.removesuffix(_BYTES).replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            found += facts(value, f"{name}, ")
+        elif value is not None and value != "":
+            shown = words.memory(value) if key.endswith(_BYTES) else value
+            found.append((name, ", ".join(map(str, shown)) if isinstance(shown, (list, tuple)) else str(shown)))
+    return found
+
+
+def command(race: Race) -> str:
+    """What to type to run the same plan again."""
+    load, plan = race.load, race.plan
+    places = {str(e.parameters["folder"]) for e in race.entrants if e.kind == "serve" and "folder" in e.parameters}
+    # Commands of one's own start in the directory in which the race was; several can't be told in one line.
+    parts = ["cd", *places, "&&"] if len(places) == 1 else []
+    parts += ["dragstrip", "race"]
+    for entrant in race.entrants:
+        parts += _entry_words(entrant)
+    parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
+    parts += [] if load.keepalive else ["--no-keepalive"]
+    parts += [] if load.http == "1.1" else ["--http", load.http]
+    parts += ["--rate", f"{load.rate_per_s:.17g}", "--pace", load.pace] if load.rate_per_s else []
+    parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
+    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known_or_auto(plan.metric), "--seed", str(race.seed)]
+    parts += ["--typical"] if is_typical(plan.metric) else []
+    parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
+    for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
+        parts += [option, ",".join(map(str, cores))] if cores else []
+    return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
+
+
+def _quoted(part: str) -> str:
+    """For a shell, but {port} as it is: that is how people write it."""
+    return part if re.fullmatch(r"[\w@%+=:,./{}-]+", part) else shlex.quote(part)
+
+
+def _entry_words(entrant: Entrant) -> list[str]:
+    if entrant.kind != "serve":
+        return [entrant.name]
+    started_by = entrant.parameters.get("command", "…")
+    text = started_by if isinstance(started_by, str) else " ".join(_quoted(str(part)) for part in started_by)
+    return ["--serve", f"{entrant.name}={text}"]

@@ -1,0 +1,103 @@
+"""What of a race can stand where a check says void: pairs of contenders that no such check names.
+
+A check that is void by something of one contender (the generator was its limit, its answers were wrong) says nothing
+against the others' ratios; one that names nobody is void for the whole race.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dragstrip.record import Race
+from dragstrip.report import figures
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.validity import Check
+
+
+def spoilt(race: Race, checks: Sequence[Check]) -> frozenset[str]:
+    """Contenders whose numbers can't stand: those that void checks name; all where one of them names nobody."""
+    everybody = frozenset(entrant.name for entrant in race.entrants)
+    if race.finished == "void":
+        return everybody
+    found: frozenset[str] = frozenset()
+    for check in checks:
+        if check.status == "void":
+            named = frozenset(name for name in everybody if _names(check.detail, name))
+            found |= named or everybody
+    return found
+
+
+def _names(detail: str, name: str) -> bool:
+    """Whether the sentence has the name as a word of its own; where in doubt it has."""
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", detail) is not None
+
+
+def unjudged(verdict: Verdict) -> dict[str, str]:
+    """Contenders that the judgement compares with nobody, and why; nobody where that would leave fewer than two."""
+    names = dict.fromkeys(name for pair in verdict.pairs for name in (pair.a, pair.b))
+    found = {}
+    for name in names:
+        notes = [pair.note for pair in verdict.pairs if name in (pair.a, pair.b)]
+        if all(notes):
+            found[name] = min(notes, key=len)  # the shortest is its own; others may name the other one too
+    return found if len(names) - len(found) >= 2 else {}
+
+
+def standing(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
+    """Pairs with an interval, by the metric that decides, that no void check touches."""
+    bad = spoilt(race, checks)
+    return [pair for pair in verdict.pairs if figures.finite(pair.low) is not None and not {pair.a, pair.b} & bad]
+
+
+def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
+    """Whether nothing that was measured can stand."""
+    void = race.finished == "void" or any(check.status == "void" for check in checks)
+    return void and not standing(race, verdict, checks)
+
+
+def refused(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """Why a race that is over has no result at all, and what would give one on this machine; "" where it has one."""
+    if race.finished in ("", "interrupted", "too few contenders"):
+        numbers = True  # it was not over: nothing is refused
+    else:
+        numbers = any(figures.finite(pair.ratio) is not None for pair in verdict.pairs)
+    if numbers and not is_void(race, verdict, checks):
+        return ""
+    causes = [check for check in checks if check.status == "void"]
+    if causes:
+        return f"nothing measured can stand, by the check “{figures.check(causes[0].check)}”: {advice(race, causes[0])}"
+    return f"nothing measured can stand, as no round of two contenders counts: {advice(race, None)}"
+
+
+#: Checks that are void by what others did on the race's cores (methods up to 4), or by the load generator's limit.
+_DISTURBED = frozenset({"engine wait", "server wait", "steal", "void passes"})
+_LIMITED = frozenset({"generator", "Little's law", "turn-round"})
+
+
+def advice(race: Race, check: Check | None) -> str:
+    """What to do on this very machine, by its own facts: cores, virtual or not, whether its cores were kept awake."""
+    cores = len({*race.server_cores, *race.engine_cores}) or 1
+    told = []
+    if check is None or check.check in _DISTURBED:
+        if race.machine.get("virtual") not in (None, "", "none"):
+            host = race.machine["virtual"]
+            told.append(f"this is a virtual machine ({host}), whose host may be busy: race again at another time")
+        else:
+            told.append("end other programs on its cores and race again")
+        if str(race.machine.get("awake") or "off").startswith("off"):
+            told.append("keep its cores awake (--awake auto)")
+        if cores <= 2:
+            told.append("with two cores or fewer every other program is in the way")
+    elif check.check in _LIMITED:
+        more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
+        told.append(f"the load generator was the limit, and {more}; the CPU time per request can still be compared")
+        told.append("race again with --metric cpu")
+    elif check.check == "offered rate":
+        told.append("offer less (--rate), or let --rate auto choose")
+    else:
+        told.append("`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen")
+    return "; ".join(told)

@@ -1,0 +1,232 @@
+"""What terminal, page and JSON all show: contenders fastest first, tie groups, pairs, the one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Entrant, Race
+from dragstrip.report import figures
+from dragstrip.report.race import latency, standing
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Estimate, Interval, Pair, Verdict
+    from dragstrip.validity import Check
+
+#: What a verdict is called when the pair is seen from its other side.
+_TURNED = {"faster": "slower", "slower": "faster"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One contender with numbers.
+
+    Args:
+        main: the interval of the metric that was judged.
+        ties: its cell in each tie column: "top", "middle", "bottom", "gap" (the bar passes it by) or "".
+        latency_us: quantiles by label; empty if it has none.
+    """
+
+    entrant: Entrant
+    estimate: Estimate
+    main: Interval
+    ties: tuple[str, ...]
+    latency_us: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        """As shown in all results."""
+        return self.entrant.name
+
+
+def main_of(estimate: Estimate, metric: str) -> Interval | None:
+    """The interval of the metric that the race is about; None if there is no number."""
+    if KNOWN[metric].quantile:
+        return estimate.latency_us.get(metric)
+    return estimate.server_cpu_us_per_request if metric == "cpu" else estimate.throughput_per_s
+
+
+def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[Row]:
+    """Contenders with numbers, fastest (or thriftiest) first by estimate; those that went out are not among them.
+
+    Args:
+        with_latency: merging every block's histogram takes a while; False leaves ``latency_us`` empty.
+    """
+    sign = -1 if KNOWN[verdict.metric].more_is_better else 1
+    scored: list[tuple[float, Interval, Entrant]] = []
+    for entrant in race.entrants:
+        estimate = verdict.estimates.get(entrant.name)
+        main = main_of(estimate, verdict.metric) if estimate and not entrant.out else None
+        if main is not None and figures.finite(main.estimate) is not None:
+            scored.append((sign * main.estimate, main, entrant))
+    scored.sort(key=lambda item: item[0])
+    names = [entrant.name for _, _, entrant in scored]
+    ties, latencies = tie_cells(names, _tied(verdict)), latency.merged(race) if with_latency else {}
+    return [
+        Row(
+            entrant=entrant,
+            estimate=verdict.estimates[entrant.name],
+            main=main,
+            ties=cells,
+            latency_us=latencies.get(entrant.name, {}),
+        )
+        for (_, main, entrant), cells in zip(scored, ties, strict=True)
+    ]
+
+
+def _tied(verdict: Verdict) -> list[tuple[str, ...]]:
+    """Groups in which every pair has an interval: before there is one, nothing is known to be alike."""
+    unknown = [{pair.a, pair.b} for pair in verdict.pairs if figures.finite(pair.low) is None]
+    return [group for group in verdict.groups if not any(pair <= set(group) for pair in unknown)]
+
+
+def tie_cells(names: Sequence[str], groups: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Each name's cell in every tie column; groups that share no row share a column."""
+    place = {name: row for row, name in enumerate(names)}
+    columns: list[list[str]] = []
+    for group in groups:
+        rows = sorted(place[name] for name in group if name in place)
+        if len(rows) < 2:
+            continue
+        first, last = rows[0], rows[-1]
+        column = next((c for c in columns if not any(c[first : last + 1])), None)
+        if column is None:
+            columns.append(column := [""] * len(names))
+        for row in range(first, last + 1):
+            inside = "top" if row == first else "bottom" if row == last else "middle"
+            column[row] = inside if row in rows else "gap"
+    return [tuple(column[row] for column in columns) for row in range(len(names))]
+
+
+def facing(pair: Pair, first: str) -> Pair:
+    """The pair with ``first`` as its a: ratios inverted, the words turned round."""
+    if pair.a == first:
+        return pair
+    return replace(
+        pair,
+        a=pair.b,
+        b=pair.a,
+        ratio=_inverse(pair.ratio),
+        median_ratio=_inverse(pair.median_ratio),
+        low=_inverse(pair.high),
+        high=_inverse(pair.low),
+        verdict=_TURNED.get(pair.verdict, pair.verdict),
+    )
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value else float("inf")
+
+
+def pair_of(verdict: Verdict, a: str, b: str, metric: str | None = None) -> Pair | None:
+    """The pair of these two, seen from a; None if they were never compared. ``metric``: one of those beside."""
+    for pair in verdict.pairs if metric is None else verdict.beside.get(metric, ()):
+        if {pair.a, pair.b} == {a, b}:
+            return facing(pair, a)
+    return None
+
+
+def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
+    """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair.
+
+    One that the machine disturbed unequally is always among them.
+    """
+    wanted = [
+        (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
+    ]
+    found = [pair for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
+    there = {frozenset((pair.a, pair.b)) for pair in found}
+    more = [pair for pair in verdict.pairs if pair.disturbed and frozenset((pair.a, pair.b)) not in there]
+    return [*found, *(facing(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
+
+
+def shown_beside(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
+    """By each metric beside the one that decides: the fastest against all others; or every pair."""
+    wanted = [(a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0]
+    found = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
+    return [pair for pair in found if pair is not None and figures.finite(pair.low) is not None]
+
+
+def ties_wide(rows: Sequence[Row]) -> int:
+    """How many tie columns there are."""
+    return len(rows[0].ties) if rows else 0
+
+
+def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """The race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
+    causes = [check for check in checks if check.status == "void"]
+    if standing.is_void(race, verdict, checks):
+        if causes:
+            return f"This race is void, its numbers are no verdict: {causes[0].detail}"
+        return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
+    bad, noted = standing.spoilt(race, checks), standing.unjudged(verdict)
+    rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
+    told = _lead(race, verdict, rows)
+    if causes:
+        told += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(causes[0].detail)}"
+    if noted:
+        told += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
+    if verdict.metric_reason:
+        told += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
+        told += _ended(verdict.metric_reason)
+    return told
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
+    """Who is ahead, among these."""
+    if len(rows) < 2 or not verdict.pairs:
+        return _without_verdict(race, rows)
+    first, second = rows[0].name, rows[1].name
+    told = _sentence(pair_of(verdict, first, second))
+    if len(rows) > 2 and all(figures.finite(pair.low) is None for pair in verdict.pairs):
+        return f"Too early to call any of {len(verdict.pairs)} pairs. {told}"
+    if len(rows) == 2:
+        return told
+    among = {row.name for row in rows}
+    pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
+    undecided = sum(pair.verdict == "undecided" for pair in pairs)
+    top = next((group for group in verdict.groups if first in group), (first,))
+    quantile = KNOWN[verdict.metric].quantile
+    best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
+    best = f"has the lowest {quantile} latency" if quantile else best
+    at_top = tuple(row.name for row in rows if row.name in top)
+    if len(at_top) > 1:
+        lead = f"{figures.several(at_top)} are not told apart at the top. {told}"
+    else:
+        # One subject suffices where the sentence goes on about the same contender.
+        going_on = told.removeprefix(f"{first} ")
+        lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != told else f". {told}")
+    rest = (
+        f" {undecided} of {len(pairs)} pairs {'is' if undecided == 1 else 'are'} still too close to call."
+        if undecided
+        else ""
+    )
+    return f"{lead}{rest}"
+
+
+def _without_verdict(race: Race, rows: Sequence[Row]) -> str:
+    out = [entrant.name for entrant in race.entrants if entrant.out]
+    if len(race.entrants) - len(out) < 2:
+        return f"No verdict: fewer than two contenders are left in the race; out: {figures.several(tuple(out))}."
+    done = len(race.rounds)
+    return f"No verdict yet: {done} round{'s' if done != 1 else ''} measured, of {len(rows)} contenders with numbers."
+
+
+def _sentence(pair: Pair | None) -> str:
+    if pair is None:
+        return "The two fastest never ran in one round, so they are not compared."
+    from dragstrip.analysis import sentence
+
+    told = sentence(pair)
+    return _ended(told)
+
+
+def sentence(pair: Pair) -> str:
+    """The pair in words, as the verdict puts it."""
+    return _sentence(pair)

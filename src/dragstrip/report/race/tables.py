@@ -1,0 +1,103 @@
+"""A race as plain tables, one observation a row: every block, and each contender's number per round."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dragstrip.errors import BadUsage
+from dragstrip.record import Block, Race
+from dragstrip.report.race import chart_data
+
+Row = dict[str, Any]
+
+#: A block's fields that no cell holds: histograms are exported as .hgrm and .hlog.
+_NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswith("_hdr"))
+
+
+#: Each metric's column in the table of rounds, its unit last.
+ROUND_COLUMNS = {"throughput": "throughput_per_s", "cpu": "server_cpu_us_per_request", "memory": "peak_memory_bytes"}
+
+
+#: The tables' columns, in order; also of a race that left no rows.
+BLOCKS = (
+    *("race", "started", "workload", "kind", "at_s"),
+    *(field.name for field in fields(Block) if field.name not in _NO_CELL),
+    *("throughput_per_s", "server_cpu_us_per_request"),
+)
+ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "settled")
+
+
+def block_rows(race: Race) -> Iterator[Row]:
+    """One row per block: whose and when, every field of its record, what became of it, and its own two numbers.
+
+    ``kind`` is "used", "dropped" (with its pass or round) or "void"; ``at_s`` is from the race's start.
+    """
+    for seen in chart_data.blocks(race):
+        block = seen.block
+        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind}
+        row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
+        row |= {field.name: _cell(getattr(block, field.name)) for field in fields(Block) if field.name not in _NO_CELL}
+        row["throughput_per_s"] = chart_data.value(block, "throughput")
+        row["server_cpu_us_per_request"] = chart_data.value(block, "cpu")
+        yield row
+
+
+def round_rows(race: Race) -> Iterator[Row]:
+    """One row per contender and round that counts: the numbers that decide."""
+    from dragstrip.analysis import round_numbers
+
+    by_column = {column: round_numbers(race, metric) for metric, column in ROUND_COLUMNS.items()}
+    first = next(iter(by_column.values()))
+    for row, index in enumerate(first.rounds):
+        for column, name in enumerate(first.names):
+            if first.ran[row, column]:
+                told = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
+                numbers = {key: _finite(float(of.totals[row, column])) for key, of in by_column.items()}
+                yield {**told, **numbers, "settled": bool(first.settled[row, column])}
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV (RFC 4180) with a head; what is not known is an empty cell."""
+    listed = list(rows)
+    if not listed:
+        return ""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(listed[0]))
+    writer.writeheader()
+    writer.writerows(listed)
+    return out.getvalue()
+
+
+def parquet(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Rows as a Parquet file.
+
+    Raises:
+        BadUsage: pyarrow is not installed, or the path can't be written.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet as writer
+    except ImportError as error:
+        raise BadUsage("Parquet takes pyarrow: pip install 'dragstrip[data]', or export .csv") from error
+    try:
+        writer.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
+    except OSError as error:
+        raise BadUsage(f"export {path}: can't be written ({error}); give another path") from error
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _cell(value: Any) -> Any:
+    """Maps and lists as text: a cell is one value."""
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    return "; ".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -1,0 +1,288 @@
+"""A race in the terminal: the verdict first, then what it rests on, the rest on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
+from dragstrip.report import figures as words
+from dragstrip.report import glyphs
+from dragstrip.report.race import external, forest, notes, standing
+from dragstrip.report.race import summary as rows
+from dragstrip.report.race.badge import Badge, badge
+from dragstrip.report.race.summary import Row
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.validity import Check
+
+#: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
+WIDE = 130
+
+
+def show_race(
+    console: Console,
+    race: Race,
+    verdict: Verdict,
+    checks: Sequence[Check],
+    *,
+    all_pairs: bool = False,
+    verbose: bool = False,
+    run: str = "",
+) -> None:
+    """Prints a race and its verdict, the verdict first.
+
+    Args:
+        all_pairs: every pair instead of the telling ones.
+        verbose: besides, what the words mean, all checks, other metrics' pairs, and the other figures at any width.
+        run: how commands that are suggested name the race; its id if empty.
+    """
+    found = rows.ranked(race, verdict)
+    names = [row.name for row in found]
+    parts: list[RenderableType] = [_badge(badge(race, verdict, checks))]
+    parts += [Text(rows.headline(race, verdict, checks)), Text()]
+    wide = console.width >= WIDE
+    if found:
+        parts += [ranking(verdict, found, beside=wide), Text()]
+    parts += _out(race)
+    pairs = rows.shown_pairs(verdict, names, every=all_pairs)
+    if pairs:
+        bad = standing.spoilt(race, checks)
+        parts += [*forest.plot(pairs, len(verdict.pairs), bad, console.width), Text()]
+    parts += _foreign(race)
+    parts += _beside_the_verdict(race, verdict, checks, run or race.id, every=verbose)
+    if verbose:
+        parts += _rest(race, verdict, checks, found, wide=wide, all_pairs=all_pairs)
+    parts.append(Text(summary(race), style="dim"))
+    glyphs.emit(console, *parts)
+
+
+def _badge(told: Badge) -> Text:
+    return Text.assemble((f" {told.word} ", glyphs.BADGE_STYLE[told.kind]), " ", (told.text, "bold"))
+
+
+def _beside_the_verdict(
+    race: Race, verdict: Verdict, checks: Sequence[Check], run: str, *, every: bool
+) -> list[RenderableType]:
+    """The heaviest notes, how quiet the machine was, and what more budget would tell."""
+    found, parts = notes.notes(race, verdict, checks), list[RenderableType]()
+    for note in found if every else found[: notes.MOST]:
+        mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
+        word = "void, " if note.status == "void" else ""
+        head = (f"{word}{note.head}: ", "bold") if note.head else ""
+        parts.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
+    seen = notes.light(race)
+    parts.append(Text.assemble((f"{glyphs.STATUS_MARK[seen.status]} ", glyphs.STATUS_STYLE[seen.status]), seen.text))
+    if open_ := notes.more(race, verdict, run):
+        parts.append(Text(f"▸ {open_}", style="bold"))
+    hidden = len(found) - notes.MOST
+    if hidden > 0 and not every:
+        also = "1 more note" if hidden == 1 else f"{hidden} more notes"
+        parts.append(Text(f"{also}: dragstrip show {run} --verbose", style="dim"))
+    return parts
+
+
+def _rest(
+    race: Race, verdict: Verdict, checks: Sequence[Check], found: Sequence[Row], *, wide: bool, all_pairs: bool
+) -> list[RenderableType]:
+    """What is shown on request: figures, other metrics, checks that passed, what the words mean."""
+    parts: list[RenderableType] = [Text()]
+    if found and not wide:
+        parts += [_beside(verdict, found), Text()]
+    others = rows.shown_beside(verdict, [row.name for row in found], every=all_pairs)
+    if others:
+        parts += [_by_other_metrics(others), Text()]
+    passed = [words.check(check.check) for check in checks if check.status == "pass"]
+    if passed:
+        mark = (f"{glyphs.STATUS_MARK['pass']} ", glyphs.STATUS_STYLE["pass"])
+        parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
+    return [*parts, Text(), *_footer(race, verdict, found)]
+
+
+def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
+    """Contenders fastest first with bars on one scale; ``beside`` adds the other figures to the same rows."""
+    metric = verdict.metric
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold", padding=(0, 2, 0, 0))
+    tied = rows.ties_wide(found)
+    if tied:
+        table.add_column("", width=tied, no_wrap=True)
+    table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
+    table.add_column(KNOWN[metric].head, justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("" if KNOWN[metric].more_is_better else "less is better", ratio=1, no_wrap=True)
+    if beside:
+        for head in _heads(metric):
+            table.add_column(head, justify="right", no_wrap=True)
+    scale = full_scale(found)
+    for row in found:
+        main = row.main
+        cells: list[RenderableType] = [glyphs.ties(row.ties)] if tied else []
+        bar = glyphs.Bar(main.estimate, main.low, main.high, scale)
+        cells += [row.name, words.figure(main.estimate), words.span(main.low, main.high), bar]
+        table.add_row(*cells, *(_figures(row, metric) if beside else ()))
+    return table
+
+
+def full_scale(found: Sequence[Row]) -> float:
+    """The value at a bar's full width."""
+    return max(words.finite(row.main.high) or row.main.estimate for row in found)
+
+
+def _heads(metric: str) -> tuple[str, ...]:
+    other = "req/s" if metric == "cpu" else "CPU µs/req"
+    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "blocks void")
+
+
+def _figures(row: Row, metric: str) -> tuple[str, ...]:
+    estimate = row.estimate
+    beside = estimate.throughput_per_s if metric == "cpu" else estimate.server_cpu_us_per_request
+    shown = words.brief if metric == "cpu" else words.microseconds
+    other = words.NONE if beside is None else shown(beside.estimate)
+    return (
+        other,
+        words.microseconds(row.latency_us.get("p50")),
+        words.microseconds(row.latency_us.get("p99")),
+        words.memory(estimate.peak_memory_bytes),
+        words.count(sum(estimate.errors.values())),
+        words.count(estimate.rounds),
+        f"{estimate.void_blocks}/{estimate.blocks}",
+    )
+
+
+def _beside(verdict: Verdict, found: Sequence[Row]) -> Table:
+    metric = verdict.metric
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=26)
+    for head in _heads(metric):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in found:
+        table.add_row(row.name, *_figures(row, metric))
+    return table
+
+
+def _out(race: Race) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for entrant in race.entrants:
+        if entrant.out:
+            when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
+            told = Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}")
+            parts.append(told)
+    return [*parts, Text()] if parts else []
+
+
+def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
+    """What else the race compared: the fastest against each other contender, one line per metric."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for head in ("by other metrics", "against", "by"):
+        table.add_column(head, overflow="fold")
+    table.add_column("×", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    for pair in pairs:
+        ratio, interval = words.ratio(pair.ratio), words.ratio_span(pair.low, pair.high)
+        table.add_row(
+            pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, forest.word(pair)
+        )
+    return table
+
+
+def _foreign(race: Race) -> list[RenderableType]:
+    """Other tools' figures, apart from what was raced."""
+    found = external.figures(race)
+    if not found:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("by other tools", overflow="fold")
+    for head in ("tool", "requests/s", "connections", "failed", "p50 µs", "p99 µs"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for figure in found:
+        run = figure.run
+        tails = (words.microseconds(run.latency_us.get(q)) for q in ("p50", "p99"))
+        counts = (words.count(run.connections), words.count(run.failed))
+        table.add_row(Text(figure.name), Text(run.tool), words.figure(run.rate_per_s), *counts, *tails)
+    return [table, Text(external.NOTE, style="dim"), Text()]
+
+
+def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
+    lines = []
+    if found:
+        lines += [words.meaning(verdict), words.null_race(race)]
+        if rows.ties_wide(found):
+            lines.append("Contenders joined by a bar on the left are not told apart.")
+        lines.append(
+            f"* latency {_latency_of(race)}: shown, not tested. "
+            "Intervals beside single contenders describe, ratios decide."
+        )
+    return [Text(line, style="dim") for line in lines]
+
+
+def summary(race: Race) -> str:
+    """Where, how long and from which seed, on one line."""
+    taken_s = (race.rounds[-1].ended_ns - race.rounds[0].started_ns) / 1e9 if race.rounds else 0.0
+    keep = "keep-alive" if race.load.keepalive else "a connection per request"
+    void = sum(bool(round_.void) for round_ in race.rounds)
+    return (
+        f"{race.workload}, {race.load.connections} connections, {keep}"
+        f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'}"
+        f"{f', {race.load.rate_per_s:,g}/s offered' if race.load.rate_per_s else ''} · "
+        f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
+        f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
+        f"seed {race.seed} · ended: {race.finished or 'cut off, or still running'}"
+    )
+
+
+def _latency_of(race: Race) -> str:
+    if race.load.rate_per_s:
+        return f"at {race.load.rate_per_s:,g} requests/s (open loop), all rounds merged"
+    return f"at saturation ({race.load.connections} connections, closed loop)"
+
+
+def _cores(cores: Sequence[int]) -> str:
+    return ",".join(map(str, cores))
+
+
+def show_parity(console: Console, race: Race) -> None:
+    """The parity sheet: what each contender was seen to do; rows that differ are marked."""
+    facts = parity_rows(race)
+    if not facts:
+        glyphs.emit(console, Text("no parity sheet: no contender came through scrutineering"))
+        return
+    names = [entrant.name for entrant in race.entrants if entrant.parity]
+    title = Text("parity sheet: what can't be equal is shown; ▲ marks a difference", style="bold")
+    parts: list[RenderableType] = [title, Text()]
+    # Side by side while it fits, else one contender's facts below the other's.
+    if 26 + 16 * len(names) <= console.width:
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("", width=1)
+        for head in ("fact", *names):
+            table.add_column(Text(head), overflow="fold")
+        for fact, values, differs in facts:
+            table.add_row(Text("▲" if differs else " ", style="yellow"), Text(fact), *map(Text, values))
+        parts.append(table)
+    else:
+        for fact, values, differs in facts:
+            parts.append(Text.assemble(("▲ " if differs else "  ", "yellow"), (fact, "bold")))
+            same = [("all", values[0])] if not differs else list(zip(names, values, strict=True))
+            parts += [Padding(Text(f"{name}: {value}"), (0, 0, 0, 4)) for name, value in same]
+    if "awake" in race.machine:
+        kept, wait = race.machine["awake"], race.machine.get("engine_wait", "sleep")
+        parts += [Text(), Text(f"for all: cores kept awake: {kept}; the engine {wait}s while it waits for answers")]
+    glyphs.emit(console, *parts)
+
+
+def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
+    """Each fact with every contender's value, in display order, and whether they differ."""
+    sheets = [entrant.parity for entrant in race.entrants if entrant.parity]
+    facts = dict.fromkeys(fact for sheet in sheets for fact in sheet)
+    found = []
+    for fact in facts:
+        values = [sheet.get(fact, words.NONE) for sheet in sheets]
+        found.append((fact, values, len(set(values)) > 1))
+    return found

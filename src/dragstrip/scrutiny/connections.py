@@ -1,0 +1,203 @@
+"""What a contender does with connections, found by trying: its keep-alive limit, HTTP/1.0, whether all get served.
+
+Everything here is a fact for the parity sheet, except that a server which lets a busy connection starve the others is
+out: closed-loop load would count the few that it serves and wait for the rest.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+
+from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
+from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
+from dragstrip.workload import Exchange
+
+#: So many requests go over one connection to find where a server closes it, fewer once that has taken so long: but
+#: more than the 1000 that nginx and lighttpd are built with, unless a slow server makes even that take too long.
+LIMIT_REQUESTS, LIMIT_S = 2500, 1.0
+LEAST_REQUESTS, PATIENCE_S = 1010, 5.0
+
+#: Connections open at once while fairness is tried: more than the processes of any server that gives each one its own.
+FAIR_CONNECTIONS = 64
+
+#: Seconds within which each of them must be answered while one is kept busy.
+FAIR_S = 2.0
+
+#: Seconds that ``habits`` takes at most: its busy connection, and four answers.
+HABITS_S = PATIENCE_S + 4 * ANSWER_S
+
+_NO_SUCH = "/dragstrip-asks-for-what-is-not-there"
+
+
+def connection_behaviour(host: str, port: int, exchange: Exchange) -> dict[str, str]:
+    """Tries what a connection goes through; facts for the parity sheet.
+
+    Args:
+        exchange: with a request that keeps its connection, HTTP/1.1.
+    """
+    return {
+        "keep-alive limit found": _tried(lambda: _limit(host, port, exchange)),
+        "HTTP/1.0": _tried(lambda: _over_old_http(host, port, exchange)),
+        "an unknown path": _tried(lambda: _unknown(host, port, exchange)),
+    }
+
+
+def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> Findings:
+    """Whether every open connection is served while one is kept busy: a fact, or a problem.
+
+    Args:
+        exchange: with a request that keeps its connection.
+        connections: as many as the race will open; at most ``FAIR_CONNECTIONS`` are.
+    """
+    connections = min(connections, FAIR_CONNECTIONS)
+    if connections < 2:
+        return Findings(facts={"fairness": "one connection: none can starve another"})
+    try:
+        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
+    except OSError as error:
+        return Findings(problems=(f"{connections} connections at once: {words(error)}",))
+    starved = connections - 1 - served
+    if starved:
+        return Findings(
+            problems=(
+                f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no answer "
+                f"within {FAIR_S:g} s, so a few would be loaded and the rest wait; give it more workers, an "
+                "event loop, or a proxy in front that shares them out",
+            )
+        )
+    fact = f"all of {connections} served, one kept busy; longest wait {longest_s * 1000:.0f} ms"
+    return Findings(facts={"fairness": fact})
+
+
+def _tried(trial: Callable[[], str]) -> str:
+    try:
+        return trial()
+    except TROUBLE as error:
+        return f"could not be tried: {words(error)}"
+
+
+def _limit(host: str, port: int, exchange: Exchange) -> str:
+    """After how many answers the server closes a busy connection."""
+    with connect(host, port) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        first = fetch(sock, exchange)
+        if first.closes:
+            return "1 request"
+        chunked = (first.header("transfer-encoding") or "").lower() == "chunked"
+        ending = b"0\r\n\r\n" if chunked else exchange.body
+        began, count = time.monotonic(), 1
+        while count < LIMIT_REQUESTS:
+            spent_s = time.monotonic() - began
+            if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= LEAST_REQUESTS):
+                break
+            answer = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
+            if answer is None:
+                return f"{count:,} requests, closed without a word"
+            count += 1
+            if b"\r\nconnection: close\r\n" in answer.lower():
+                return f"{count:,} requests"
+    return f"none in {count:,} requests"
+
+
+def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) -> bytes | None:
+    """One answer's bytes, read until it ends as the right one does; None if the connection was closed instead.
+
+    Raises:
+        AnswerError: it does not end within ``ANSWER_S``, or within so many bytes.
+    """
+    deadline = Deadline(ANSWER_S)
+    deadline.lend(sock)
+    try:
+        sock.sendall(request)
+        answer = b""
+        while not answer.endswith(ending):
+            if len(answer) > most_bytes:
+                raise AnswerError(f"sends answers of more than {most_bytes:,} bytes, without an end")
+            if deadline.left_s() <= 0:
+                raise AnswerError(f"did not end an answer within {deadline.told()}")
+            deadline.lend(sock)
+            piece = sock.recv(65536)
+            if not piece:
+                return None
+            answer += piece
+    except (ConnectionResetError, BrokenPipeError):
+        return None
+    except TimeoutError:
+        raise AnswerError(f"did not end an answer within {deadline.told()}") from None
+    return answer
+
+
+def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
+    """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
+    old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
+    with connect(host, port) as sock:
+        first = fetch(sock, old)
+        reason = fault(old, first)
+        if reason:
+            return f"answered wrongly: {reason}"
+        if first.closes:
+            return "closes after each answer"
+        try:
+            reason = fault(old, fetch(sock, old))
+        except TROUBLE:
+            return "says that it keeps the connection, and closes it"
+        return f"second answer wrong: {reason}" if reason else "keeps the connection"
+
+
+def _unknown(host: str, port: int, exchange: Exchange) -> str:
+    """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
+    strange = replace(exchange, request=_with(exchange.request, path=_NO_SUCH, connection="close"))
+    with connect(host, port) as sock:
+        answer = fetch(sock, strange)
+    same = ", the same body as the right path" if answer.body == exchange.body else ""
+    return f"status {answer.status}{same}"
+
+
+def _with(request: bytes, *, path: str = "", version: str = "", connection: str = "") -> bytes:
+    """A request with another path, version or ``Connection`` header."""
+    first, *headers = request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    method, old_path, old_version = first.split(b" ")
+    kept = [header for header in headers if not header.lower().startswith(b"connection:")]
+    head = b" ".join((method, path.encode() or old_path, version.encode() or old_version))
+    return b"\r\n".join((head, *kept, f"Connection: {connection}".encode(), b"", b""))
+
+
+def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:
+    """How many of the others were answered in time, and the longest wait in seconds."""
+    with ExitStack() as open_ones:
+        opening = Deadline(ANSWER_S)
+        socks = [open_ones.enter_context(connect(host, port, opening)) for _ in range(connections)]
+        selector = open_ones.enter_context(selectors.DefaultSelector())
+        busy, others = socks[0], socks[1:]
+        for sock in socks:
+            selector.register(sock, selectors.EVENT_READ)
+        busy.sendall(exchange.request)
+        selector.select(FAIR_S)  # the busy one is being served before the others ask
+        began = time.monotonic()
+        for sock in others:
+            sock.sendall(exchange.request)
+        waiting, longest_s = set(others), 0.0
+        while waiting and (left_s := began + FAIR_S - time.monotonic()) > 0:
+            for key, _ in selector.select(left_s):
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                if not _read(ready):
+                    selector.unregister(ready)  # a connection per request: nobody owns a worker for long
+                elif ready in waiting:
+                    waiting.discard(ready)
+                    longest_s = time.monotonic() - began
+                elif ready is busy:
+                    busy.sendall(exchange.request)
+        return len(others) - len(waiting), longest_s
+
+
+def _read(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(65536)
+    except OSError:
+        return b""

@@ -1,0 +1,221 @@
+"""A contender proves its answers: in order, twice in a row, shuffled, over keep-alive and with a connection each."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
+from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted
+from dragstrip.workload import Exchange
+
+#: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
+PROOF_S = 30.0
+
+#: Seconds from a complete answer within which a server that was asked to close has to close.
+CLOSE_S = 2.0
+
+#: Headers that an answer has once at most: two of them contradict each other, or cost twice (RFC 9110, 5.3).
+ONCE = (
+    "content-length", "content-type", "date", "server", "connection", "transfer-encoding", "etag", "last-modified",
+    "location", "retry-after", "age", "expires", "content-encoding", "content-range", "keep-alive",
+)  # fmt: skip
+
+#: Told while answers are proved: how many are right, of how many.
+Tell = Callable[[int, int], None]
+
+
+@dataclass
+class _Trial:
+    """One contender being proved: where it is, how long it may still take, and how far it has come."""
+
+    host: str
+    port: int
+    deadline: Deadline
+    total: int
+    tell: Tell
+    right: int = 0
+    answers: list[Answer] = field(default_factory=list)
+    opened: int = 0
+
+    def connect(self) -> socket.socket:
+        return connect(self.host, self.port, Deadline(ANSWER_S, self.deadline))
+
+    def ask(self, sock: socket.socket, exchange: Exchange) -> Answer:
+        """The right answer.
+
+        Raises:
+            OSError, AnswerError: it is none, in words.
+        """
+        if self.deadline.left_s() <= 0:
+            raise LateError(
+                f"gave {self.right} of {self.total} right answers within {self.deadline.told()}; all of them in that "
+                "time would be right"
+            )
+        answer = fetch(sock, exchange, Deadline(ANSWER_S, self.deadline))
+        reason = fault(exchange, answer)
+        if reason:
+            raise AnswerError(reason)
+        self.right += 1
+        self.tell(self.right, self.total)
+        return answer
+
+
+def check_correctness(
+    host: str,
+    port: int,
+    *,
+    keepalive: Sequence[Exchange],
+    closing: Sequence[Exchange],
+    within_s: float = PROOF_S,
+    tell: Tell = lambda right, total: None,
+) -> Findings:
+    """Puts every exchange to a running contender, over keep-alive and with ``Connection: close``.
+
+    Keep-alive exchanges go in order, twice each, and then in an order that no server can know (an answer must not
+    depend on what came before); the closing ones take a connection each. The first fault of each way is reported.
+
+    Args:
+        keepalive: exchanges whose requests leave the connection open.
+        closing: the same exchanges with ``Connection: close``.
+        within_s: seconds for all of it; a single answer has ``ANSWER_S`` of them.
+        tell: called after each right answer with how many there are, and how many there shall be.
+    """
+    doubled = [exchange for exchange in keepalive for _ in range(2)]
+    shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
+    total = len(doubled) + len(shuffled) + len(closing)
+    trial = _Trial(host, port, Deadline(within_s), total, tell)
+    problems: dict[str, list[str]] = {}
+    last: list[Answer] = []
+    ways: dict[str, Callable[[], None]] = {
+        "over keep-alive, in order": lambda: _over_one_connection(trial, doubled),
+        "over keep-alive, in another order": lambda: _over_one_connection(trial, shuffled),
+        "with Connection: close": lambda: last.append(_one_connection_each(trial, closing)),
+    }
+    for way, put in ways.items():
+        try:
+            put()
+        except TROUBLE as error:
+            problems.setdefault(words(error), []).append(way)
+            if isinstance(error, LateError | ConnectionRefusedError | TimeoutError):
+                break  # the next way would only wait as long
+    # What goes wrong alike in several ways is told once.
+    told = tuple(f"{_all_ways(found)}: {what}" for what, found in problems.items())
+    return Findings(problems=told, facts={} if told else _facts(trial, last[0]))
+
+
+def _all_ways(ways: Sequence[str]) -> str:
+    kept = [way for way in ways if way.startswith("over keep-alive")]
+    return " and ".join([*(kept if len(kept) == 1 else ["over keep-alive"] if kept else []), *ways[len(kept) :]])
+
+
+def doubled_headers(answers: Iterable[Answer]) -> str:
+    """Headers that some answer has twice though they may occur once, in words; "" for none."""
+    found: dict[str, tuple[str, ...]] = {}
+    for answer in answers:
+        for name in ONCE:
+            if len(values := answer.every(name)) > 1:
+                found.setdefault(name, values)
+    return "; ".join(
+        f"{name.title()} {len(values)} times ({', '.join(quoted(value.encode()) for value in values[:2])})"
+        for name, values in found.items()
+    )
+
+
+def _over_one_connection(trial: _Trial, exchanges: Iterable[Exchange]) -> None:
+    sock: socket.socket | None = None
+    asked = 0
+    try:
+        for exchange in exchanges:
+            if sock is None:
+                sock, asked = trial.connect(), 0
+                trial.opened += 1
+            elif asked:
+                _refuse_unasked(sock, asked)
+            answer = trial.ask(sock, exchange)
+            trial.answers.append(answer)
+            asked += 1
+            if answer.closes:
+                sock.close()
+                sock = None
+    finally:
+        if sock is not None:
+            sock.close()
+
+
+def _refuse_unasked(sock: socket.socket, asked: int) -> None:
+    """What has arrived between an answer and the next request belongs to none of them."""
+    sock.setblocking(False)
+    try:
+        early = sock.recv(1 << 12, socket.MSG_PEEK)
+    except BlockingIOError:
+        return
+    if early:
+        raise AnswerError(f"sends what nobody asked for, {quoted(early)}; one answer for each request would be right")
+    answers = "an answer" if asked == 1 else f"{asked:,} answers"
+    raise AnswerError(
+        f"closed the connection after {answers} without saying so; 'Connection: close' in the last one would be right"
+    )
+
+
+def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Answer:
+    """The last one's answer."""
+    for exchange in exchanges:
+        with trial.connect() as sock:
+            answer = trial.ask(sock, exchange)
+            _wait_for_its_end(sock, exchange, trial.deadline)
+    return answer
+
+
+def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadline) -> None:
+    """The server must close, and must send nothing after its answer."""
+    Deadline(CLOSE_S, deadline).lend(sock)
+    try:
+        more = sock.recv(1 << 12)
+    except TimeoutError:
+        raise AnswerError(
+            f"asked to close ('Connection: close'), it did not close within {CLOSE_S:g} s of its answer; closing the "
+            "connection then would be right"
+        ) from None
+    except ConnectionResetError as error:
+        raise AnswerError(
+            "asked to close, it reset the connection (RST) behind its answer, which may destroy the answer on its way; "
+            "an orderly close would be right"
+        ) from error
+    if more:
+        raise AnswerError(f"{exchange.path}: bytes follow the complete answer, {quoted(more)}; nothing would be right")
+
+
+def _facts(trial: _Trial, closing: Answer) -> dict[str, str]:
+    answers = trial.answers
+    first = answers[0]
+    heads = sorted({answer.head_bytes for answer in answers})
+    bodies = sorted({len(answer.body) for answer in answers})
+    names = ", ".join(name for name, _ in first.headers)
+    reused = len(answers) - trial.opened
+    facts = {
+        "HTTP version": first.version,
+        "header bytes": _span(heads),
+        "body bytes": _span(bodies),
+        "body framing": _framing(first),
+        "headers": names,
+        "Server header": first.header("server") or "none",
+        "Date header": "yes" if first.header("date") else "no",
+        "content type": first.header("content-type") or "none",
+        "keep-alive on the wire": f"{reused} of {len(answers)} answers on a reused connection, {trial.opened} opened",
+        "Connection: close": "honoured" if closing.closes else "closes without saying so",
+    }
+    doubled = doubled_headers([*answers, closing])
+    return facts | ({"doubled headers": doubled} if doubled else {})
+
+
+def _span(values: Sequence[int]) -> str:
+    return str(values[0]) if values[0] == values[-1] else f"{values[0]}–{values[-1]}"
+
+
+def _framing(answer: Answer) -> str:
+    if (answer.header("transfer-encoding") or "").lower() == "chunked":
+        return "chunked"
+    return "Content-Length" if answer.header("content-length") is not None else "until close"

@@ -1,0 +1,1 @@
+"""Races on disk, and what is kept of this machine beside them."""

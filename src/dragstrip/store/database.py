@@ -1,0 +1,395 @@
+"""Races on disk: append records, read them back, never rewrite.
+
+One SQLite file in write-ahead mode. A race is begun once; each finished round is one transaction,
+synced to the disk before it returns, so that a crash loses at most the round in flight. What is known
+only later (a contender that went out, how the race ended) is an event, folded in when a race is read.
+Triggers refuse every UPDATE and DELETE. ``PRAGMA user_version`` is the schema's version.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dragstrip.errors import StoreError, Unreadable
+from dragstrip.paths import is_file
+from dragstrip.record import Block, Entrant, Event, Launch, Load, Plan, Race, Round
+from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, write_export
+from dragstrip.store.messages import ELSEWHERE, few, in_words
+from dragstrip.store.rows import insert, json_of, pick, rows, values
+from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
+from dragstrip.store.schema import MIGRATIONS as MIGRATIONS
+from dragstrip.store.schema import migrate
+
+#: How long another writer is waited for.
+BUSY_S = 10.0
+
+#: Event kinds that the store itself writes and folds in when reading.
+OUT, FINISHED = "out", "finished"
+
+#: The race begins to run again: whatever ended it before no longer holds.
+RESUMED = "resumed"
+
+#: A race got more budget: the event's detail is JSON of its new ``budget_s`` and ``planned_rounds``.
+EXTENDED = "extended"
+
+_LOAD = tuple(f.name for f in fields(Load))
+_PLAN = tuple(f.name for f in fields(Plan) if f.name != "extensions")  # extensions are events
+_RACE = tuple(
+    f.name for f in fields(Race) if f.name not in ("load", "plan", "entrants", "rounds", "events", "finished")
+)
+_ENTRANT, _LAUNCH, _BLOCK = (tuple(f.name for f in fields(kind)) for kind in (Entrant, Launch, Block))
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One stored race in a listing; ``finished`` as in ``Race``."""
+
+    race: str
+    started: str
+    workload: str
+    contenders: tuple[str, ...]
+    rounds: int
+    finished: str
+
+
+def default_path() -> Path:
+    """$DRAGSTRIP_STORE, else races.sqlite in dragstrip's folder below $XDG_DATA_HOME (~/.local/share)."""
+    if own := os.environ.get("DRAGSTRIP_STORE"):
+        return Path(own)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "dragstrip" / "races.sqlite"
+
+
+class Store:
+    """An open store; a context manager. One thread at a time; several processes may share the file.
+
+    Args:
+        path: the SQLite file; it and its folder are made if they are not there.
+        write: False for a command that only shows: nothing is made, a store that is not there is an empty one.
+
+    Raises:
+        StoreError: the path can't be written, is no Dragstrip store, is newer than this Dragstrip, or is damaged.
+    """
+
+    def __init__(self, path: Path, *, write: bool = True) -> None:
+        self.path = Path(path)
+        #: Whose records were passed over because they can't be read, and why; a command tells them.
+        self.passed_over: list[str] = []
+        with self._told("opened"):
+            self._db = sqlite3.connect(self._place(write=write), timeout=BUSY_S, isolation_level=None)
+        try:
+            with self._told("opened"):
+                self._db.execute("PRAGMA foreign_keys = ON")
+                migrate(self._db, self.path)
+                # FULL: a round that append_round has returned from survives a power cut.
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _place(self, *, write: bool) -> Path | str:
+        """What SQLite is to open; an empty store in memory stands in for one that is only read and is not there."""
+        try:
+            if not write:
+                return self.path if self.path.exists() else ":memory:"
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise StoreError(f"store {self.path}: its folder can't be made or read ({why}); {ELSEWHERE}") from error
+        return self.path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; safe to call twice."""
+        self._db.close()
+
+    def begin(self, race: Race) -> None:
+        """Records a race with all it holds already (its line-up; usually no rounds yet), in one transaction.
+
+        Raises:
+            StoreError: a race of this id is already here.
+        """
+        if self._has(race.id):
+            raise StoreError(f"race {race.id} is already in {self.path}: its record is never rewritten")
+        row = (
+            {name: getattr(race, name) for name in _RACE}
+            | {name: getattr(race.load, name) for name in _LOAD}
+            | {name: getattr(race.plan, name) for name in _PLAN}
+        )
+        with self._transaction():
+            insert(self._db, "race", row)
+            for seq, entrant in enumerate(race.entrants):
+                insert(self._db, "contender", {"race": race.id, "seq": seq} | values(entrant, _ENTRANT))
+            for round_ in race.rounds:
+                self._put_round(race.id, round_)
+            for event in race.events:
+                self._put_event(race.id, event)
+            if race.finished:
+                self._put_event(race.id, Event(at_ns=time.monotonic_ns(), kind=FINISHED, detail=race.finished))
+
+    def append_round(self, race_id: str, round: Round) -> None:
+        """Commits one finished round: when this returns, it is on the disk."""
+        with self._transaction():
+            self._put_round(race_id, round)
+
+    def entrant_out(self, race_id: str, name: str, reason: str, round_index: int | None) -> None:
+        """Records that a contender went out in a round, and why."""
+        with self._transaction():
+            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=OUT, detail=reason), name, round_index)
+
+    def append_event(self, race_id: str, event: Event) -> None:
+        """Records something that is no measurement."""
+        if event.kind in (OUT, FINISHED, EXTENDED):
+            raise ValueError(f"event kind {event.kind!r} is the store's own; use entrant_out, extend or finish")
+        with self._transaction():
+            self._put_event(race_id, event)
+
+    def extend(self, race_id: str, *, budget_s: float, planned_rounds: int) -> None:
+        """Records that a race got more budget: in all so many seconds, and the planned last round that they pay for."""
+        detail = json.dumps({"budget_s": budget_s, "planned_rounds": planned_rounds})
+        with self._transaction():
+            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EXTENDED, detail=detail))
+
+    def finish(self, race_id: str, how: str) -> None:
+        """Records how the race ended; a later resumption, and its end, override it when read."""
+        with self._transaction():
+            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=FINISHED, detail=how))
+
+    def _put_round(self, race_id: str, round_: Round) -> None:
+        if ({p.round for p in round_.launches} | {p.round for p in round_.blocks}) - {round_.index}:
+            raise ValueError(f"round {round_.index} holds parts of another round")
+        own = {"index": round_.index, "started_ns": round_.started_ns, "ended_ns": round_.ended_ns, "void": round_.void}
+        insert(self._db, "round", {"race": race_id} | own)
+        for seq, launch in enumerate(round_.launches):
+            insert(self._db, "launch", {"race": race_id, "seq": seq} | values(launch, _LAUNCH))
+        for seq, block in enumerate(round_.blocks):
+            insert(self._db, "block", {"race": race_id, "seq": seq} | values(block, _BLOCK))
+
+    def _put_event(self, race_id: str, event: Event, contender: str | None = None, round_: int | None = None) -> None:
+        own = {"at_ns": event.at_ns, "kind": event.kind, "detail": event.detail}
+        insert(self._db, "event", {"race": race_id, **own, "contender": contender, "round": round_})
+
+    def load(self, id_or_prefix: str) -> Race:
+        """A race with every committed round.
+
+        Args:
+            id_or_prefix: an id, the unique beginning of one, or "last" for the newest.
+
+        Raises:
+            StoreError: none or several match; the message names those that come near.
+            Unreadable: its record holds what no record can. Of "last" the newest that can be read is taken, and those
+                before it are in ``passed_over``.
+        """
+        if id_or_prefix == "last":
+            return self._newest()
+        return self._read(self.resolve(id_or_prefix))
+
+    def readable(self, race_id: str) -> Race | None:
+        """A race by its whole id; None if it can't be read, which is then in ``passed_over``."""
+        try:
+            return self._read(race_id)
+        except Unreadable as error:
+            self.passed_over.append(str(error))
+            return None
+
+    def _newest(self) -> Race:
+        newest = self.resolve("last")
+        for race_id in self._ids():
+            if (race := self.readable(race_id)) is not None:
+                return race
+        first = self.passed_over[0]
+        raise StoreError(f"none of the races in {self.path} can be read; of the newest, {newest}: {first}")
+
+    def _read(self, race_id: str) -> Race:
+        # One read transaction: a writer may commit a round between two of our queries.
+        with self._transaction("DEFERRED"):
+            (row,) = rows(self._db, "race", race_id, by="id")
+            line_up = [Entrant(**pick(race_id, r, _ENTRANT)) for r in rows(self._db, "contender", race_id, order="seq")]
+            rounds = self._rounds(race_id)
+            events = rows(self._db, "event", race_id, order="id")
+        entrants, finished, kept = {entrant.name: entrant for entrant in line_up}, "", []
+        plan = Plan(**_plan_values(race_id, row))
+        for event in events:
+            if event["kind"] == OUT and event["contender"] in entrants:
+                name = event["contender"]
+                entrants[name] = replace(entrants[name], out=event["detail"], out_round=event["round"])
+            elif event["kind"] == FINISHED:
+                finished = event["detail"]
+            elif event["kind"] == EXTENDED:
+                now = json_of(race_id, "extension", event["detail"])
+                plan = replace(plan, extensions=(*plan.extensions, plan.planned_rounds), **now)
+            else:
+                finished = "" if event["kind"] == RESUMED else finished
+                kept.append(Event(**pick(race_id, event, ("at_ns", "kind", "detail"))))
+        return Race(
+            **pick(race_id, row, _RACE),
+            load=Load(**pick(race_id, row, _LOAD)),
+            plan=plan,
+            entrants=tuple(entrants.values()),
+            rounds=rounds,
+            events=tuple(kept),
+            finished=finished,
+        )
+
+    def _rounds(self, race_id: str) -> tuple[Round, ...]:
+        launches: dict[int, list[Launch]] = {}
+        for row in rows(self._db, "launch", race_id, order="round, seq"):
+            launches.setdefault(row["round"], []).append(Launch(**pick(race_id, row, _LAUNCH)))
+        blocks: dict[int, list[Block]] = {}
+        for row in rows(self._db, "block", race_id, order="round, seq"):
+            blocks.setdefault(row["round"], []).append(Block(**pick(race_id, row, _BLOCK)))
+        return tuple(
+            Round(
+                **pick(race_id, row, ("index", "started_ns", "ended_ns", "void")),
+                launches=tuple(launches.get(row["index"], ())),
+                blocks=tuple(blocks.get(row["index"], ())),
+            )
+            for row in rows(self._db, "round", race_id, order='"index"')
+        )
+
+    def resolve(self, id_or_prefix: str) -> str:
+        """The one race id that is meant; see ``load``."""
+        ids = self._ids()
+        if not ids:
+            raise StoreError(f"race {id_or_prefix!r}: {self.path} holds no race yet; `dragstrip race` runs one")
+        if id_or_prefix == "last":
+            return str(ids[0])
+        matching = [id_ for id_ in ids if id_.startswith(id_or_prefix)] if id_or_prefix else []
+        if id_or_prefix in matching:
+            return id_or_prefix
+        if len(matching) == 1:
+            return str(matching[0])
+        if matching:
+            raise StoreError(f"race {id_or_prefix!r} could be {few(matching)}; give more digits")
+        near = difflib.get_close_matches(id_or_prefix, ids, n=3, cutoff=0.5)
+        told = f"the nearest are {few(near)}" if near else f"the newest are {few(ids)}"
+        raise StoreError(f"race {id_or_prefix!r} is not in {self.path}; {told}; `last` is the newest of all")
+
+    def _ids(self) -> list[str]:
+        """Every race's id, newest first."""
+        with self._told("read"):
+            return [str(id_) for (id_,) in self._db.execute("SELECT id FROM race ORDER BY started DESC, rowid DESC")]
+
+    def runs(self) -> list[RunLine]:
+        """All races, newest first, without reading their blocks."""
+        with self._transaction("DEFERRED"):
+            races = self._db.execute(
+                "SELECT id, started, workload FROM race ORDER BY started DESC, rowid DESC"
+            ).fetchall()
+            names: dict[str, list[str]] = {}
+            for race_id, name in self._db.execute("SELECT race, name FROM contender ORDER BY race, seq"):
+                names.setdefault(race_id, []).append(name)
+            rounds = dict(self._db.execute("SELECT race, count(*) FROM round GROUP BY race").fetchall())
+            ends = self._db.execute(
+                "SELECT race, kind, detail FROM event WHERE kind IN (?, ?) ORDER BY id", (FINISHED, RESUMED)
+            ).fetchall()
+        finished = {race_id: detail if kind == FINISHED else "" for race_id, kind, detail in ends}
+        return [
+            RunLine(id_, started, workload, tuple(names.get(id_, ())), rounds.get(id_, 0), finished.get(id_, ""))
+            for id_, started, workload in (map(str, line) for line in races)
+        ]
+
+    def noted(self, kind: str) -> list[tuple[str, str]]:
+        """Every event of a kind as (race, detail), newest first."""
+        query = "SELECT race, detail FROM event WHERE kind = ? ORDER BY id DESC"
+        with self._told("read"):
+            return self._db.execute(query, (kind,)).fetchall()
+
+    def _has(self, race_id: str) -> bool:
+        with self._told("read"):
+            return self._db.execute("SELECT 1 FROM race WHERE id = ?", (race_id,)).fetchone() is not None
+
+    def export_race(self, id_or_prefix: str, path: Path) -> str:
+        """Writes one race into a file of its own and returns its id; ``import_race`` takes it in elsewhere.
+
+        Raises:
+            StoreError: no such race; the path exists already or can't be written.
+        """
+        race_id, path = self.resolve(id_or_prefix), Path(path)
+        if path.exists():
+            raise StoreError(f"export to {path}: it exists already; give a path that does not, or remove it first")
+        try:
+            # Beside its final place and renamed when whole: a half-written export never bears the name.
+            with tempfile.TemporaryDirectory(prefix=".dragstrip-", dir=path.parent) as folder:
+                part = Path(folder) / "race.sqlite"
+                write_export(self._db, race_id, part)
+                part.rename(path)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"export to {path}: {error}; give a path that can be written") from error
+        return race_id
+
+    def import_race(self, path: Path) -> str:
+        """Takes in the race of an exported file and returns its id.
+
+        Raises:
+            StoreError: the file is missing, damaged, newer than this Dragstrip or no export; the race is already here.
+        """
+        path = Path(path)
+        if not is_file(path):
+            raise StoreError(f"import of {path}: there is no such file")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MOST_BYTES:,}")
+        with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
+            copy = Path(folder) / "race.sqlite"
+            try:
+                copy.write_bytes(path.read_bytes())
+            except OSError as error:
+                raise StoreError(f"import of {path}: it can't be read ({error.strerror})") from error
+            race_id = checked_export(copy, path)
+            if self._has(race_id):
+                raise StoreError(f"import of {path}: race {race_id} is already in {self.path}; nothing was changed")
+            with self._told("written"), attached(self._db, copy, "incoming"):
+                try:
+                    with self._transaction():
+                        copy_race(self._db, race_id, "incoming", "main")
+                except StoreError as error:
+                    if isinstance(error.__cause__, sqlite3.IntegrityError):  # the schema's own checks of each row
+                        why = error.__cause__
+                        raise StoreError(f"import of {path}: {why}; no record can hold that, nothing was kept") from why
+                    raise
+        return race_id
+
+    @contextmanager
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
+        with self._told("written" if kind == "IMMEDIATE" else "read"):
+            self._db.execute(f"BEGIN {kind}")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _told(self, done: str) -> Iterator[None]:
+        """Turns SQLite's words into ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"store {self.path} can't be {done}: {in_words(error, BUSY_S)}") from error
+
+
+def _plan_values(race_id: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's columns; JSON has lists where the record has tuples."""
+    values_ = pick(race_id, row, _PLAN)
+    try:
+        return values_ | {"blocks": {name: tuple(lengths) for name, lengths in values_["blocks"].items()}}
+    except TypeError as error:
+        raise Unreadable(race_id, f"race.blocks is {values_['blocks']!r:.60}: {error}") from error

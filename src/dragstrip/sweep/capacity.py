@@ -1,0 +1,274 @@
+"""What a sweep's blocks say: latency at each rate, and the capacity under an objective. Pure; needs no engine.
+
+Method: ``docs/METHOD.md``, "Latency against rate". Blocks of one launch at one rate are one number, however many
+answers they hold; intervals are over launches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+from dragstrip.analysis.significance import quantile as t_quantile
+from dragstrip.loading.percentiles import QUANTILES, decoded
+from dragstrip.metrics import ANSWERS, SUSTAINED
+from dragstrip.report.figures import errors, percent
+
+#: A capacity's lower end is overstated in at most so large a share of sweeps: an equal part for the first rates, which
+#: count in ascending order up to the first that does not hold, and for each step after them (Bonferroni).
+ALPHA, STEPS = 0.05, 5
+
+#: Fewest launches that tell an interval; failed requests above this share are no service (as in a race's blocks).
+LEAST_LAUNCHES, MOST_FAILED = 3, 0.001
+
+#: A bracket's ends within this share of each other are near enough.
+NEAR = 0.05
+
+#: Quantiles that are told of each rate; also those that an objective may be about.
+TOLD = tuple(name for name in QUANTILES if name in ANSWERS)
+
+#: A launch has a few less answers at a rate than planned for a quantile and still tells it.
+FEWEST = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A service level: this quantile of the latency, from when requests were meant to leave, stays below the limit."""
+
+    quantile: str
+    limit_us: float
+
+    def told(self) -> str:
+        """As it is typed: p99=5ms."""
+        whole = self.limit_us >= 1000
+        return f"{self.quantile}={self.limit_us / 1000 if whole else self.limit_us:g}{'ms' if whole else 'us'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One block of a sweep: raw, never rewritten.
+
+    Args:
+        launch: of all the sweep's; a contender's samples of one launch are of one process.
+        latency_hdr: HdrHistogram V2 compressed, nanoseconds, of what was meant to leave in the counted part, from then.
+        void: why the machine spoilt it; empty if it counts. A slow or failing server spoils nothing.
+        generator: why the load generator was the limit, else "".
+        The rest is as in ``record.Block``.
+    """
+
+    contender: str
+    rate_per_s: float
+    launch: int
+    counted_ns: int
+    offered: int
+    departed: int
+    unsent: int
+    requests: int
+    answered: int
+    failed: int
+    errors: Mapping[str, int]
+    latency_hdr: bytes
+    lag_p99_ns: int
+    server_cpu_ns: int | None
+    engine_cpu_ns: int
+    void: tuple[str, ...] = ()
+    generator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An estimate and its interval over launches; infinite where there are too few of them."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One contender at one offered rate.
+
+    Args:
+        launches: that count here. reached: share of what was offered that left in time. failed: share that failed.
+        latency_us: by quantile; one that too few answers tell is left out.
+        server_cpu_us: per answer, median over launches; None if unreadable.
+        verdict: "met", "missed" or "undecided"; why: in words.
+        noisy: undecided, and more launches might tell.
+    """
+
+    rate_per_s: float
+    launches: int
+    reached: float
+    failed: float
+    latency_us: Mapping[str, Span] = field(default_factory=dict)
+    server_cpu_us: float | None = None
+    verdict: str
+    why: str
+    noisy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Where the objective ends to hold: the highest rate at which it, and all below, held, and the next one measured.
+
+    Args:
+        met_per_s: None where it held at no rate. over_per_s: None where it held at all. why: what was at the latter.
+    """
+
+    met_per_s: float | None
+    over_per_s: float | None
+    why: str
+
+    @property
+    def width(self) -> float:
+        """The bracket's, relative to its lower end; infinite where one end is missing."""
+        return math.inf if self.met_per_s is None or self.over_per_s is None else self.over_per_s / self.met_per_s - 1
+
+
+def points(samples: Sequence[Sample], objective: Objective) -> tuple[Point, ...]:
+    """One contender's points, by rate.
+
+    Args:
+        samples: of one contender.
+    """
+    rates = sorted({sample.rate_per_s for sample in samples})
+    return tuple(_point(rate, [one for one in samples if one.rate_per_s == rate], objective) for rate in rates)
+
+
+def capacity(found: Sequence[Point]) -> Capacity:
+    """Counts upwards, to the first rate at which the objective is not known to hold; what holds above it is chance."""
+    met = None
+    for point in found:
+        if point.verdict != "met":
+            return Capacity(met, point.rate_per_s, point.why)
+        met = point.rate_per_s
+    return Capacity(met, None, "")
+
+
+def next_rates(found: Sequence[Point], *, outwards: bool, again: Container[float]) -> tuple[float, ...]:
+    """The rates to measure next: those that noise left open, else one that halves the bracket; none where it will do.
+
+    Args:
+        outwards: may go below the first and above the last rate, where nobody said which rates to offer.
+        again: rates that were measured once more already; they are left as they are.
+    """
+    missed = next((point.rate_per_s for point in found if point.verdict == "missed"), math.inf)
+    below = [point for point in found if point.rate_per_s < missed]
+    if open_ := tuple(point.rate_per_s for point in below if point.noisy and point.rate_per_s not in again):
+        return open_
+    ends = capacity(found)
+    met, over = ends.met_per_s, ends.over_per_s
+    if met is not None and over is not None:
+        between = float(f"{math.sqrt(met * over):.3g}")
+        return (between,) if ends.width > NEAR and met < between < over else ()
+    if not outwards:
+        return ()
+    if over is not None:
+        return (float(f"{over / 3:.2g}"),) if over == missed else ()
+    return () if met is None else (float(f"{met * 1.25:.2g}"),)
+
+
+def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -> Point:
+    good = [one for one in samples if not one.void]
+    launches = sorted({one.launch for one in good})
+    offered, failed = sum(one.offered for one in good), sum(one.failed for one in good)
+    reached = sum(one.departed for one in good) / offered if offered else 0.0
+    each = [[one for one in good if one.launch == at] for at in launches]
+    merged = [_merged(mine) for mine in each]
+    latency_us = {
+        name: span for name in TOLD if (span := _over_launches([_quantile(one, name) for one in merged])) is not None
+    }
+    share = failed / max(failed + sum(one.answered for one in good), 1)
+    verdict, why, noisy = _judged(good, samples, reached, share, latency_us.get(objective.quantile), objective)
+    return Point(
+        rate_per_s=rate_per_s,
+        launches=len(launches),
+        reached=reached,
+        failed=share,
+        latency_us=latency_us,
+        server_cpu_us=_cpu_us(each),
+        verdict=verdict,
+        why=why,
+        noisy=noisy,
+    )
+
+
+def _judged(
+    good: Sequence[Sample],
+    samples: Sequence[Sample],
+    reached: float,
+    failed: float,
+    span: Span | None,
+    objective: Objective,
+) -> tuple[str, str, bool]:
+    """Verdict, why, and whether more launches might tell."""
+    launches, limit_us, name = len({one.launch for one in good}), objective.limit_us, objective.quantile
+    if launches < LEAST_LAUNCHES:
+        kinds = Counter(why.split(":")[0] for one in samples for why in one.void)
+        cause = f" ({kinds.most_common(1)[0][0]})" if kinds else ""
+        return "undecided", f"only {launches} of {len({one.launch for one in samples})} launches count{cause}", True
+    full = [one.generator for one in good if one.generator]
+    held = reached >= SUSTAINED and failed <= MOST_FAILED and span is not None and span.high < limit_us
+    if not held and 2 * len(full) > len(good):
+        return "undecided", full[0], False
+    if failed > MOST_FAILED:
+        kinds = Counter()
+        for one in good:
+            kinds.update(one.errors)
+        return "missed", f"{percent(failed)} failed: {errors(kinds)}", False
+    if reached < SUSTAINED:
+        return "missed", f"not sustained, only {percent(reached)} left in time", False
+    if span is None:
+        return "undecided", f"too few answers to tell {name}", False
+    if span.low >= limit_us:
+        return "missed", f"{name} was {_told(span)}", False
+    return ("met", "", False) if held else ("undecided", f"too close to call: {name} was {_told(span)}", True)
+
+
+def _told(span: Span) -> str:
+    return f"{span.estimate / 1000:.3g} ms ({span.low / 1000:.3g}–{span.high / 1000:.3g})"
+
+
+def _merged(samples: Sequence[Sample]) -> HdrHistogram | None:
+    """One launch's latencies at one rate, all its blocks: its own pauses count, whichever block they fell into."""
+    total: HdrHistogram | None = None
+    for sample in samples:
+        one = decoded(sample.latency_hdr)
+        if one is not None and total is not None:
+            total.add(one)
+        total = total or one
+    return total
+
+
+def _quantile(merged: HdrHistogram | None, name: str) -> float:
+    """In µs; NaN if too few answers tell it."""
+    if merged is None or merged.get_total_count() < FEWEST * ANSWERS[name]:
+        return math.nan
+    return float(merged.get_value_at_percentile(QUANTILES[name])) / 1000
+
+
+def _over_launches(values: Sequence[float]) -> Span | None:
+    """Geometric mean over launches and its t interval, each side at the share of ALPHA that one look has."""
+    logs = np.log([value for value in values if value > 0])
+    if not len(logs) or len(logs) < len(values):
+        return None  # a quantile that some launches can't tell would be told by the quicker ones
+    middle = float(logs.mean())
+    if len(logs) < LEAST_LAUNCHES:
+        return Span(math.exp(middle), 0.0, math.inf)
+    half = t_quantile(len(logs), 2 * ALPHA / (1 + STEPS)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Span(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
+
+
+def _cpu_us(launches: Sequence[Sequence[Sample]]) -> float | None:
+    each = []
+    for samples in launches:
+        spent = [one.server_cpu_ns for one in samples if one.server_cpu_ns is not None]
+        answered = sum(one.answered for one in samples)
+        if len(spent) == len(samples) and answered:
+            each.append(sum(spent) / answered / 1000)
+    return float(np.median(each)) if each else None

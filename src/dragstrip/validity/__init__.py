@@ -1,0 +1,37 @@
+"""What voids or warns: validity of blocks, rounds and whole races. Pure; needs no engine.
+
+Method: ``docs/METHOD.md``, "What voids or warns". A rule may look at the machine, at the engine and at whether answers
+were right; never at which contender would win.
+"""
+
+from dragstrip.validity.block import block_reasons, round_reasons, with_reasons, wrong_under_load
+from dragstrip.validity.check import Check
+from dragstrip.validity.disturbance import Noise, noise
+from dragstrip.validity.environment import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
+from dragstrip.validity.launch import KINDS_ROUNDS, of_two_kinds
+from dragstrip.validity.race import held_by_generator, inspect, is_void
+from dragstrip.validity.transient import MOST_VOID_PASSES, by_passing, causes, may_pass, void_share
+
+__all__ = [
+    "CLOCK",
+    "GROWING",
+    "INTRUDER",
+    "KINDS_ROUNDS",
+    "MOST_VOID_PASSES",
+    "UNEQUAL_BLOCKS",
+    "Check",
+    "Noise",
+    "block_reasons",
+    "by_passing",
+    "causes",
+    "held_by_generator",
+    "inspect",
+    "is_void",
+    "may_pass",
+    "noise",
+    "of_two_kinds",
+    "round_reasons",
+    "void_share",
+    "with_reasons",
+    "wrong_under_load",
+]

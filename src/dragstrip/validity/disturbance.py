@@ -1,0 +1,105 @@
+"""How much the machine disturbed a race as a whole: what it costs in the intervals' width. Pure.
+
+Method: ``docs/METHOD.md``, "Noise". Steal, run-queue waits and other programs void nothing (method version 5):
+what they cost is measured here and told beside the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dragstrip.analysis.cpu_shares import own_waits
+from dragstrip.analysis.fitness import by_contender, choose, lost_shares, taken
+from dragstrip.record import Block, Race
+
+Level = Literal["quiet", "disturbed", "very disturbed"]
+
+#: Lost shares and factors from which on a machine counts as disturbed, and as very disturbed.
+LOST, FACTOR = (0.02, 0.15), (1.5, 3.0)
+
+#: A block in which others took less than this is as on a quiet machine; fewest of them in a round of each contender,
+#: and fewest rounds, that tell a scatter.
+CALM, LEAST_CALM, LEAST_ROUNDS = 0.01, 3, 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How disturbed the machine was.
+
+    Args:
+        level: "quiet", "disturbed" or "very disturbed".
+        lost: the share of the race's time on its cores that other programs and the hypervisor took, 0 to 1.
+        factor: how many times as wide the intervals are as they would be on a quiet machine, from 1 on; None where
+            that can't be told.
+    """
+
+    level: Level
+    lost: float
+    factor: float | None
+
+
+def noise(race: Race) -> Noise:
+    """How much the machine disturbed this race: by time lost, and by how much more blocks scatter than calm ones do."""
+    rounds = [this for this in race.rounds if not this.void]
+    shares = lost_shares(race, rounds)
+    if not shares:
+        return Noise(level="quiet", lost=0.0, factor=None)
+    # A block's share adds up what was taken from the engine's core and from the server's: of both, that is the half.
+    lost, factor = sum(shares.values()) / len(shares) / 2, _factor(race)
+    grade = max(sum(lost > limit for limit in LOST), sum((factor or 1.0) > limit for limit in FACTOR))
+    levels: tuple[Level, ...] = ("quiet", "disturbed", "very disturbed")
+    return Noise(level=levels[grade], lost=lost, factor=factor)
+
+
+def _factor(race: Race) -> float | None:
+    """Scatter of round numbers from all blocks over that from calm blocks alone, as if those were as many.
+
+    Each contender's log number less the mean of all in the round: what rounds share cancels in every pair, too.
+    """
+    metric = choose(race).metric
+    rounds = [this for this in race.rounds if not this.void]
+    own = own_waits((block for this in rounds for block in this.blocks), len(race.server_cores))
+    every, calm, shares = [], [], []
+    for this in rounds:
+        share = taken(race, this, own)
+        found = by_contender(race, [this])
+        quiet = {
+            name: [block for block in blocks if share(block) < CALM and not block.steal_ns]
+            for name, blocks in found.items()
+        }
+        if len(found) < 2 or min(map(len, quiet.values())) < LEAST_CALM:
+            continue
+        every.append(_apart([_value(blocks, metric) for blocks in found.values()]))
+        calm.append(_apart([_value(blocks, metric) for blocks in quiet.values()]))
+        shares.append(sum(map(len, quiet.values())) / sum(map(len, found.values())))
+    if len(every) < LEAST_ROUNDS:
+        return None
+    scatter = [math.sqrt(sum(value * value for one in _centred(all_) for value in one)) for all_ in (every, calm)]
+    # Of fewer blocks, a mean scatters more: by the square root of how many fewer.
+    return max(scatter[0] / (scatter[1] * math.sqrt(sum(shares) / len(shares))), 1.0) if scatter[1] > 0 else None
+
+
+def _apart(values: Sequence[float]) -> tuple[float, ...]:
+    middle = sum(values) / len(values)
+    return tuple(value - middle for value in values)
+
+
+def _centred(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Each contender's values less their mean over rounds; contenders that were not in all rounds are left out."""
+    if len({len(one) for one in rounds}) > 1:
+        most = max(len(one) for one in rounds)
+        rounds = [one for one in rounds if len(one) == most]
+    means = [sum(column) / len(rounds) for column in zip(*rounds, strict=True)]
+    return [[value - mean for value, mean in zip(one, means, strict=True)] for one in rounds]
+
+
+def _value(blocks: Sequence[Block], metric: str) -> float:
+    """A round's log CPU time per answer, or else its log rate."""
+    if metric == "cpu":
+        spent, of = sum(block.server_cpu_ns or 0 for block in blocks), sum(block.answered for block in blocks)
+    else:
+        spent, of = sum(block.requests for block in blocks), sum(block.counted_ns for block in blocks)
+    return math.log(max(spent, 1) / max(of, 1))

@@ -1,0 +1,205 @@
+"""Checks on what happened around the measuring: seen as events of the race, or in all blocks together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import mean, median, stdev
+
+from scipy.special import stdtrit
+
+from dragstrip.record import Block, Race
+from dragstrip.validity.block import percent
+from dragstrip.validity.check import PASS, QUIET, VOID, WARN, Check, check_result
+
+#: Kinds of events that a race's surroundings leave.
+INTRUDER, CLOCK, GROWING, UNEQUAL_BLOCKS = "other program", "clock", "memory grows", "unequal blocks"
+
+#: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
+OFTEN = 0.10
+
+#: The engine's CPU time per request, a measure of the machine's own pace, may drift by so much over a race; by more it
+#: has drifted where scatter from round to round, which a shared machine has, does so in one race of a thousand only.
+PACE, PACE_BY_CHANCE = 0.05, 0.001
+
+#: A block's answers may be so much shorter on average than the race's median: (warn, void).
+SHORTER = (0.02, 0.10)
+
+#: Connections opened per answer, from which on keep-alive was not as asked; a limit of it stands on the parity sheet.
+OPENED = 0.5
+
+#: Without keep-alive, connections per answer below which answers shared them.
+REOPENED = 0.9
+
+#: A server's own count of requests may be off the engine's by so much: (warn, void); so many of each launch are
+#: excused, which it may count a moment after it has answered them.
+MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
+
+#: Fewest rounds in each third of a race whose pace is compared.
+THIRD = 4
+
+
+def surroundings(race: Race, by_name: dict[str, Sequence[Block]]) -> tuple[Check, ...]:
+    """All of them; ``by_name``: the blocks of each contender still in the race, void rounds apart."""
+    return (
+        _intruders(race),
+        _clock(race, by_name),
+        _memory(race),
+        _unequal_blocks(race),
+        _kept_alive(race, by_name),
+        _own_counts(race, by_name),
+        _shorter(by_name),
+    )
+
+
+def _details(race: Race, kind: str) -> list[str]:
+    return [event.detail for event in race.events if event.kind == kind]
+
+
+def _whose(detail: str) -> str:
+    return detail.partition(": ")[0]
+
+
+def _intruders(race: Race) -> Check:
+    seen = _details(race, INTRUDER)
+    often = len(seen) > OFTEN * max(len(race.rounds), 1)
+    names = Counter(_whose(detail).partition(" (")[0] for detail in seen)
+    listed = ", ".join(name for name, _ in names.most_common(3))
+    told = f"other programs were at work on the race's cores in {len(seen)} cases ({listed}): {QUIET}"
+    return check_result(
+        "other programs", [(WARN if often else PASS, told)], "none used over a tenth of a core for long"
+    )
+
+
+def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+    """Frequency and heat where the machine says; else the pace of the engine itself, whose work never changes."""
+    seen = _details(race, CLOCK)
+    findings = []
+    if any(detail.startswith("heat") for detail in seen):
+        findings.append(
+            (WARN, "heat slowed the processor during the race: cool it, or race at a fixed lower frequency")
+        )
+    if len([detail for detail in seen if not detail.startswith("heat")]) > OFTEN * max(len(race.rounds), 1):
+        findings.append((WARN, f"the cores' frequency changed ({seen[-1]}): fix it (governor performance, no turbo)"))
+    drift, by_chance = _drift(by_name)
+    if abs(drift) > max(PACE, by_chance):
+        way = "slower" if drift > 0 else "faster"
+        told = f"the machine grew {percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
+        findings.append((WARN, f"{told}: pairs share that, single figures don't; race again when it is steady"))
+    scatter = ", no more than it scatters" if abs(drift) > PACE else ""
+    steady = f"steady: the engine's own pace changed by {percent(abs(drift))} over the race{scatter}"
+    return check_result("clock", findings, steady)
+
+
+def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
+    """How much more CPU time the engine took per request in the last third of the rounds than in the first.
+
+    And how much more or less that may be by the scatter of rounds within those thirds (Student's t of two samples).
+    """
+    changes, bounds = [], []
+    for blocks in by_name.values():
+        paces: dict[int, list[float]] = {}
+        for block in blocks:
+            if block.requests and block.engine_cpu_ns and not block.void:
+                paces.setdefault(block.round, []).append(block.engine_cpu_ns / block.requests)
+        by_round = [math.log(median(paces[index])) for index in sorted(paces)]
+        third = len(by_round) // 3
+        if third >= THIRD:
+            first, last = by_round[:third], by_round[-third:]
+            changes.append(math.expm1(mean(last) - mean(first)))
+            error = math.hypot(stdev(first), stdev(last)) / math.sqrt(third)
+            bounds.append(math.expm1(error * float(stdtrit(2 * (third - 1), 1 - PACE_BY_CHANCE / 2))))
+    return (median(changes), median(bounds)) if changes else (0.0, 0.0)
+
+
+def _memory(race: Race) -> Check:
+    counts = Counter(map(_whose, _details(race, GROWING)))
+    findings = []
+    for name, count in counts.items():
+        ran = sum(any(launch.contender == name for launch in this.launches) for this in race.rounds)
+        if count > ran / 2:
+            last = next(d for d in reversed(_details(race, GROWING)) if _whose(d) == name)
+            findings.append(
+                (WARN, f"{last}: it may slow down or end later; load it for longer (dragstrip load -d 60s)")
+            )
+    return check_result("memory", findings, "no contender's memory grew all the while")
+
+
+def _unequal_blocks(race: Race) -> Check:
+    """Short blocks that read otherwise than a long one, after they were doubled twice."""
+    findings = [
+        (WARN, f"{detail}: its figures depend on how long it is loaded; compare it by `dragstrip load` as well")
+        for detail in _details(race, UNEQUAL_BLOCKS)
+    ]
+    return check_result(
+        "block length", findings, "short blocks read as one long block does, as far as that could be compared"
+    )
+
+
+def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+    """A server that closes connections costs both sides new ones: not the load that was asked for."""
+    findings = []
+    for name, blocks in by_name.items():
+        connects, answered = sum(b.connects for b in blocks), sum(b.answered for b in blocks)
+        if race.load.keepalive and connects > OPENED * max(answered, 1):
+            told = f"{name} closed its connections after {answered / connects:.1f} answers on average"
+            findings.append(
+                (WARN, f"{told}, keep-alive was asked: raise its keep-alive limit, or race all with --no-keepalive")
+            )
+        # Connections that a block finds open were opened before it, and count there.
+        if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
+            told = f"only {connects} connections were opened for {answered} answers of {name}, each was to have its own"
+            findings.append((VOID, f"{told}: this is a fault of the engine, please report it with `dragstrip export`"))
+    return check_result("connections", findings, "kept open, or not, as asked")
+
+
+def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+    """The server's own count of requests against the engine's: at least those answered, at most those sent."""
+    findings, told, most = [], [], 0.0
+    for name, blocks in by_name.items():
+        fewer, more, sent = _miscounted(race, name, blocks)
+        if not sent:
+            continue
+        told.append(name)
+        off = max(fewer, more) / sent
+        most = max(most, off)
+        if off > MISCOUNT[0]:
+            seen = f"by its own count {name} had {max(fewer, more)} requests {'fewer' if fewer > more else 'more'}"
+            of = f"than the engine {'had answers to' if fewer > more else 'sent'} ({percent(off)} of {sent})"
+            do = "see that nobody else serves or asks at its port, and what [served] in its definition reads"
+            findings.append((VOID if off > MISCOUNT[1] else WARN, f"{seen} {of}: {do}"))
+    silent = "no server here says how many requests it had"
+    alike = f"{', '.join(told)} had as many requests as were sent, within {percent(most)}"
+    return check_result("server's count", findings, alike if told else silent)
+
+
+def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, int, int]:
+    """Requests answered but not counted, counted but not sent, and all sent, in launches that told their count."""
+    answered, sent = Counter[int](), Counter[int]()
+    for block in blocks:
+        answered[block.round] += block.answered
+        sent[block.round] += block.sent
+    fewer = more = known = 0
+    for launch in (launch for this in race.rounds for launch in this.launches if launch.contender == name):
+        if launch.served is not None and launch.round in sent:
+            fewer += max(answered[launch.round] - launch.served - LATE_COUNTS, 0)
+            more += max(launch.served - sent[launch.round] - LATE_COUNTS, 0)
+            known += sent[launch.round]
+    return fewer, more, known
+
+
+def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
+    """Every answer's body is checked; what a block holds must also be as long, with its head, as it usually is."""
+    findings = []
+    for name, blocks in by_name.items():
+        # A block's last answers may come after its end, and failures leave parts: only whole answers are compared.
+        lengths = [block.bytes_in / block.answered for block in blocks if block.answered > 100 and not block.failed]
+        if not lengths:
+            continue
+        short = 1 - min(lengths) / median(lengths)
+        if short > SHORTER[0]:
+            status = VOID if short > SHORTER[1] else WARN
+            told = f"{name}'s answers were {percent(short)} shorter in one block than usual"
+            findings.append((status, f"{told}: see what it leaves out under load (`dragstrip verify {name}`)"))
+    return check_result("answers' length", findings, "as long in every block as in all")

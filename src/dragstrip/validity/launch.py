@@ -1,0 +1,127 @@
+"""What one contender's launches were like: died, never settled, rarely slow, of two kinds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragstrip.record import Block, Launch, Race
+from dragstrip.validity.block import percent
+
+#: Fewest launches among which kinds can be told.
+LEAST_LAUNCHES = 10
+
+#: Ashman's D above which two groups of launches are two kinds; the best split of one normal kind reaches 2.7.
+TWO_KINDS = 5.0
+
+#: Launches of two kinds want so many rounds, else the mean hangs on how many of each were met.
+KINDS_ROUNDS = 20
+
+#: The smaller kind's share, from which on it is a kind and not a few rare ones.
+KIND_SHARE = 0.15
+
+#: A rare slow launch lies so far below the median: both in robust standard deviations and as a share.
+RARE_DEVIATIONS, RARE_SHARE = 6.0, 0.05
+
+
+def round_speeds(blocks: Sequence[Block]) -> dict[int, float]:
+    """One contender's log throughput per round, less its median over rounds."""
+    requests: dict[int, int] = {}
+    counted_ns: dict[int, int] = {}
+    for block in blocks:
+        requests[block.round] = requests.get(block.round, 0) + block.requests
+        counted_ns[block.round] = counted_ns.get(block.round, 0) + block.counted_ns
+    logs = {index: math.log(count / counted_ns[index]) for index, count in requests.items() if count > 0}
+    middle = median(logs.values()) if logs else 0.0
+    return {index: value - middle for index, value in logs.items()}
+
+
+def launch_findings(
+    name: str, launches: Sequence[Launch], speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]
+) -> list[str]:
+    """What is worth a warning, in words; empty if all launches went well and were alike.
+
+    Args:
+        speeds: the contender's own ``round_speeds``; others: those of the other contenders.
+    """
+    found = []
+    died = [launch.round for launch in launches if launch.died]
+    if died:
+        found.append(f"{name} died before it was told to in round {', '.join(map(str, died))}; see its log")
+    unsettled = sum(not launch.settled for launch in launches)
+    if unsettled:
+        found.append(
+            f"{name}'s warm-up had not ended in {unsettled} of {len(launches)} launches; "
+            "give it longer in its definition (warm_up)"
+        )
+    shapes = {(launch.processes, launch.threads) for launch in launches}
+    threads = [launch.threads for launch in launches] or [0]
+    # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
+    if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
+        listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
+        found.append(f"{name} came up with different numbers of processes and threads: {listed}")
+    return found + _uneven(name, speeds, others)
+
+
+def _uneven(name: str, speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> list[str]:
+    """Rare slow launches are listed and two kinds named, not silently averaged.
+
+    Both must show in its own speeds, and in them less the median of the others' in the same round: else a slow
+    stretch of the machine would be laid at the launch's door, or another contender's slow launch.
+    """
+    if len(speeds) < LEAST_LAUNCHES:
+        return []
+    rounds = sorted(speeds)
+    own = np.array([speeds[index] for index in rounds])
+    met = np.array([median([other[index] for other in others if index in other] or [0.0]) for index in rounds])
+    slow = _rare(own) & _rare(own - met)
+    if slow.any():
+        listed = ", ".join(f"round {rounds[i]} at {percent(math.exp(own[i]))} of it" for i in np.flatnonzero(slow))
+        return [f"{slow.sum()} of {name}'s {len(rounds)} launches were far slower than its median: {listed}"]
+    share, ratio = _kinds(own)
+    if share and _kinds(own - met)[0]:
+        kinds = f"{percent(share)} of them {percent(ratio)} slower"
+        remedy = f"take {KINDS_ROUNDS} rounds or more (--rounds {KINDS_ROUNDS})"
+        if len(speeds) >= KINDS_ROUNDS:
+            remedy = "the mean is of both kinds, as it met them; pin down what differs from start to start"
+        return [f"{name}'s launches are of two kinds: {kinds}; {remedy}"]
+    return []
+
+
+def of_two_kinds(race: Race) -> bool:
+    """Whether anybody's launches look like two kinds, so that a verdict should wait for ``KINDS_ROUNDS`` rounds."""
+    speeds = {
+        entrant.name: round_speeds([b for r in race.rounds if not r.void for b in r.blocks
+                                    if b.contender == entrant.name and not b.void])
+        for entrant in race.entrants
+        if not entrant.out
+    }  # fmt: skip
+    return any(
+        "two kinds" in told
+        for name, own in speeds.items()
+        for told in _uneven(name, own, [other for rival, other in speeds.items() if rival != name])
+    )
+
+
+def _rare(logs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    below = np.median(logs) - logs
+    scatter = 1.4826 * float(np.median(np.abs(below)))
+    slow: NDArray[np.bool_] = (below > RARE_DEVIATIONS * scatter) & (below > RARE_SHARE)
+    return slow if slow.mean() < KIND_SHARE else np.zeros_like(slow)
+
+
+def _kinds(logs: NDArray[np.float64]) -> tuple[float, float]:
+    """Share of the slower kind and by how much it is slower; (0, 0) if there is one kind (Ashman et al. 1994)."""
+    ordered = np.sort(logs)
+    n = len(ordered)
+    cut = min(range(1, n), key=lambda k: ordered[:k].var() * k + ordered[k:].var() * (n - k))
+    slow, fast = ordered[:cut], ordered[cut:]
+    apart = float(fast.mean() - slow.mean())
+    within = math.sqrt(float(slow.var() + fast.var()))
+    if min(cut, n - cut) < max(KIND_SHARE * n, 3) or apart < 0.01 or math.sqrt(2) * apart <= TWO_KINDS * within:
+        return 0.0, 0.0
+    return cut / n, 1 - math.exp(-apart)

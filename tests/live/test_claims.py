@@ -1,0 +1,696 @@
+"""Claims: their files, the judgement on stored records, and whole checks of planted ones through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+from rich.console import Console
+
+from dragstrip.claim import counted_run
+from dragstrip.claim import definition as definitions
+from dragstrip.claim import run as claim_run
+from dragstrip.claim.assess import (
+    CANNOT,
+    COUNTED_EVENT,
+    DIRECTION,
+    HOLDS,
+    OVERTURNED,
+    SAME,
+    UNDECIDED,
+    UNTRIED,
+    assess,
+    is_done,
+)
+from dragstrip.claim.contenders import contenders_of
+from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
+from dragstrip.claim.grouping import EVENT, groups
+from dragstrip.contender import serve_entry
+from dragstrip.errors import BadDefinition, BadUsage
+from dragstrip.record import Event, Race
+from dragstrip.report.race.live import Progress
+from dragstrip.store.database import Store
+from dragstrip.workload import load as load_workload
+
+PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
+
+FAST, SLOW = {"quick": 40_000.0, "steady": 20_000.0}, {"quick": 20_000.0, "steady": 40_000.0}
+EVEN = {"quick": 30_000.0, "steady": 30_000.0}
+
+
+def planted(folder: Path, name: str = "mine", *, published: str = "ratio = 2.0", more: str = "") -> Claim:
+    """A claim that quick serves more than steady; both are ad hoc servers, named in the file."""
+    file = folder / f"{name}.toml"
+    file.write_text(f"""\
+statement = "quick serves more than steady"
+source = "a test"
+year = 2026
+contenders = ["quick", "steady"]
+{more}
+
+[published]
+{published}
+
+[serve]
+quick = "/bin/true {{port}}"
+steady = "/bin/true {{port}}"
+""")
+    return definitions.load(file)
+
+
+def test_every_write_up_has_its_claims_and_every_file_its_figures() -> None:
+    """Each shipped file is read; a ratio has one; the five write-ups and the qualitative claims are there."""
+    claims = definitions.every()
+    assert len({one.fields.source for one in claims}) == 5
+    assert {one.fields.kind for one in claims} == {"ratio", "direction", "same", "peak", "ends"}
+    for one in claims:
+        assert (one.fields.ratio is not None) == (one.fields.kind == "ratio"), one.id
+        assert one.fields.statement.strip('"') == one.fields.statement, "statements are in our own words, not quoted"
+        for setting in (PUBLISHED, FAIR):
+            assert one.contenders(setting)
+
+
+def test_claims_of_one_source_and_load_share_a_race() -> None:
+    """All that can be raced anywhere needs at most two races for each published load and write-up."""
+    planned = groups(definitions.every())
+    assert len(planned) <= 12
+    for group in planned:
+        assert len({entry.name for entry in group.entries}) == len(group.entries) >= 2
+        assert group.purpose.split()[0] == group.setting
+    assert sum(group.need_s + group.before_s for group in planned) < 30 * 60
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('kind = "ratio"', "per_s"),
+        ("published.per_s = [1, 2, 3]", "2 rates"),
+        ('kind = "ends"\npublished.ratio = 2.0', "load.requests"),
+        ("published.ratio = 2.0\nload.conections = 3", "did you mean connections"),
+    ],
+)
+def test_a_claim_that_can_not_be_judged_is_refused_with_what_would_do(tmp_path: Path, text: str, told: str) -> None:
+    """File and remedy are in the message."""
+    file = tmp_path / "bad.toml"
+    file.write_text(f'statement = "x"\nsource = "y"\nyear = 2020\ncontenders = ["a", "b"]\n{text}\n')
+    with pytest.raises(BadDefinition, match=told) as refused:
+        definitions.load(file)
+    assert "bad.toml" in str(refused.value)
+    with pytest.raises(BadUsage, match="there are"):
+        definitions.load("no-such-claim")
+
+
+@pytest.mark.parametrize(
+    ("rates", "published", "outcome"),
+    [
+        (FAST, "ratio = 2.0", HOLDS),
+        (FAST, "ratio = 1.9", HOLDS),
+        (FAST, "ratio = 3.0", DIRECTION),
+        (FAST, "ratio = 0.5", OVERTURNED),
+        (SLOW, "ratio = 2.0", OVERTURNED),
+        (SLOW, "ratio = 0.5", HOLDS),
+        ({"quick": 30_000.0, "steady": 30_000.0}, "ratio = 2.0", SAME),
+        # Who is listed first in the race must not matter.
+        ({"steady": 20_000.0, "quick": 40_000.0}, "per_s = [4000, 2000]", HOLDS),
+    ],
+)
+def test_true_claims_hold_reversed_ones_are_overturned_and_a_tie_is_neither(
+    tmp_path: Path, rates: dict[str, float], published: str, outcome: str
+) -> None:
+    """From records of known speeds alone; the size counts within the tolerance of 10 %."""
+    race = samples.race(rates, rounds=40, noise=0.004)
+    found = assess(planted(tmp_path, published=published), PUBLISHED, race)
+    assert found.outcome == outcome, found
+    assert found.race == race.id
+    assert found.low < rates["quick"] / rates["steady"] < found.high
+
+
+def test_too_short_a_race_leaves_a_claim_undecided_and_one_without_a_figure_needs_no_size(tmp_path: Path) -> None:
+    """Three rounds have no interval; a direction holds whatever the size."""
+    assert assess(planted(tmp_path), PUBLISHED, samples.race(FAST, rounds=3)).outcome == UNDECIDED
+    claim = planted(tmp_path, "way", published="", more='kind = "direction"')
+    assert assess(claim, PUBLISHED, samples.race(FAST)).outcome == HOLDS
+    assert assess(claim, PUBLISHED, samples.race(SLOW)).outcome == OVERTURNED
+
+
+def test_no_difference_and_a_peak_are_judged_by_their_own_tolerance(tmp_path: Path) -> None:
+    """ "Makes no difference" is the whole interval within it; "peaks at" is the rate's interval near the figure."""
+    same = planted(tmp_path, "alike", published="", more='kind = "same"\ntolerance = 0.05')
+    level = samples.race({"quick": 30_000.0, "steady": 30_300.0}, rounds=40, noise=0.004)
+    assert assess(same, PUBLISHED, level).outcome == HOLDS
+    assert assess(same, PUBLISHED, samples.race(FAST)).outcome == OVERTURNED
+    assert assess(same, PUBLISHED, samples.race(FAST, rounds=3)).outcome == UNDECIDED
+    peak = planted(tmp_path, "peak", published="per_s = [8000]", more='kind = "peak"\ntolerance = 0.25')
+    assert assess(peak, PUBLISHED, samples.race({"quick": 8_500.0, "steady": 9_000.0})).outcome == HOLDS
+    assert assess(peak, PUBLISHED, samples.race(FAST)).outcome == OVERTURNED
+
+
+def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Path) -> None:
+    """The cause is told; the figures of a void race settle nothing. Others on the cores void up to method 4 only."""
+    claim = planted(tmp_path)
+    disturbed = _all(samples.race(FAST), engine_wait_ns=20_000_000)
+    found = assess(claim, PUBLISHED, _changed(disturbed, method=4))
+    assert (found.outcome, found.void, found.again) == (UNDECIDED, "passing", True)
+    assert found.detail.startswith("void: the engine waited")
+    found = assess(claim, PUBLISHED, disturbed)
+    assert (found.outcome, found.void, found.again) == (HOLDS, "", False)
+    wrong = _all(samples.race(FAST), errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400)
+    for method in (4, 5):
+        found = assess(claim, PUBLISHED, _changed(wrong, method=method))
+        assert (found.outcome, found.void, found.again) == (UNDECIDED, "lasting", False)
+        assert "wrong_body" in found.detail
+        found = assess(claim, PUBLISHED, _out(_changed(disturbed, method=method), "quick"))
+        assert (found.outcome, found.again) == (CANNOT, False)
+        assert "died under load" in found.detail
+
+
+def _out(race: Race, name: str) -> Race:
+    """A race that one contender is out of."""
+    entrants = (_changed(one, out="died under load") if one.name == name else one for one in race.entrants)
+    return _changed(race, entrants=tuple(entrants))
+
+
+def _limited(race: Race, *names: str) -> Race:
+    """A race in which the client was the limit against these; quick spends half of steady's CPU time."""
+
+    def limited(block: Any) -> Any:
+        cpu_ns = 12_000_000 if block.contender == "quick" else 24_000_000
+        return (
+            _changed(block, engine_cpu_ns=block.counted_ns, server_cpu_ns=cpu_ns) if block.contender in names else block
+        )
+
+    return _changed(race, rounds=tuple(_changed(one, blocks=tuple(map(limited, one.blocks))) for one in race.rounds))
+
+
+@pytest.mark.parametrize(
+    ("method", "told"), [(4, "void: the generator is the limit: "), (5, "void: the load generator was the limit of: ")]
+)
+def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path: Path, method: int, told: str) -> None:
+    """In a race planned for it; equal rates then say nothing, and the row says so. Otherwise nothing is decided."""
+    claim = planted(tmp_path)
+    race = samples.race({"quick": 20_000.0, "steady": 20_000.0}, rounds=12, method=method)
+    race = _limited(race, "quick", "steady")
+    found = assess(claim, PUBLISHED, race)
+    assert (found.outcome, found.metric, found.void, found.again) == (UNDECIDED, "throughput", "lasting", False)
+    assert found.detail.startswith(told)
+    assert {"quick", "steady"} <= set(found.detail.replace(",", " ").split())
+    found = assess(claim, PUBLISHED, _changed(race, plan=_changed(race.plan, metric="cpu")))
+    assert (found.outcome, found.metric, found.void) == (HOLDS, "cpu", "")
+    assert found.low < 2 < found.high
+    assert any("the client, not quick or steady, was the limit" in remark for remark in found.remarks)
+
+
+def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_that_it_is_in(tmp_path: Path) -> None:
+    """By method 5: of every kind of claim about it, however far apart the rates; a peak of the other's stands."""
+    ratio = planted(tmp_path)
+    same = planted(tmp_path, "alike", published="", more='kind = "same"\ntolerance = 0.05')
+    peak = planted(tmp_path, "peak", published="per_s = [40_000]", more='kind = "peak"\ntolerance = 0.25')
+    for claim, name, outcome in (
+        (ratio, "steady", UNDECIDED),
+        (ratio, "quick", UNDECIDED),
+        (same, "steady", UNDECIDED),
+        (peak, "quick", UNDECIDED),
+        (peak, "steady", HOLDS),
+    ):
+        found = assess(claim, PUBLISHED, _limited(samples.race(FAST), name))
+        assert found.outcome == outcome, (claim.id, name, found)
+        assert (found.void, found.again) == ("lasting" if outcome == UNDECIDED else "", False)
+        assert outcome == HOLDS or found.detail == f"void: the load generator was the limit of: {name}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "void"), [("generator the limit: 99 %", "lasting"), ("clock: it was set by 20 µs", "passing")]
+)
+@pytest.mark.parametrize(("count", "left"), [(12, 0), (12, 4), (6, 0)])
+def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_them_is_told(
+    tmp_path: Path, reason: str, void: str, count: int, left: int
+) -> None:
+    """By method 5 the other's blocks stand, and the rounds do; too few of both are left to decide anything."""
+    race = samples.race(FAST, rounds=count)
+    rounds = tuple(
+        one
+        if one.index < left
+        else _changed(one, blocks=tuple(_changed(b, void=(reason,) * (b.contender == "quick")) for b in one.blocks))
+        for one in race.rounds
+    )
+    found = assess(planted(tmp_path), PUBLISHED, _changed(race, rounds=rounds))
+    assert (found.outcome, found.void, found.again) == (UNDECIDED, void, void == "passing")
+    assert found.detail.startswith(f"void: {left} of {count} rounds count for quick and steady (")
+    assert reason.partition(":")[0] in found.detail
+
+
+def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_raced_again(tmp_path: Path) -> None:
+    """By method 5; the row says so, and whom the machine disturbed more. On a quiet machine it stays open."""
+    claim = planted(tmp_path)
+    level = samples.race(EVEN, noise=0.1)
+    found = assess(claim, PUBLISHED, level)
+    assert (found.outcome, found.void, found.again) == (UNDECIDED, "", False)
+    assert "--resume" not in found.detail
+    found = assess(claim, PUBLISHED, _all(level, steal_ns=16_000_000))
+    assert (found.outcome, found.void, found.again) == (UNDECIDED, "", True)
+    assert "the machine was very disturbed, others took 23 % of the race's time" in found.detail
+    assert found.detail.endswith("`dragstrip claims check mine --resume` races it again")
+    short = _changed(level, rounds=level.rounds[:6], finished="interrupted")
+    assert assess(claim, PUBLISHED, short).detail.endswith("--resume` goes on with the race")
+
+    def hit(block: Any) -> Any:
+        return _changed(block, engine_wait_ns=9_000_000 if block.contender == "quick" else 0)
+
+    race = samples.race(FAST)
+    tilted = tuple(_changed(one, blocks=tuple(map(hit, one.blocks))) for one in race.rounds)
+    found, before = (assess(claim, PUBLISHED, one) for one in (_changed(race, rounds=tilted), race))
+    assert (found.outcome, found.again) == (HOLDS, False)
+    assert found.high > 1.1 * before.high
+    assert any("the machine disturbed quick more than steady" in remark for remark in found.remarks)
+
+
+def _changed(record: Any, **changes: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(record, **changes)
+
+
+def test_what_was_not_equal_and_who_stood_in_is_in_the_row(tmp_path: Path) -> None:
+    """The parity sheet and a stand-in are never silent."""
+    claim = planted(tmp_path, more='stand_ins = { quick = "other" }', published="ratio = 2.0")
+    file = claim.source.file
+    file.write_text(file.read_text() + 'other = "/bin/true {port}"\n')
+    claim = definitions.load(file)
+    race = samples.race({"other": 40_000.0, "steady": 20_000.0})
+    heavy = tuple(
+        _changed(one, parity={"header bytes": "99" if one.name == "other" else "246"}) for one in race.entrants
+    )
+    found = assess(claim, PUBLISHED, _changed(race, entrants=heavy))
+    assert found.outcome == HOLDS
+    assert found.stand_ins == ("other raced for quick, which is missing here",)
+    assert "header bytes not equal: other 99, steady 246" in found.remarks
+
+
+def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_decides(tmp_path: Path) -> None:
+    """Nothing but the claims' files and the store is needed; a void race after a sound one changes nothing."""
+    claim = planted(tmp_path)
+
+    def stored(seed: int, rates: dict[str, float], *, setting: str = PUBLISHED, finished: str = "decided") -> Race:
+        event = Event(at_ns=1, kind=EVENT, detail=f"{setting} {claim.id}")
+        return samples.race(rates, seed=seed, events=[event], finished=finished)
+
+    with Store(tmp_path / "races.sqlite") as store:
+        (row,) = claim_run.rows([claim], store)
+        assert (row.published.outcome, row.fair and row.fair.outcome) == (UNTRIED, UNTRIED)
+        store.begin(stored(1, SLOW))
+        store.begin(stored(2, FAST))
+        store.begin(stored(3, SLOW, finished="void"))
+        store.begin(stored(4, FAST, setting=FAIR))
+        # Left open by a very disturbed machine, or by too few rounds: what was decided before still says more.
+        level = _changed(stored(5, SLOW), rounds=samples.race(EVEN, noise=0.1).rounds)
+        store.begin(_all(level, steal_ns=16_000_000))
+        store.begin(_changed(stored(6, SLOW), rounds=stored(6, SLOW).rounds[:6]))
+        (row,) = claim_run.rows([claim], store)
+        assert (row.published.outcome, row.published.race) == (HOLDS, f"{2:012x}")
+        assert row.fair is not None
+        assert row.fair.race == f"{4:012x}"
+
+
+def _all(race: Race, **changes: Any) -> Race:
+    """Every block of a race changed alike."""
+    rounds = (_changed(one, blocks=tuple(_changed(b, **changes) for b in one.blocks)) for one in race.rounds)
+    return _changed(race, rounds=tuple(rounds))
+
+
+def _given_up(race: Race, reason: str) -> Race:
+    """A race whose last rounds were void."""
+    rounds = [_changed(one, void=(reason,)) if one.index > 6 else one for one in race.rounds]
+    return _changed(race, rounds=tuple(rounds), finished="void")
+
+
+def _even(race: Race) -> Race:
+    """The race as one of two that can't be told apart, by rounds that scatter."""
+    return _changed(race, rounds=samples.race(EVEN, noise=0.1).rounds)
+
+
+#: What became of a race, and by which methods a second check leaves it as it is.
+BOTH, NEITHER, ONLY_5 = (4, 5), (), (5,)
+ENDS: dict[str, tuple[Callable[[Race], Race], tuple[int, ...]]] = {
+    "sound": (lambda race: race, BOTH),
+    # From method 5 on what is decided stands, however disturbed the machine was.
+    "others had the engine's core": (lambda race: _all(race, engine_wait_ns=20_000_000), ONLY_5),
+    "steal": (lambda race: _all(race, steal_ns=8_000_000), ONLY_5),
+    "undecided": (_even, BOTH),
+    "undecided, others had the engine's core": (lambda race: _all(_even(race), engine_wait_ns=20_000_000), NEITHER),
+    "undecided, steal": (lambda race: _all(_even(race), steal_ns=16_000_000), NEITHER),
+    "passes lost to others": (lambda race: _all(race, void=("server waited: 30 % of the block",)), NEITHER),
+    "passes lost to a clock that was set": (lambda race: _all(race, void=("clock: set by 20 µs",)), NEITHER),
+    "given up for steal": (lambda race: _given_up(race, "steal: the hypervisor took 9 % of the cores"), NEITHER),
+    "too few rounds": (lambda race: _changed(race, rounds=race.rounds[:6]), NEITHER),
+    "another version": (
+        lambda race: _changed(race, entrants=tuple(_changed(one, version="0.9") for one in race.entrants)),
+        NEITHER,
+    ),
+    "the generator is the limit": (
+        lambda race: _all(race, engine_cpu_ns=25_000_000, server_cpu_ns=12_000_000),
+        BOTH,
+    ),
+    "wrong answers": (lambda race: _all(race, errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400), BOTH),
+    "passes lost to the generator": (lambda race: _all(race, void=("generator the limit: 99 %",)), BOTH),
+    "given up for the generator": (lambda race: _given_up(race, "generator the limit: 99 %"), BOTH),
+    # The generator is the limit, by CPU time, which no wait of its own adds to.
+    "both": (
+        lambda race: _all(race, engine_wait_ns=20_000_000, engine_cpu_ns=25_000_000, server_cpu_ns=12_000_000),
+        ONLY_5,
+    ),
+    "nobody left": (
+        lambda race: _changed(
+            race, finished="too few contenders", entrants=tuple(_changed(one, out="died") for one in race.entrants)
+        ),
+        BOTH,
+    ),
+}
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("method", BOTH)
+@pytest.mark.parametrize("how", ENDS)
+def test_what_was_void_by_what_may_pass_is_raced_again_and_what_would_be_void_again_is_kept(
+    tmp_path: Path, how: str, method: int
+) -> None:
+    """A second check is cheap where all is decided; both contenders end at once, so that a new race is soon over."""
+    claim = planted(tmp_path)
+    planned = groups([claim], (PUBLISHED,))
+    change, by = ENDS[how]
+    kept = method in by
+    event = Event(at_ns=1, kind=EVENT, detail=planned[0].purpose)
+    race = samples.race(FAST, events=[event], method=method)
+    hashes = {one.name: one.definition_hash for one in planned[0].entries}
+    entrants = (_changed(one, definition_hash=hashes[one.name], version="unknown") for one in race.entrants)
+    with Store(tmp_path / "races.sqlite") as store:
+        store.begin(change(_changed(race, entrants=tuple(entrants))))
+
+        @contextmanager
+        def show(_group: Any) -> Iterator[Progress]:
+            with Progress(Console(), quiet=True) as progress:
+                yield progress
+
+        claim_run.check(planned, store=store, budget_s=15, resume=True, show=show, say=lambda line: None)
+        assert (len(store.runs()) == 1) == kept
+        (row,) = claim_run.rows([claim], store)
+        assert (row.published.race == race.id) or not kept
+
+
+def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_path: Path) -> None:
+    """Every request answered overturns it; some that waited in vain uphold it, and the counts are told."""
+    claim = planted(tmp_path, published="", more='kind = "ends"\nload.requests = 1000\nload.connections = 100')
+    race = samples.race(FAST)
+    assert assess(claim, PUBLISHED, race).outcome == UNTRIED
+
+    def with_runs(*stuck: bool) -> Race:
+        told = [
+            {
+                "contender": name,
+                "requests": 1000,
+                "connections": 100,
+                "keepalive": False,
+                "sent": 1000,
+                "answered": 995 if hung else 1000,
+                "errors": {"timeout": 2, "connect": 3} if hung else {},
+                "late": 4 if hung else 0,
+                "longest_s": 0.5,
+                "duration_s": 11.0,
+                "finished": "count",
+                "stuck": hung,
+                "timeout_s": 10.0,
+            }
+            for name, hung in zip(("quick", "steady"), stuck, strict=True)
+        ]
+        events = tuple(Event(at_ns=1, kind=COUNTED_EVENT, detail=json.dumps(one)) for one in told)
+        return samples.race(FAST, events=events)
+
+    assert assess(claim, PUBLISHED, with_runs(False, False)).outcome == OVERTURNED
+    found = assess(claim, PUBLISHED, with_runs(True, True))
+    assert found.outcome == HOLDS
+    told = "of the connections 2 waited 10 s in vain for an answer, 3 never connected, 4 of all these in the run's last"
+    assert f"995 were answered right, the slowest after 0.5 s; {told} twentieth" in found.detail
+    told = assess(claim, PUBLISHED, with_runs(False, False)).detail
+    assert "steady: 1,000 requests over 100 connections at a time, one for each request, in 11.0 s: all were" in told
+
+
+@pytest.mark.live
+def test_a_run_whose_server_forgets_some_connections_ends_and_says_how_many_waited_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hung the published run: every 500th connection is accepted, asked and never answered."""
+    monkeypatch.setattr(counted_run, "TIMEOUT_S", 0.5)
+    server = f"{PYTHON} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}} forgets"
+    load = definitions.LoadFields(http="1.0", keepalive=False, connections=100, requests=2002)
+    made = counted_run.run_to_count(serve_entry(f"mine={server}"), load_workload("hello"), load)
+    assert made.finished == "count"
+    assert made.stuck
+    assert (made.sent, made.errors) == (2002, {"timeout": 4})
+    assert "4 waited 0.5 s in vain for an answer" in made.told
+
+
+def dragstrip_run(
+    tmp_path: Path, *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160", **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "dragstrip", "claims", *words], env=env, capture_output=True, text=True, timeout=280
+    )
+
+
+AB = """This is ApacheBench, Version 2.3
+Concurrency Level:      30
+Complete requests:      20000
+Requests per second:    {rate} [#/sec] (mean)
+"""
+
+
+def test_a_claim_of_one_s_own_from_two_outputs_is_listed_and_one_that_can_t_be_is_refused(tmp_path: Path) -> None:
+    """Figures and load come from what the tool printed; unknown names are refused before anything is written."""
+    for name, rate in (("a", "20000.5"), ("b", "10000.25")):
+        (tmp_path / name).write_text(AB.format(rate=rate))
+    outputs = ("--outputs", str(tmp_path / "a"), str(tmp_path / "b"))
+    serve = ("--serve", "one=/bin/true {port}", "--serve", "two=/bin/true --quote='x y' {port}")
+    done = dragstrip_run(tmp_path, "add", "mine", "one", "two", *outputs, *serve)
+    assert done.returncode == 0, done.stderr
+    made = definitions.load(tmp_path / "claims" / "mine.toml")
+    assert made.fields.ratio == 2.0
+    assert (made.fields.load.http, made.fields.load.keepalive, made.fields.load.connections) == ("1.0", False, 30)
+    listed = {one["claim"]: one for one in json.loads(dragstrip_run(tmp_path, "list", "--json").stdout)}
+    assert listed["mine"]["status"] == "ready"
+    assert len(listed) == len(definitions.every()) + 1
+    for words, told in (
+        (("mine", "one", "two", *outputs, *serve), "there already"),
+        (("other", "one", "two", "--ratio", "2"), "there is no contender 'one'"),
+        (("Other", "one", "two", "--ratio", "2", *serve), "small letters"),
+        (("other", "one", "two", *serve), "--rates"),
+    ):
+        done = dragstrip_run(tmp_path, "add", *words)
+        assert done.returncode == 2
+        assert told in done.stderr
+    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["mine.toml"]
+
+
+LIVE = """\
+statement = "planted"
+source = "a test"
+year = 2026
+kind = "{kind}"
+contenders = {contenders}
+{more}
+
+[load]
+http = "{http}"
+keepalive = false
+connections = 8
+requests = 2000
+{published}
+
+[serve]
+swift = "{server} none"
+twin = "{server} none"
+slow = "{server} slow"
+"""
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_path: Path) -> None:
+    """A true one, a reversed one, a tie, a run to a count and a missing one: one race, resumed without another.
+
+    A very disturbed machine may leave one open; then its verdict must say so. Nothing else may come out.
+    """
+    server = f"{PYTHON} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}}"
+    wanted = {
+        "true": ("direction", '["swift", "slow"]', HOLDS),
+        "reversed": ("direction", '["slow", "swift"]', OVERTURNED),
+        "tie": ("direction", '["swift", "twin"]', None),
+        "ends": ("ends", '["swift", "slow"]', OVERTURNED),
+    }
+    for name, (kind, contenders, _) in wanted.items():
+        text = LIVE.format(kind=kind, contenders=contenders, more="", http="1.1", published="", server=server)
+        (tmp_path / f"{name}.toml").write_text(text)
+    text = LIVE.format(
+        kind="direction", contenders='["gone", "swift"]', more="", http="1.1", published="", server=server
+    )
+    (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
+    files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
+    words = (*files, "--setting", "published", "--budget", "60s", "--json", str(tmp_path / "out.json"))
+    done = dragstrip_run(tmp_path, "check", *words)
+    told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
+    with Store(tmp_path / "races.sqlite") as store:
+        (line,) = store.runs()
+        race = store.load(line.race)
+    left_open = {name for name in wanted if told[name]["verdict"] == UNDECIDED and "--resume" in told[name]["detail"]}
+    assert done.returncode in (0, 3), done.stderr
+    for name, (_, _, outcome) in wanted.items():
+        assert told[name]["race"] == race.id
+        if name not in left_open:
+            assert told[name]["verdict"] == outcome or name == "tie", told[name]
+    assert told["tie"]["verdict"] in (SAME, UNDECIDED, HOLDS, OVERTURNED)
+    assert told["missing"]["verdict"] == CANNOT
+    assert "missing gone" in told["missing"]["detail"]
+    assert "2,000 requests over 8 connections at a time, one for each request" in told["ends"]["detail"]
+    assert (race.load.keepalive, race.load.connections) == (False, 8)
+
+    again = dragstrip_run(tmp_path, "check", *words, "--budget", "5s", "--resume")
+    assert json.loads((tmp_path / "out.json").read_text())[-1]["published"]["verdict"] == CANNOT, again.stderr
+    with Store(tmp_path / "races.sqlite") as store:
+        # What is decided is kept; what others on the machine voided, or cut short, is run again.
+        done = all(is_done(definitions.load(file), PUBLISHED, race) for file in files[:-1])
+        assert (len(store.runs()) == 1) == done
+
+
+def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path) -> None:
+    """From a store with races of known speeds: a row and a verdict each, the machine, and a picture of lines."""
+    (tmp_path / "docs" / "pictures").mkdir(parents=True)
+    claims = definitions.every()
+    with Store(tmp_path / "races.sqlite") as store:
+        for number, group in enumerate(groups(claims)):
+            rates = {entry.name: 9_000.0 + 1_000 * place for place, entry in enumerate(group.entries)}
+            event = Event(at_ns=1, kind=EVENT, detail=group.purpose)
+            store.begin(samples.race(rates, seed=number, rounds=11, passes=3, events=[event]))
+    page, chart = tmp_path / "docs" / "CLAIMS.md", tmp_path / "docs" / "pictures" / "claims.svg"
+    done = dragstrip_run(tmp_path, "--markdown", str(page), "--svg", str(chart))
+    assert done.returncode == 0, done.stderr
+    text, drawn = page.read_text(), chart.read_text()
+    for claim in claims:
+        assert claim.id in done.stdout
+        assert f"`{claim.id}`" in text
+        assert claim.fields.kind in ("peak", "ends") or claim.id in drawn
+    assert samples.MACHINE["cpu"] in text
+    if not shutil.which("openresty"):
+        row = next(line for line in text.splitlines() if line.startswith("| uWSGI with LuaJIT"))
+        assert "raced for openresty, which is missing here" in row
+    assert "](pictures/claims.svg)" in text
+    assert "http" not in drawn.replace("http://www.w3.org/", "")
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path) -> None:
+    """Ctrl-C after the first round ends with 130 and keeps it; --resume adds rounds to that race and makes no other."""
+    server = f"{PYTHON} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}}"
+    text = LIVE.format(
+        kind="direction", contenders='["swift", "slow"]', more="", http="1.1", published="", server=server
+    )
+    (tmp_path / "one.toml").write_text(text)
+    env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160"}
+    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "60s"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "dragstrip", *words],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        seen = next((line for line in process.stdout if line.startswith("round 1")), "")
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert seen, rest
+    assert process.returncode == 130, rest
+    with Store(tmp_path / "races.sqlite") as store:
+        (before,) = store.runs()
+    assert before.finished == "interrupted"
+    done = dragstrip_run(tmp_path, "check", *words[2:], "--resume")
+    with Store(tmp_path / "races.sqlite") as store:
+        (after,) = store.runs()
+    assert after.race == before.race, done.stderr
+    assert after.rounds > before.rounds
+    assert after.finished != "interrupted"
+
+
+def test_a_program_that_comes_on_path_makes_its_claims_ready_and_its_stand_in_steps_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No further setting: what no registry holds is looked for on PATH each time."""
+    stood_in = {word: definitions.load(name) for word, name in STOOD_IN.items()}
+    lacking = {word: contenders_of(claim, PUBLISHED) for word, claim in stood_in.items() if not shutil.which(word)}
+    if not lacking:
+        pytest.skip("all of these are really installed here")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for word, before in lacking.items():
+        program = tmp_path / word
+        program.write_text(f"#!/bin/sh\necho 'nginx version: {word}/9.9.9' >&2\n")
+        program.chmod(0o755)
+        after = contenders_of(stood_in[word], PUBLISHED)
+        assert word in before.missing or word in before.stand_ins.values()
+        assert word not in after.missing
+        assert word not in after.stand_ins.values()
+        assert word in [entry.name for entry in after.entries]
+
+
+#: A program that no registry holds, and a claim about it.
+STOOD_IN = {"openresty": "2023-uwsgi-lua54-openresty", "redbean": "2023-redbean-openresty"}
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(
+    bool(shutil.which("openresty")) or not Path("/usr/lib/nginx/modules/ngx_http_lua_module.so").exists(),
+    reason="wants Debian's nginx and its Lua module, and no OpenResty of the machine's own",
+)
+def test_a_program_that_comes_on_path_races_for_its_claim_without_further_settings(tmp_path: Path) -> None:
+    """Its place is taken by one that serves as it does: Debian's nginx, its Lua modules loaded for it beforehand."""
+    folder = Path(tempfile.mkdtemp(prefix="claims-"))  # pytest's own are closed to nobody
+    folder.chmod(0o755)
+    # OpenResty's -V, too, begins with its name and version; its module's own stands among the arguments.
+    told = "nginx version: openresty/9.9.9.1\\nconfigure arguments: --add-module=../ngx_lua-0.10.99"
+    modules = "".join(
+        f"load_module /usr/lib/nginx/modules/{name}.so; " for name in ("ndk_http_module", "ngx_http_lua_module")
+    )
+    (folder / "openresty").write_text(
+        f"""#!/bin/sh
+case "$1" in -[vV]) printf '{told}\\n' >&2; exit;; esac
+exec /usr/sbin/nginx -g '{modules}' "$@"
+"""
+    )
+    (folder / "openresty").chmod(0o755)
+    name = "2023-mod-lua-openresty"
+    env = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    words = (name, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
+    try:
+        done = dragstrip_run(tmp_path, "check", *words, env=env)
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode in (0, 3), done.stderr
+    ((found,),) = (json.loads((tmp_path / "out.json").read_text()),)
+    with Store(tmp_path / "races.sqlite") as store:
+        race = store.load(found["published"]["race"])
+    assert {one.name: one.version for one in race.entrants}["openresty"] == "9.9.9.1 (ngx_lua-0.10.99)"
+    assert not any(one.out for one in race.entrants)
+    assert found["published"]["stand_ins"] == []
+    decided = (HOLDS, DIRECTION, OVERTURNED, SAME)
+    # A disturbed machine may leave it open, and says so.
+    assert found["published"]["verdict"] in decided or not is_done(definitions.load(name), PUBLISHED, race)

@@ -1,0 +1,82 @@
+"""What a server does with connections, found by trying it: limits, HTTP/1.0, who is served while one is busy."""
+
+from __future__ import annotations
+
+import pytest
+from test_scrutiny import BODY, exchange, honest, plain, serving
+
+from dragstrip.scrutiny import connection_behaviour, fairness
+
+
+def tried(answer) -> dict[str, str]:  # type: ignore[no-untyped-def]
+    with serving(answer) as port:
+        return connection_behaviour("127.0.0.1", port, exchange())
+
+
+def closing_after(count: int, *, says: bool):  # type: ignore[no-untyped-def]
+    """A server that closes each connection after so many answers, by the header or without a word."""
+    asked: dict[str, int] = {"on this": 0}
+
+    def answer(request: bytes, _number: int) -> tuple[bytes, bool]:
+        asked["on this"] += 1
+        if asked["on this"] < count:
+            return plain(), False
+        asked["on this"] = 0
+        return plain(BODY, *(["Connection: close"] if says else [])), True
+
+    return answer
+
+
+@pytest.mark.parametrize(("count", "says"), [(1, True), (7, True), (100, True), (100, False)])
+def test_a_keep_alive_limit_is_found_to_the_request(count: int, says: bool) -> None:
+    """Whether the server says that it closes or not."""
+    found = tried(closing_after(count, says=says))["keep-alive limit found"]
+    assert found == ("1 request" if count == 1 else f"{count} requests" + ("" if says else ", closed without a word"))
+
+
+def test_a_server_without_a_limit_is_said_to_have_none_in_so_many() -> None:
+    """How many were tried is part of the fact: more was not seen."""
+    assert tried(honest)["keep-alive limit found"].startswith("none in ")
+
+
+def old(request: bytes) -> bool:
+    return b" HTTP/1.0\r\n" in request
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda r, _n: (plain(BODY, "Connection: keep-alive"), False), "keeps the connection"),
+        (lambda r, _n: (plain(BODY, "Connection: close"), True), "closes after each answer"),
+        (lambda r, _n: (plain(BODY), old(r)), "closes after each answer"),
+        (
+            lambda r, _n: (plain(BODY, "Connection: keep-alive"), old(r)),
+            "says that it keeps the connection, and closes",
+        ),
+        (
+            lambda r, _n: (plain(b"upgrade!\n") if old(r) else plain(), False),
+            "answered wrongly: / answered a body of 9",
+        ),
+    ],
+)
+def test_http_1_0_is_asked_as_ab_asks(answer, told: str) -> None:  # type: ignore[no-untyped-def]
+    """Kept only where the answer says so and the next one comes; a wrong answer is a fact, not a refusal."""
+    assert tried(answer)["HTTP/1.0"].startswith(told)
+
+
+def test_whoever_answers_every_path_alike_is_seen() -> None:
+    """A server that routes does more work than one that does not look."""
+    assert tried(honest)["an unknown path"] == "status 200, the same body as the right path"
+    routes = tried(lambda r, n: honest(r, n) if r.startswith(b"GET / ") else (plain(b"", status="404 No"), True))
+    assert routes["an unknown path"] == "status 404"
+
+
+def test_connections_that_are_all_served_are_fair() -> None:
+    """A thread for each of them, one kept busy."""
+    with serving(honest) as port:
+        found = fairness("127.0.0.1", port, exchange(), connections=32)
+    assert found.problems == ()
+    assert found.facts["fairness"].startswith("all of 32 served, one kept busy")
+    with serving(lambda r, n: (plain(BODY, "Connection: close"), True)) as port:
+        assert fairness("127.0.0.1", port, exchange(), connections=8).problems == ()
+    assert "none can starve" in fairness("127.0.0.1", 1, exchange(), connections=1).facts["fairness"]

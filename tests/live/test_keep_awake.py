@@ -1,0 +1,270 @@
+"""Cores kept awake: which way is taken, that it works while held, and that all is put back, also after ``kill -9``."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragstrip import machine
+from dragstrip.process import keep_awake
+from dragstrip.process.supervisor import descendants
+from dragstrip.racing import run as racing
+from dragstrip.store.database import Store
+
+CORE = max(os.sched_getaffinity(0))
+RESUME = Path(keep_awake.RESUME.format(core=CORE))
+AS_ROOT = pytest.mark.skipif(
+    not os.access(RESUME, os.W_OK) or os.geteuid() != 0, reason="the kernel's settings are root's, and may be missing"
+)
+
+
+def until(true: Callable[[], bool], at_most_s: float = 20.0) -> bool:
+    """Waits for it; how long it takes decides nothing."""
+    end = time.monotonic() + at_most_s
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def spinners(root: int) -> list[int]:
+    """Descendants of a process that have the SCHED_IDLE policy, dead ones apart."""
+    found = []
+    for pid, (_, state) in descendants(root).items():
+        try:
+            if state != "Z" and os.sched_getscheduler(pid) == os.SCHED_IDLE:
+                found.append(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def running(pid: int) -> bool:
+    """Alive, and not just waiting to be collected by whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def opened() -> list[str]:
+    """Files that this process has open."""
+    return sorted(str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.fixture
+def holder():
+    """A process of its own that holds cores awake by a way, to be killed; it says "held" and then waits."""
+    made = []
+
+    def start(way: str) -> subprocess.Popen[str]:
+        script = f"""
+            import sys
+            from dragstrip.process import keep_awake as awake
+            with keep_awake.hold([{CORE}], ways=({way!r},)) as kept, kept.held():
+                print(kept.told, flush=True)
+                sys.stdin.read()
+        """
+        words = [sys.executable, "-c", textwrap.dedent(script)]
+        made.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        assert made[-1].stdout is not None
+        assert select.select([made[-1].stdout], [], [], 60)[0], "it never held"
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def test_off_does_nothing() -> None:
+    """No process is started, no file is opened, and the record says off."""
+    before = descendants(os.getpid()).keys(), opened()
+    with keep_awake.hold([CORE], on=False) as kept, kept.held():
+        assert (kept.told, kept.way) == ("off", "")
+        assert (descendants(os.getpid()).keys(), opened()) == before
+
+
+@pytest.mark.skipif(not os.access(keep_awake.DEVICE, os.W_OK), reason="the device is not there, or not ours to open")
+def test_the_device_is_open_while_held_and_only_then() -> None:
+    """The kernel takes the wish back with the file: so it is closed between blocks, and gone with the process."""
+    with keep_awake.hold([CORE], ways=("device", "idle")) as kept:
+        assert kept.told == "cpu_dma_latency held at 0"
+        assert keep_awake.DEVICE not in opened()
+        with kept.held():
+            assert keep_awake.DEVICE in opened()
+        assert keep_awake.DEVICE not in opened()
+
+
+def test_without_an_idle_driver_its_settings_are_passed_over() -> None:
+    """There they would do nothing, and a record that said that they did would be wrong."""
+    with keep_awake.hold([CORE]) as kept:
+        if keep_awake._text(keep_awake.DRIVER) in ("", "none"):
+            assert kept.way not in ("device", "resume")
+            assert "no idle driver" in kept.told
+        elif os.access(keep_awake.DEVICE, os.W_OK):
+            assert kept.way == "device"
+
+
+@AS_ROOT
+def test_the_resume_latency_is_set_while_held_and_put_back() -> None:
+    """What was there before comes back, also where it was not the kernel's own value."""
+    before = RESUME.read_text()
+    try:
+        RESUME.write_text("250")
+        with keep_awake.hold([CORE], ways=("resume",)) as kept:
+            assert kept.told == "resume latency n/a on each core"
+            with kept.held():
+                assert RESUME.read_text().strip() == "n/a"
+            assert RESUME.read_text().strip() == "250"
+    finally:
+        RESUME.write_text(before)
+
+
+@AS_ROOT
+def test_the_resume_latency_is_put_back_after_kill_9(holder) -> None:
+    """Its supervisor sees that its director is gone."""
+    before = RESUME.read_text()
+    process = holder("resume")
+    assert RESUME.read_text().strip() == "n/a"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert until(lambda: RESUME.read_text() == before)
+
+
+def test_spinners_run_at_the_lowest_priority_while_held_and_stand_still_in_between() -> None:
+    """One on each core; they are of our own family, so that no race takes them for another program."""
+    with keep_awake.hold([CORE], ways=("idle",)) as kept:
+        assert kept.told == "a SCHED_IDLE spinner on each core"
+        with kept.held():
+            (pid,) = spinners(os.getpid())
+            assert os.sched_getaffinity(pid) == {CORE}
+            assert until(lambda: state(pid) == "R")
+            spent = machine.cpu_by_process([CORE])
+            assert until(lambda: machine.cpu_by_process([CORE])[pid][1] > spent[pid][1]), "it never had the core"
+        assert until(lambda: state(pid) == "T")
+    assert until(lambda: not running(pid))
+
+
+def test_spinners_are_gone_after_kill_9(holder) -> None:
+    """Of the director, and of the helper between them."""
+    process = holder("idle")
+    pids = spinners(process.pid)
+    assert len(pids) == 1
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert until(lambda: not any(map(running, pids)))
+
+    process = holder("idle")
+    (pid,) = spinners(process.pid)
+    (helper,) = (child for child in descendants(process.pid) if pid in descendants(child))
+    os.kill(helper, signal.SIGKILL)
+    assert until(lambda: not running(pid))
+
+
+def test_a_way_that_is_barred_is_said_with_its_reason() -> None:
+    """The record says why the cores sleep; nothing is left running."""
+    nowhere = 4095
+    with keep_awake.hold([nowhere], ways=("resume", "idle")) as kept, kept.held():
+        assert kept.way == ""
+        assert kept.told.startswith("off: resume: No such file or directory")
+        assert "idle: " in kept.told
+    assert not spinners(os.getpid())
+    with keep_awake.hold([CORE], ways=("idle",), against="nobody wants it") as kept:
+        assert kept.told == "off: nobody wants it"
+
+
+def test_cores_that_are_not_our_own_are_not_kept_busy() -> None:
+    """Two hardware threads of one physical core would slow each other; then the engine sleeps, too."""
+    assert "one physical core" in keep_awake.against_spinning([0, 1], [(0, 1), (0, 1)])
+    assert keep_awake.against_spinning([0], [(0, 1)]) == "" or keep_awake.cpu_quota() is not None
+    assert keep_awake.usual_wait("", shared=False) == "poll"
+    assert keep_awake.usual_wait("", shared=True) == keep_awake.usual_wait("a reason", shared=False) == "sleep"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("word", keep_awake.CHOICES)
+def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_path: Path, word: str) -> None:
+    """Its parity sheet tells it, and a resumed race goes on the same way."""
+    store = tmp_path / "races.sqlite"
+    words = ["--rounds", "2", "--budget", "5s", "--awake", word, "--store", str(store), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dragstrip", "race", "nginx-return", "one=nginx-return", *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    with Store(store) as kept:
+        race = kept.load("last")
+    assert race.rounds, done.stderr
+    own = len(os.sched_getaffinity(0)) > 1 and not keep_awake.against_spinning([CORE], [])
+    assert race.machine["engine_wait"] == ("poll" if own else "sleep")
+    assert (race.machine["awake"] == "off") == (word == "off")
+    assert racing._kept(race) == (word, race.machine["engine_wait"])
+    assert all(block.server_runs for one in race.rounds for block in one.blocks)
+    told = subprocess.run(
+        [sys.executable, "-m", "dragstrip", "show", "--parity", "--store", str(store)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"cores kept awake: {race.machine['awake'].split(' (')[0]}" in " ".join(told.stdout.split())
+
+
+def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleeping engine charges the slowest server 1.11 µs a request more, of 111, and nobody else."""
+    folder = Path(__file__).parents[2] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "keep_awake.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bench = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+
+    def did(name: str, cell: tuple[str, bool], at: int) -> Any:
+        own_ns = 11_000 + 1_000 * bench.BURNS[name]
+        cpu_ns = own_ns * (1.01 if name == "most" and cell[0] == "sleep" else 1.0) * (1 + 0.001 * (at % 2))
+        time_ns = 1_000_000_000
+        answered = int(time_ns / own_ns) + at
+        return bench.Sum(answered, time_ns, answered, int(cpu_ns * answered), answered, 0, time_ns, 10, 1)
+
+    rounds = [{(name, cell): did(name, cell, at) for name in bench.BURNS for cell in bench.CELLS} for at in range(6)]
+    told = bench.tilt(rounds)
+    assert "sleeps, as they are: +1.0 % (+1.0 to +1.0); sleeps, kept awake: +1.0 %" in told
+    assert "polls, as they are: +0.0 % (+0.0 to +0.0)" in told
+    lines = list(bench.rows(rounds))
+    assert lines[2].startswith("| sleeps | as they are | 0.00 % |")
+    assert lines[2].endswith("| 10% | 11.01, 41.02, 112.17 |")
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"proc": "0::/a/b", "a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 1.5),
+        (
+            {"proc": "3:cpu,cpuacct:/x\n0::/", "cpu/x/cpu.cfs_quota_us": "50000", "cpu/x/cpu.cfs_period_us": "100000"},
+            0.5,
+        ),
+        ({"proc": "3:cpu:/x", "cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, None),
+    ],
+)
+def test_a_limit_of_cpu_time_is_read_wherever_it_stands(files, cores, monkeypatch) -> None:
+    """Of control groups of both versions, in the group itself or above it."""
+    monkeypatch.setattr(
+        keep_awake,
+        "_text",
+        lambda path: files.get("proc" if path == "/proc/self/cgroup" else path.removeprefix("/sys/fs/cgroup/"), ""),
+    )
+    assert keep_awake.cpu_quota() == cores

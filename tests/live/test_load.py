@@ -1,0 +1,560 @@
+"""``dragstrip load`` as a user types it, against nginx and against servers that go wrong as told."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hdrh.histogram import HdrHistogram
+
+pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
+
+from dragstrip.cli.main import main
+from dragstrip.loading import run as loading
+from dragstrip.loading.learn import Learned
+from dragstrip.loading.request import LoadRequest, target
+from dragstrip.loading.result import LoadResult, Slice
+from dragstrip.report.load import terminal as report
+from dragstrip.report.load.bins import MOST, bins, linear
+
+FAULTY = Path(__file__).parents[1] / "servers" / "faulty.py"
+SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture
+def faulty() -> Iterator[Callable[..., str]]:
+    """Starts servers that go wrong as told (``servers/faulty.py``); gives their URLs."""
+    with starting(FAULTY) as start:
+        yield start
+
+
+@live
+@needs_nginx
+@pytest.mark.parametrize(
+    ("count", "connections", "more"), [(20_000, 50, []), (5000, 100, ["--no-keepalive"]), (7, 100, [])]
+)
+def test_a_counted_run_answers_exactly_as_many_as_nginx_logs(
+    nginx: Nginx, count: int, connections: int, more: list[str]
+) -> None:
+    """The two plain requests that teach the right answer are among them: nobody has to subtract anything."""
+    found = told(nginx.url(), "-n", str(count), "-c", str(connections), *more)
+    assert len(nginx.ended()) == count
+    assert (found["requests"], found["failed"], found["late"]) == (count, 0, 0)
+    assert (found["errors"], found["finished"]) == ({}, "count")
+    if more:  # the engine may open one for which no request is left, at the end of a slice
+        surplus = found["connections_opened"] - (count - 2)
+        assert 0 <= surplus <= connections * len(found["slices"])
+    else:
+        assert found["connections_opened"] == min(connections, count - 2)
+
+
+@live
+@needs_nginx
+def test_a_timed_run_counts_what_nginx_logs_and_lasts_as_long_as_told(nginx: Nginx) -> None:
+    """Answers that come after the time are requests, and told apart."""
+    found = told(nginx.url(), "-d", "1500ms", "-c", "8")
+    assert len(nginx.ended()) == found["requests"]
+    assert found["duration_s"] == pytest.approx(1.5)
+    assert found["late"] <= 8
+    in_time = found["requests"] - found["late"] - found["plain_requests"]
+    assert found["rate_per_s"] == pytest.approx(in_time / found["duration_s"])
+    assert found["finished"] == "duration"
+    assert len(found["slices"]) >= 2
+
+
+@live
+@needs_nginx
+def test_what_ends_first_ends_the_run(nginx: Nginx) -> None:
+    """-n and -d together, as ab takes them."""
+    assert told(nginx.url(), "-n", "100", "-d", "60s")["finished"] == "count"
+    assert told(nginx.url(), "-n", "100M", "-d", "100ms")["finished"] == "duration"
+
+
+@live
+@needs_nginx
+def test_method_headers_and_body_arrive_as_given(nginx: Nginx) -> None:
+    """With every request; the user's Host stands in for ours."""
+    words = ["-m", "PUT", "-H", "X-Mark: a b", "-H", "Host: example", "-b", "12345", "-n", "50", "-c", "3"]
+    assert told(nginx.url("/x?y=1"), *words)["requests"] == 50
+    assert nginx.ended() == ["/x 200 PUT a b example 5"] * 50
+
+
+@live
+@needs_nginx
+@pytest.mark.parametrize(("path", "method"), [("/empty", "GET"), ("/", "HEAD")])
+def test_answers_without_a_body_are_right_answers(nginx: Nginx, path: str, method: str) -> None:
+    """204, and whatever HEAD says of a length."""
+    found = told(nginx.url(path), "-m", method, "-n", "200")
+    assert (found["requests"], found["errors"], found["right_answer"]["body_bytes"]) == (200, {}, 0)
+
+
+@live
+@pytest.mark.parametrize(("word", "checked"), [("auto", "length"), ("full", "full")])
+def test_large_bodies_are_checked_by_length_unless_told_otherwise(word: str, checked: str) -> None:
+    """From 64 KiB on; the bytes are counted all the same, and the result says how they were checked."""
+
+    class Large(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            self.wfile.write(bytes(100_000))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Large) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = told(f"http://127.0.0.1:{server.server_port}/", "-n", "300", "-c", "3", "--check", word)
+        server.shutdown()
+    assert (found["requests"], found["right_answer"]["checked"]) == (300, checked)
+    assert found["bytes_in"] > 298 * 100_000
+
+
+@live
+@needs_nginx
+def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> None:
+    """A sentence, percentiles with their loop and clock, a picture, the checks, what the generator cost; five nines."""
+    out = tmp_path / "out.json"
+    done = load(nginx.url(), "-n", "3000", "-c", "20", "--json", str(out))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    assert "answered 3,000 requests right" in " ".join(done.stdout.split())
+    for word in (
+        "closed loop, answers stamped by the kernel",
+        "p99.999",
+        "every answer was checked and right",
+        "CPU per request",
+    ):
+        assert word in done.stdout
+    rows = re.findall(r"up to +[\d.,]+ (?:µs|ms|s) +([\d,]+)", done.stdout)
+    assert sum(int(row.replace(",", "")) for row in rows) == 2998
+    assert found["connections_opened"] == 20
+    assert "connections opened 20" in done.stdout
+
+
+@live
+@needs_nginx
+def test_the_hgrm_file_is_hdrhistograms_percentile_text(nginx: Nginx, tmp_path: Path) -> None:
+    """Milliseconds; its total is what was measured, and mean and deviation share a unit."""
+    out = tmp_path / "out.hgrm"
+    found = told(nginx.url(), "-n", "1002", "-c", "4", "--hgrm", str(out))
+    text = out.read_text()
+    assert re.search(r"Value +Percentile +TotalCount +1/\(1-Percentile\)", text)
+    assert re.search(r"TotalCount +=\s+1000\.000", text)
+    moments = re.search(r"#\[Mean +=\s+([\d.]+), StdDeviation +=\s+([\d.]+)\]", text)
+    assert moments
+    assert float(moments[1]) == pytest.approx(found["latency_us"]["mean"] / 1000, abs=0.01)
+    assert float(moments[2]) == pytest.approx(found["latency_us"]["sd"] / 1000, abs=0.01)
+
+
+STYLES = {
+    "wrk": [
+        r"Running \S+ test @ http://127\.0\.0\.1:\d+/",
+        r"(\d+) threads and (20) connections",
+        r"Latency\s+([\d.]+)(us|ms|s)\s+([\d.]+)(us|ms|s)\s+([\d.]+)(us|ms|s)\s+([\d.]+)%",
+        r"Req/Sec\s+([\d.]+)([kM]?)\s+([\d.]+)([kM]?)\s+([\d.]+)([kM]?)\s+([\d.]+)%",
+        r"99%\s+([\d.]+)(us|ms|s)",
+        r"(2000) requests in ([\d.]+)(ms|s), ([\d.]+)([KMG]?B) read",
+        r"Requests/sec:\s+([\d.]+)",
+        r"Transfer/sec:\s+([\d.]+)([KMG]?B)",
+    ],
+    "ab": [
+        r"Server Software:\s+nginx/\S+",
+        r"Document Length:\s+12 bytes",
+        r"Concurrency Level:\s+20\n",
+        r"Time taken for tests:\s+([\d.]+) seconds",
+        r"Complete requests:\s+2000\n",
+        r"Failed requests:\s+0\n",
+        r"Keep-Alive requests:\s+2000\n",
+        r"Requests per second:\s+([\d.]+) \[#/sec\] \(mean\)",
+        r"Time per request:\s+([\d.]+) \[ms\] \(mean\)",
+        r"Time per request:\s+([\d.]+) \[ms\] \(mean, across all concurrent requests\)",
+        r"Transfer rate:\s+([\d.]+) \[Kbytes/sec\] received",
+        r"Total:\s+(\d+)\s+(\d+)\s+([\d.]+)\s+(\d+)\s+(\d+)",
+        r" 50%\s+\d+\n[\s\S]* 99%\s+\d+\n 100%\s+\d+ \(longest request\)",
+    ],
+    "hey": [
+        r"Summary:\n  Total:\t([\d.]+) secs",
+        r"Slowest:\t([\d.]+) secs",
+        r"Fastest:\t([\d.]+) secs",
+        r"Average:\t([\d.]+) secs",
+        r"Requests/sec:\t([\d.]+)",
+        r"Total data:\t24000 bytes",
+        r"(  [\d.]+ \[\d+\]\t\|■*\n){11}",
+        r"99% in ([\d.]+) secs",
+        r"\[200\]\t2000 responses",
+    ],
+}
+
+
+@live
+@needs_nginx
+@pytest.mark.parametrize("style", STYLES)
+def test_the_other_tools_readers_find_their_lines(nginx: Nginx, style: str) -> None:
+    """Regular expressions as scripts around wrk, ab and hey use them."""
+    done = load(nginx.url(), "-n", "2000", "-c", "20", "--style", style)
+    assert done.returncode == 0, done.stderr
+    for line in STYLES[style]:
+        assert re.search(line, done.stdout), f"{line}\n{done.stdout}"
+
+
+@live
+@needs_nginx
+def test_the_exit_code_tells_whether_the_limits_hold(nginx: Nginx) -> None:
+    """0 where all are met, 1 where one is missed; both are said."""
+    held = load(nginx.url(), "-n", "100", "--max-p99", "60s", "--max-errors", "0%")
+    assert held.returncode == 0, held.stdout
+    missed = load(nginx.url(), "-n", "100", "--max-p99", "1us", "--max-errors", "0")
+    assert missed.returncode == 1
+    assert re.search(r"missed p99 .* at most 1.00 µs", missed.stdout)
+    assert "met errors 0 %" in missed.stdout
+    quiet = load(nginx.url(), "-n", "100", "--max-p99", "1us", "-q")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (1, "", "")
+
+
+@live
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("status", "wrong_status"),
+        ("body", "wrong_body"),
+        ("length", "wrong_length"),
+        ("garbage", "bad_response"),
+        ("close", "closed_early"),
+        ("reset", "reset"),
+    ],
+)
+def test_each_fault_is_counted_as_its_kind_and_explained(faulty: Callable[..., str], fault: str, kind: str) -> None:
+    """From the hundredth request on: 1 by the limit on errors, 0 without one, for something was answered right."""
+    url = faulty(fault, "100")
+    found = told(url, "-n", "150", "-c", "2", "--max-errors", "10%")
+    assert (found["requests"], found["failed"], found["errors"]) == (100, 50, {kind: 50})
+    assert found["limits"] == [{"name": "max-errors", "limit": 0.1, "value": 50 / 148, "met": False}]
+    assert list(found["error_samples"]) == [kind]
+    assert found["error_sample"] == found["error_samples"][kind] != ""
+    readable = {"wrong_status": {"200": 100, "500": 50}, "wrong_body": {"200": 150}, "wrong_length": {"200": 150}}
+    assert found["status_codes"] == readable.get(kind, {"200": 100})
+
+
+@live
+def test_exit_1_where_nothing_under_load_was_answered_right(faulty: Callable[..., str]) -> None:
+    """The plain answers were right, then came none: a table of errors, their meaning and a sample."""
+    done = load(faulty("status", "2"), "-n", "22", "-c", "2")
+    assert done.returncode == 1
+    assert "answered nothing right" in done.stdout
+    assert re.search(r"20 +wrong status +another status than the first plain answer's", done.stdout)
+    assert "the first: 'HTTP/1.1 500 Internal Server Error" in " ".join(done.stdout.split())
+    assert re.search(r"answers by status\n *200 +OK +2 +9.09 %\n *500 +Internal Server Error +20 +90.9 %", done.stdout)
+
+
+@live
+def test_a_server_that_dies_ends_the_run_and_what_was_answered_stays(faulty: Callable[..., str]) -> None:
+    """No connection is left: it says so, long before the time is up."""
+    found = told(faulty("die", "500"), "-d", "60s", "-c", "4")
+    assert found["finished"] == "gave up"
+    assert found["requests"] == 500
+    assert set(found["errors"]) >= {"refused"}
+    assert any("no connection was left" in line for line in found["warnings"])
+
+
+@live
+@pytest.mark.parametrize(
+    ("fault", "after", "begins"),
+    [
+        ("die", "500", r"ended early, after [\d.]+ s: no connection was left: http://"),
+        ("status", "40", r"mostly failed: 110 of 148 attempts got no right answer: http://"),
+        ("body", "90", r"http://\S+ answered 90 requests right"),
+    ],
+)
+def test_a_run_that_ended_early_or_mostly_failed_is_no_success(
+    faulty: Callable[..., str], fault: str, after: str, begins: str
+) -> None:
+    """Exit code 1, and the first sentence says why; where most were right, only a limit on errors makes it fail."""
+    words = ["-d", "60s"] if fault == "die" else ["-n", "150"]
+    done = load(faulty(fault, after), *words, "-c", "2")
+    assert re.match(begins, " ".join(done.stdout.split())), done.stdout
+    assert done.returncode == int(fault != "body")
+
+
+@live
+def test_a_request_unanswered_within_the_time_limit_is_a_timeout(faulty: Callable[..., str]) -> None:
+    """And the run ends: each connection waits for its own."""
+    found = told(faulty("stall", "10"), "-n", "12", "-c", "2", "--timeout", "100ms")
+    assert (found["requests"], found["errors"]) == (10, {"timeout": 2})
+
+
+@live
+@needs_nginx
+@pytest.mark.parametrize("words", [["-d", "60s"], ["-n", "100M"]])
+def test_ctrl_c_reports_what_was_measured_and_exits_130(nginx: Nginx, words: list[str]) -> None:
+    """All that was answered until then, in a run bounded by time or count."""
+    process = subprocess.Popen(
+        [*DRAGSTRIP, nginx.url(), "-c", "4", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while len(nginx.log.read_bytes()) < 100_000:  # about 3000 answers
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert out.startswith("interrupted: ")
+    answered = int(re.search(r"answered ([\d,]+) requests", out)[1].replace(",", ""))  # type: ignore[index]
+    assert answered > 2000  # what the log had long before, the block under way included
+    assert "p99.999" in out
+    assert "Traceback" not in err
+
+
+@live
+@needs_nginx
+def test_a_failing_answer_must_be_told_to_be_right(nginx: Nginx) -> None:
+    """500 is refused with what would do, and taken with --status 500; so is a redirect."""
+    refused = load(nginx.url("/500"))
+    assert refused.returncode == 2
+    assert "status 500" in refused.stderr
+    assert "--status 500" in refused.stderr
+    assert load(nginx.url("/moved")).returncode == 2
+    assert told(nginx.url("/500"), "--status", "500", "-n", "100")["requests"] == 100
+    other = load(nginx.url(), "--status", "500")
+    assert other.returncode == 1
+    assert "status 200" in other.stderr
+
+
+class Own(HTTPServer):
+    """A server in this process whose answers a test makes, from the number of requests seen."""
+
+    def __init__(self, answer: Callable[[int], bytes]) -> None:
+        seen = itertools.count(1)
+        self.seen = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:
+                self.seen = next(seen)
+                body = answer(self.seen)
+                handler.send_response(200)
+                handler.send_header("Content-Length", str(len(body)))
+                handler.end_headers()
+                handler.wfile.write(body)
+
+            def log_message(handler, format: str, *args: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *raised: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+def test_an_answer_that_changes_is_refused_with_the_place() -> None:
+    """Every answer is checked byte by byte, so nothing could be right."""
+    with Own(lambda seen: f"visitor number {seen}".encode()) as server:
+        done = load(f"http://127.0.0.1:{server.server_port}/")
+    assert done.returncode == 2
+    assert "byte 15" in done.stderr
+    assert server.seen == 2
+
+
+@live
+def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
+    """One answer of all takes 0.7 s, and those behind it wait with it: none of these latencies is lost."""
+
+    def answer(seen: int) -> bytes:
+        if seen == 100:
+            time.sleep(0.7)  # the stall itself, not a wait for something
+        return b"hello"
+
+    with Own(answer) as server:  # HTTP/1.0, one connection after the other
+        found = told(f"http://127.0.0.1:{server.server_port}/", "-n", "200", "-c", "3")
+    assert (found["requests"], found["late"]) == (200, 0)
+    assert found["latency_us"]["max"] >= 700_000
+    assert any("ends each connection after one answer" in line for line in found["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "remedy"),
+    [
+        (["http://192.0.2.1/"], 2, "127.0.0.1"),
+        (["http://example.com/"], 2, "loads only the machine"),
+        (["unix:/tmp/socket"], 2, "--unix PATH"),
+        (["127.0.0.1:8080"], 2, "use http://127.0.0.1:8080/"),
+        (["http://127.0.0.1:99999/"], 2, "no URL"),
+        (["http://me:secret@127.0.0.1/"], 2, "-H 'Authorization"),
+        (["http://127.0.0.1/ä"], 2, "percent-encode"),
+        (["http://127.0.0.1:1/"], 1, "start the server first"),
+        (["http://127.0.0.1:1/", "-n", "2"], 2, "3 or more"),
+        (["http://127.0.0.1:1/", "-n", "many"], 2, "20000"),
+        (["http://127.0.0.1:1/", "-c", "100k"], 2, "fewer connections"),
+        (["http://127.0.0.1:1/", "-d", "soon"], 2, "10s"),
+        (["http://127.0.0.1:1/", "--timeout", "2m"], 2, "60s"),
+        (["http://127.0.0.1:1/", "-H", "nonsense"], 2, "Accept: text/html"),
+        (["http://127.0.0.1:1/", "-H", "Content-Length: 3"], 2, "own length"),
+        (["http://127.0.0.1:1/", "-H", "X: a\r\nY: b"], 2, "no header"),
+        (["http://127.0.0.1:1/", "-m", "G T"], 2, "GET or POST"),
+        (["http://127.0.0.1:1/", "-b", "@/no/such"], 2, "-b @/no/such: /no/such can't be read"),
+        (["http://127.0.0.1:1/", "-k", "--no-keepalive"], 2, "contradict"),
+        (["http://127.0.0.1:1/", "--max-errors", "200%"], 2, "0.1%"),
+        (["http://127.0.0.1:1/", "--style", "siege"], 2, "wrk"),
+        (["http://127.0.0.1:1/", "--json", "/no/such/out.json"], 2, "/no/such is not there; make it first"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int, remedy: str
+) -> None:
+    """Named, with what would do."""
+    monkeypatch.setattr(sys, "argv", ["dragstrip", "load", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert ended.value.code == code, err
+    assert remedy in err
+    assert out == ""
+
+
+@live
+@needs_nginx
+def test_too_few_descriptors_are_told_before_the_start(nginx: Nginx) -> None:
+    """3: the engine can't run that; nginx sees the plain requests alone."""
+    words = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *DRAGSTRIP, nginx.url(), "-c", "1000"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3, done.stderr
+    assert "descriptors" in done.stderr
+    assert len(nginx.ended()) == 2
+
+
+def part(**known: Any) -> Slice:
+    """A slice of 1 s in which 1000 requests over 10 connections were answered right."""
+    whole = {
+        "started_ns": 0,
+        "counted_ns": SECOND_NS,
+        "duration_ns": SECOND_NS,
+        "requests": 1000,
+        "answered": 1000,
+        "sent": 1000,
+        "failed": 0,
+        "in_flight": 0,
+        "errors": {},
+        "bytes_in": 100_000,
+        "bytes_out": 50_000,
+        "connects": 0,
+        "latency_hdr": b"",
+        "latency_sum_ns": 10 * SECOND_NS,
+        "p50_ns": 10_000_000,
+        "p99_ns": 10_000_000,
+        "max_ns": 10_000_000,
+        "engine_cpu_ns": SECOND_NS // 2,
+        "engine_wait_ns": 0,
+        "gave_up": False,
+    }
+    return Slice(**(whole | known))
+
+
+def result(*slices: Slice, **known: Any) -> LoadResult:
+    """A run of these slices, whose latencies lie at 10 ms."""
+    latencies = HdrHistogram(1, 60_000_000_000, 3)
+    for one in slices:
+        if one.requests:
+            latencies.record_value(10_000_000, one.requests)
+    whole = {
+        "request": LoadRequest(url="http://127.0.0.1/"),
+        "target": target("http://127.0.0.1/"),
+        "learned": Learned(status=200, reason="OK", body=b"hello", server="", closes=False),
+        "started": "2026-01-01T00:00:00+00:00",
+        "software": "0",
+        "cores": (0,),
+        "connections": 10,
+        "slices": slices,
+        "latency_hdr": base64.b64decode(latencies.encode()),
+        "finished": "duration",
+    }
+    return LoadResult(**(whole | known))
+
+
+def test_the_generators_own_limit_is_a_warning() -> None:
+    """From 95 % of its core on; below, waiting for the core is one."""
+    full = report.warnings(result(part(engine_cpu_ns=int(0.96 * SECOND_NS))))
+    assert any("generator was the limit" in line for line in full)
+    assert report.warnings(result(part())) == []
+    waits = report.warnings(result(part(engine_wait_ns=SECOND_NS // 5)))
+    assert any("wait for its core 0" in line for line in waits)
+
+
+def test_latencies_that_were_cut_off_by_the_end_are_a_warning_where_they_are_the_slowest() -> None:
+    """A stall at the very end stands in no histogram, so words must tell of it."""
+    stalled = part(answered=1010, sent=1010, duration_ns=3 * SECOND_NS)
+    (line,) = report.warnings(result(stalled))
+    assert "10 answers were still to come, the last 2.00 s later" in line
+    assert report.warnings(result(part(answered=1010, sent=1010, duration_ns=SECOND_NS + 5_000_000))) == []
+
+
+def test_a_run_in_which_nothing_was_measured_has_null_and_no_number() -> None:
+    """In JSON, in the percentile text, in every style."""
+    nothing = part(requests=0, answered=0, failed=1000, errors={"reset": 1000}, latency_sum_ns=0)
+    empty = result(nothing)
+    found = report.load_json(empty, report.limits(empty, max_p99_s=1.0, max_errors=0.1))
+    jsonschema.validate(found, report.schema())
+    assert set(found["latency_us"].values()) == {None}
+    assert [one["met"] for one in found["limits"]] == [False, False]
+    assert "TotalCount     =        0.000" in report.hgrm(empty)
+    from dragstrip.report.load.styles import STYLES as styles
+    from dragstrip.report.load.styles import styled
+
+    for run in (empty, replace(empty, slices=())):
+        for style in styles:
+            assert styled(run, style)
+
+
+def test_more_new_connections_than_local_ports_are_told_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning, no refusal: where the server closes, they come back at once."""
+    monkeypatch.setattr(loading.request, "local_ports", lambda: 1000)
+    notes = loading.request.notes_before
+    many = LoadRequest(url="http://127.0.0.1/", requests=5000, keepalive=False)
+    assert "1,000 local ports" in notes(many)[0]
+    assert notes(replace(many, keepalive=True)) == notes(replace(many, requests=900)) == []
+
+
+def test_threads_beyond_cores_or_connections_are_not_started() -> None:
+    """And that is said, where they were asked for."""
+    cores, connections, notes = loading.request.crew(LoadRequest(url="", threads=256, connections=300))
+    assert len(cores) == len(os.sched_getaffinity(0)) == len(set(cores))
+    assert connections == 300
+    assert "-t 256" in notes[0]
+    one, _, _ = loading.request.crew(LoadRequest(url="", connections=1))
+    assert len(one) == 1
+
+
+@pytest.mark.parametrize(
+    "values", [[1], [5, 5, 5], [100, 101, 102], [10**3, 10**9], [512, 6 * 10**10], list(range(1, 9999))]
+)
+def test_every_latency_is_in_one_bin_and_no_bin_more_than_a_reader_takes_in(values: list[int]) -> None:
+    """Round bounds that rise, the last one not below the largest."""
+    latencies = HdrHistogram(1, 60_000_000_000, 3)
+    for value in values:
+        latencies.record_value(value)
+    found = bins(latencies)
+    assert sum(one.count for one in found) == len(values)
+    assert 1 <= len(found) <= MOST
+    assert found == sorted(found, key=lambda one: one.to_ns)
+    assert found[-1].to_ns >= max(values)
+    assert found[0].count
+    assert found[-1].count
+    assert sum(one.count for one in linear(latencies, 10)) == len(values)

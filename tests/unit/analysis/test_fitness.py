@@ -1,0 +1,197 @@
+"""Which metric decides, who can't be compared, how noisy it was: by the machine's evidence, never by who is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import samples
+
+from dragstrip import analysis, validity
+from dragstrip.analysis.fitness import choose, lost_shares, unfit
+from dragstrip.analysis.unequal_disturbance import unevenness
+from dragstrip.errors import BadUsage
+from dragstrip.record import Block, Race
+
+MS = samples.MS
+
+
+def auto(**changes: object) -> Race:
+    """A quiet race whose metric was left open."""
+    race = samples.race(**changes)  # type: ignore[arg-type]
+    return replace(race, plan=replace(race.plan, metric="auto"))
+
+
+def with_blocks(race: Race, change: Callable[[Block], Block]) -> Race:
+    """The race with every block changed, servers of one thread."""
+    return replace(
+        race,
+        rounds=tuple(
+            replace(
+                this,
+                blocks=tuple(map(change, this.blocks)),
+                launches=tuple(replace(one, threads=1) for one in this.launches),
+            )
+            for this in race.rounds
+        ),
+    )
+
+
+def taken(share: float) -> Callable[[Block], Block]:
+    """Others had the engine's core for this share of every block."""
+    return lambda block: replace(block, engine_wait_ns=int(share * block.duration_ns))
+
+
+def test_on_a_quiet_machine_throughput_decides_without_a_word() -> None:
+    """So does a metric that the user named, whatever the machine did."""
+    assert choose(auto()).metric == "throughput"
+    assert choose(auto()).reason == ""
+    spoilt = with_blocks(samples.race(), taken(0.4))
+    assert choose(spoilt) == choose(spoilt, "throughput")
+    assert choose(spoilt).metric == "throughput"
+    assert choose(spoilt, "typical-cpu").typical
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (taken(0.2), "other programs took 20 % of the time"),
+        (lambda b: replace(b, steal_ns=10 * MS), "other programs and the hypervisor took 29 % of the time"),
+        (lambda b: replace(b, engine_cpu_ns=24_500_000, server_cpu_ns=20 * MS), "the load generator, not "),
+    ],
+)
+def test_where_the_machine_spoils_throughput_cpu_per_request_decides(
+    change: Callable[[Block], Block], told: str
+) -> None:
+    """And the reason is part of the verdict."""
+    race = with_blocks(auto(), change)
+    judged = analysis.judge(race)
+    assert judged.metric == "cpu"
+    assert judged.metric_reason.startswith(told)
+    assert {pair.metric for pair in judged.pairs} == {"cpu"}
+
+
+def test_the_choice_is_made_once_by_the_first_ten_valid_rounds() -> None:
+    """What comes later changes nothing, and nothing is decided before."""
+    quiet = auto(rounds=14)
+    late = replace(quiet, rounds=(*quiet.rounds[:10], *with_blocks(quiet, taken(0.5)).rounds[10:]))
+    assert choose(late).metric == "throughput"
+    early = replace(quiet, rounds=(*with_blocks(quiet, taken(0.5)).rounds[:10], *quiet.rounds[10:]))
+    assert choose(early).metric == "cpu"
+    assert choose(replace(early, rounds=early.rounds[:9])).metric == "throughput"
+    assert all(pair.verdict == "undecided" for pair in analysis.judge(replace(early, rounds=early.rounds[:9])).pairs)
+
+
+def test_the_choice_never_looks_at_who_was_faster() -> None:
+    """The same machine, any other counts of answers and of CPU time within the server's core: the same metric."""
+    for factor in (0.5, 1.0, 1.9):
+        race = with_blocks(auto(), lambda b, f=factor: replace(taken(0.2)(b), requests=int(b.requests * f)))
+        assert choose(race).metric == "cpu"
+
+
+def test_cpu_that_can_not_be_read_leaves_throughput() -> None:
+    """An address that was already running has no CPU time."""
+    race = with_blocks(auto(), lambda b: replace(taken(0.3)(b), server_cpu_ns=None, server_wait_ns=None))
+    assert choose(race).metric == "throughput"
+
+
+def test_an_open_loop_is_decided_by_cpu_per_request() -> None:
+    """All are offered the same rate."""
+    race = auto()
+    offered = replace(race, load=replace(race.load, rate_per_s=1000.0))
+    assert choose(offered).metric == "cpu"
+
+
+def test_a_metric_that_there_is_none_of_is_refused() -> None:
+    """With those that there are."""
+    with pytest.raises(BadUsage, match="auto or throughput"):
+        choose(samples.race(), "speed")
+
+
+def test_one_that_the_generator_holds_back_gets_no_verdict_and_the_others_do() -> None:
+    """By throughput only: CPU per request is not changed by a client that can't send more."""
+    race = samples.race({"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}, rounds=14)
+    race = with_blocks(
+        race,
+        lambda b: replace(b, engine_cpu_ns=24_500_000, server_cpu_ns=20 * MS) if b.contender == "held" else b,
+    )
+    assert list(unfit(race, "throughput")) == ["held"]
+    assert unfit(race, "cpu") == {}
+    words = {(p.a, p.b): (p.verdict, p.note) for p in analysis.judge(race).pairs}
+    assert words["one", "two"] == ("faster", "")
+    assert words["held", "one"][0] == "undecided"
+    assert "generator" in words["held", "one"][1]
+    assert not validity.is_void(validity.inspect(race))
+
+
+def test_one_that_still_warms_up_within_the_rounds_gets_no_verdict() -> None:
+    """8 % from the first pass to the last, in every round."""
+    race = with_blocks(
+        samples.race(passes=6),
+        lambda b: replace(b, requests=int(b.requests * (1 + 0.016 * b.pass_index))) if b.contender == "steady" else b,
+    )
+    assert unfit(race, "throughput") == {"steady": "still warming up"}
+    (pair,) = analysis.judge(race).pairs
+    assert (pair.verdict, pair.note) == ("undecided", "still warming up: steady")
+
+
+# --- disturbed unequally ------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_takes_from_one_alone_widens_its_pairs_and_is_told() -> None:
+    """A tenth of one's time; the other's is left alone."""
+    race = samples.race({"hit": 40_000.0, "spared": 40_000.0}, rounds=14)
+    hit = with_blocks(race, lambda b: taken(0.1)(b) if b.contender == "hit" else b)
+    before, after = (analysis.judge(one, metric="cpu").pairs[0] for one in (race, hit))
+    assert (before.disturbed, before.widened) == ("", 0.0)
+    assert after.widened == pytest.approx(0.4 * 0.1, rel=0.05)
+    assert after.disturbed.startswith("the machine disturbed hit more than spared")
+    assert after.low < before.low / 1.035
+    assert lost_shares(hit, hit.rounds)["hit"] == pytest.approx(0.1, abs=5e-3)
+
+
+def test_a_machine_that_takes_from_both_alike_is_not_uneven() -> None:
+    """In 300 races of 12 rounds the rule, at three standard errors, speaks in few; a difference is found."""
+    rng = np.random.default_rng(4)
+    spoke = sum(
+        unevenness(*(rng.gamma(4, 0.05, 12) for _ in range(2)), "cpu", 0.01) is not None  # type: ignore[arg-type]
+        for _ in range(300)
+    )
+    assert spoke <= 15
+    assert unevenness(rng.gamma(4, 0.05, 12) + 0.4, rng.gamma(4, 0.05, 12), "cpu", 0.01) is not None
+
+
+def test_too_little_to_matter_is_left_out() -> None:
+    """A thousandth of the time, for certain, does not move CPU per request by a quarter of the margin."""
+    steady = np.full(12, 0.001) + np.linspace(0, 1e-5, 12)
+    assert unevenness(steady, np.zeros(12), "cpu", 0.01) is None
+    assert unevenness(steady * 20, np.zeros(12), "memory", 0.01) is None
+
+
+# --- how noisy it was ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.0, "quiet"), (0.1, "disturbed"), (0.6, "very disturbed")])
+def test_the_noise_light_goes_by_the_time_that_the_machine_took(share: float, level: str) -> None:
+    """Taken from the engine's core alone: of both, that is half of it. A third of the time is very disturbed."""
+    found = validity.noise(with_blocks(samples.race(), taken(share)))
+    assert found.level == level
+    assert found.lost == pytest.approx(share / 2, abs=5e-3)
+
+
+def test_the_factor_is_how_much_more_blocks_scatter_than_calm_ones() -> None:
+    """Half of the blocks are hit and lose up to half of their answers."""
+    rng = np.random.default_rng(2)
+
+    def hit(block: Block) -> Block:
+        if rng.random() < 0.5:
+            return block
+        return replace(taken(0.1)(block), requests=int(block.requests * rng.uniform(0.5, 1.0)))
+
+    found = validity.noise(with_blocks(samples.race(rounds=20), hit))
+    assert found.level == "very disturbed"
+    assert found.factor is not None
+    assert found.factor > 5
+    assert validity.noise(replace(samples.race(), rounds=())).factor is None

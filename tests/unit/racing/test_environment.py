@@ -1,0 +1,332 @@
+"""What happens around the measuring: each fault is planted and found, and clean races are left in peace."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import samples
+
+from dragstrip import machine, validity
+from dragstrip.racing import calibration, environment
+from dragstrip.racing.loop import RaceLoop
+from dragstrip.record import Block, Event, Load, Race
+from dragstrip.report.race import export as race_export
+
+HERE = Path(__file__).parents[2]
+MS = samples.MS
+
+
+def check(race: Race, name: str) -> validity.Check:
+    """One check of a race, by its name."""
+    (found,) = [one for one in validity.inspect(race) if one.check == name]
+    return found
+
+
+def events(kind: str, detail: str, count: int) -> tuple[Event, ...]:
+    """So many events of a kind."""
+    return (Event(at_ns=1, kind=kind, detail=detail),) * count
+
+
+def changed(race: Race, change: Callable[[Block], Block]) -> Race:
+    """The race with every block changed."""
+    return replace(race, rounds=tuple(replace(r, blocks=tuple(map(change, r.blocks))) for r in race.rounds))
+
+
+# --- on records ---------------------------------------------------------------------------------------------------
+
+
+def test_every_check_is_silent_on_fifty_clean_races() -> None:
+    """Two to four contenders, ten to thirty rounds, noise of half to two per cent: not one warning."""
+    rng = np.random.default_rng(50)
+    for seed in range(50):
+        speeds = {name: float(rate) for name, rate in zip("abcd", rng.uniform(2e4, 6e4, int(rng.integers(2, 5))))}  # noqa: B905
+        noise = float(rng.uniform(0.005, 0.02))
+        race = samples.race(speeds, rounds=int(rng.integers(10, 31)), seed=seed, noise=noise)
+        assert [one for one in validity.inspect(race) if one.status != "pass"] == [], seed
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "detail", "few", "many"),
+    [
+        ("other programs", validity.INTRUDER, "cc1 (process 77): used 40 % of a core during a round", 1, 2),
+        ("clock", validity.CLOCK, "core 1: ran at 2.00 GHz, at 3.00 GHz at first", 1, 2),
+        ("clock", validity.CLOCK, "heat: the processor throttled itself during a round", 0, 1),
+        ("memory", validity.GROWING, "quick: its memory grew by 9 MiB (12 %) a second while it was measured", 6, 7),
+        (
+            "block length",
+            validity.UNEQUAL_BLOCKS,
+            "quick: blocks of 100 ms read +9.0 % against blocks after 100 ms of load",
+            0,
+            1,
+        ),
+    ],
+)
+def test_what_was_seen_often_enough_warns_and_says_what_to_do(name, kind, detail, few, many) -> None:
+    """In a race of twelve rounds; less often it is let pass."""
+    assert check(samples.race(events=events(kind, detail, few)), name).status == "pass"
+    found = check(samples.race(events=events(kind, detail, many)), name)
+    assert found.status == "warn"
+    assert ": " in found.detail
+
+
+def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
+    """The engine's CPU time per request rises by 12 % over the race: warned; by 2 %: not."""
+
+    def slower(by: float) -> Race:
+        race = samples.race(rounds=24)
+        return changed(race, lambda b: replace(b, engine_cpu_ns=round(12e3 * b.requests * (1 + by * b.round / 23))))
+
+    assert check(slower(0.02), "clock").status == "pass"
+    found = check(slower(0.15), "clock")
+    assert found.status == "warn"
+    assert "slower over the race" in found.detail
+
+
+def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower() -> None:
+    """Twelve rounds whose pace scatters by 5 %: thirds of four often differ by more, which is no drift."""
+    warned = 0
+    for seed in range(60):
+        pace = np.exp(np.random.default_rng(seed).normal(0, 0.05, 12))
+        race = changed(
+            samples.race(rounds=12), lambda b, p=pace: replace(b, engine_cpu_ns=round(12e3 * b.requests * p[b.round]))
+        )
+        warned += check(race, "clock").status == "warn"
+    assert warned <= 3
+
+
+def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
+    """A server that closes after every answer warns; a load that was to open one each, and did not, voids."""
+    closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)
+    assert check(closing, "connections").status == "warn"
+    assert check(closing, "connections").detail.startswith("quick closed its connections after 1.0 answers on average")
+    anew = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
+    assert check(samples.race(load=anew), "connections").status == "void"
+    assert check(replace(closing, load=anew), "connections").status == "void"  # steady's were reused
+
+
+@pytest.mark.parametrize(("length", "status"), [(150, "pass"), (149, "pass"), (144, "warn"), (120, "void")])
+def test_answers_that_grow_shorter_in_one_block_are_found(length: int, status: str) -> None:
+    """150 bytes in all blocks, fewer in one."""
+    race = samples.race()
+    first = race.rounds[3].blocks[0]
+    short = replace(first, bytes_in=length * first.answered)
+    rounds = [replace(r, blocks=(short, *r.blocks[1:])) if r.index == 3 else r for r in race.rounds]
+    assert check(replace(race, rounds=tuple(rounds)), "answers' length").status == status
+
+
+def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str:
+    """How a race ends after these rounds; "" where it goes on."""
+    director = RaceLoop.__new__(RaceLoop)
+    director.race, director.spent_s, director.void_in_a_row = race, spent_s, 0
+    for this in race.rounds:
+        director.void_in_a_row = director.void_in_a_row + 1 if this.void else 0
+    return director._over(frozenset(needed))
+
+
+def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided() -> None:
+    """Every third launch of one a fifth slower: at twelve rounds the race goes on, at twenty it may end."""
+
+    def kinds(b: Block) -> Block:
+        slow = b.contender == "quick" and b.round % 3 == 0
+        return replace(b, requests=b.requests * 4 // 5) if slow else b
+
+    few, many = (changed(samples.race(rounds=n, noise=0.004), kinds) for n in (12, 20))
+    plan = replace(few.plan, planned_rounds=50)
+    assert validity.of_two_kinds(few)
+    assert over(replace(few, plan=plan)) == ""
+    assert over(replace(many, plan=plan)) == "decided"
+    assert over(replace(samples.race(noise=0.004), plan=plan)) == "decided"
+    assert "--rounds 20" in check(few, "launches").detail
+    assert "--rounds 20" not in check(many, "launches").detail
+
+
+def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_be_true() -> None:
+    """Rounds of a second each, of which the first are void; in turn: the budget, who is needed."""
+
+    def ends(rounds: int, void: int, budget_s: float, *needed: str, fixed: bool = False) -> str:
+        race = samples.race(rounds=rounds, noise=0.004)
+        plan = replace(race.plan, planned_rounds=max(int(budget_s), 10), budget_s=budget_s, rounds_fixed=fixed)
+        why = ("too few blocks: 0 of 8 are valid (errors)",)
+        after = tuple(replace(r, void=why if r.index < void else ()) for r in race.rounds)
+        return over(replace(race, plan=plan, rounds=after), needed=needed, spent_s=float(rounds))
+
+    assert ends(5, 5, 20, "quick") == "void"  # a sixth would be no truer
+    assert ends(5, 5, 20, "quick", fixed=True) == "void"
+    assert ends(5, 4, 20, "quick") == ""
+    assert ends(12, 5, 20) == "decided"
+    assert ends(15, 5, 15, "quick") == "budget"
+    assert ends(8, 0, 8, "quick") == ""  # half over, for the tenth round
+    assert ends(10, 0, 8, "quick") == "budget"
+    assert ends(9, 1, 6, "quick") == "budget"  # over by more than half
+
+
+def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
+    """Planned for a second a round, and one takes two: half of the blocks, three at the least."""
+    race = samples.race(rounds=2, passes=20)
+    plan = replace(race.plan, planned_rounds=20, budget_s=20.0, blocks={"quick": (1, 2, 20), "steady": (5, 9, 6)})
+    director = RaceLoop.__new__(RaceLoop)
+    director.race, director.spent_s = replace(race, plan=plan), 4.0
+    assert director._plan().passes == 20
+    director.spent_s = 6.4
+    thinned = director._plan()
+    assert (thinned.passes, {name: own[2] for name, own in thinned.blocks.items()}) == (10, {"quick": 10, "steady": 3})
+    director.spent_s = 100.0
+    assert {own[2] for own in director._plan().blocks.values()} == {3}
+    director.race = replace(director.race, plan=replace(plan, rounds_fixed=True))
+    assert director._plan().passes == 20
+
+
+# --- on the real thing --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """A process that is no descendant of ours and works all the time on the last core; its pid."""
+    core = max(os.sched_getaffinity(0))
+    work = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    shell = ["/bin/sh", "-c", f'{sys.executable} -c "$0" >/dev/null 2>&1 & echo $!', work]
+    pid = int(subprocess.run(shell, capture_output=True, text=True, check=True).stdout)
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_another_program_on_the_races_cores_is_named(stranger: int) -> None:
+    """By its name and process; our own processes never are."""
+    watch = environment.Watch(machine.lanes(None, None).all)
+    until, named = time.monotonic() + 20, False
+    while not named:
+        assert time.monotonic() < until, "it was never seen"
+        watch.before()
+        time.sleep(0.3)
+        seen = [one.detail for one in watch.after() if one.kind == validity.INTRUDER]
+        assert not any(f"(process {os.getpid()})" in detail for detail in seen)
+        named = any(f"(process {stranger})" in detail for detail in seen)
+
+
+def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any, tmp_path: Path) -> None:
+    """From the files that the kernel writes, where it does."""
+    core = tmp_path / "cpu3"
+    (core / "cpufreq").mkdir(parents=True)
+    (core / "thermal_throttle").mkdir()
+    frequency, heat = core / "cpufreq/scaling_cur_freq", core / "thermal_throttle/core_throttle_count"
+    frequency.write_text("3000000\n")
+    heat.write_text("5\n")
+    monkeypatch.setattr(machine, "_CPU", tmp_path)
+    watch = environment.Watch((3,))
+    watch.before()
+    frequency.write_text("2900000\n")
+    assert [one for one in watch.after() if one.kind == validity.CLOCK] == []
+    watch.before()
+    frequency.write_text("2000000\n")
+    heat.write_text("6\n")
+    told = [one.detail for one in watch.after() if one.kind == validity.CLOCK]
+    assert told == [
+        "heat: the processor throttled itself during a round",
+        "core 3: ran at 2.00 GHz, at 3.00 GHz at first",
+    ]
+
+
+def test_memory_grows_only_above_both_limits() -> None:
+    """A tenth a second of 100 MiB is growth; 3 % of 50 MB, as a young heap does, is not; nor what can't be read."""
+    assert environment.memory_growth_events("a", 100 * 2**20, 110 * 2**20, 1.0)[0].detail.startswith(
+        "a: its memory grew by 10 MiB (10%)"
+    )
+    assert environment.memory_growth_events("a", 50 * 2**20, 52 * 2**20, 1.0) == []
+    assert environment.memory_growth_events("a", 2**34, 2**34 + 2**25, 1.0) == []
+    assert environment.memory_growth_events("a", 0, 2**30, 1.0) == []
+
+
+@dataclass
+class Tally:
+    """What the comparison of block lengths reads of one."""
+
+    requests: int
+    counted_ns: int
+    duration_ns: int
+    engine_wait_ns: int = 0
+    engine_threads: int = 1
+
+
+class Engine:
+    """A server that is slower for ``slow_ns`` after it has been idle, as a formula; the machine slows some blocks."""
+
+    def __init__(self, slow_ns: int, wait: float = 0.0, slowed: Sequence[int] = ()) -> None:
+        self.slow_ns, self.wait, self.noise = slow_ns, wait, np.random.default_rng(1)
+        self.slowed, self.blocks = slowed, 0
+
+    def run(self, blocks: list[tuple[int, int, int, int]]) -> list[Tally]:
+        """Half the speed while it is slow."""
+        return [self._one(lead, counted) for _, lead, counted, _ in blocks]
+
+    def _one(self, lead: int, counted: int) -> Tally:
+        lost = min(max(self.slow_ns - lead, 0), counted) / 2
+        speed = 5e-4 if self.blocks in self.slowed else 1e-3
+        self.blocks += 1
+        requests = round(speed * (counted - lost) * math.exp(self.noise.normal(0, 0.002)))
+        return Tally(requests, counted, lead + counted, round(self.wait * (lead + counted)))
+
+
+@pytest.mark.parametrize(
+    ("slow_ms", "factor", "told"),
+    [(0, 1, "% against"), (10, 1, "% against"), (16, 2, "2 times"), (26, 4, "4 times"), (70, 4, "read -")],
+)
+def test_blocks_are_doubled_twice_at_most_while_short_ones_read_apart_from_lasting_load(
+    slow_ms, factor, told, monkeypatch
+):
+    """A server slow for so many ms after idleness, against a lead-in of 10 ms; after two doublings it is flagged."""
+    monkeypatch.setattr(environment.time, "sleep", lambda _: None)
+    found = calibration._factor(Engine(slow_ms * MS), 0, "a", 10 * MS, 25 * MS)  # type: ignore[arg-type]
+    assert found[0] == factor
+    assert told in found[1] or told in found[2][0].detail
+    assert bool(found[2]) == (slow_ms == 70)
+
+
+@pytest.mark.parametrize("first", range(14))
+def test_a_few_blocks_that_the_machine_slowed_do_not_lengthen_all_blocks(first: int, monkeypatch) -> None:
+    """Three of seventeen at half speed, wherever they fall: the median does not see them."""
+    monkeypatch.setattr(environment.time, "sleep", lambda _: None)
+    engine = Engine(0, slowed=range(first, first + 3))
+    apart, error = calibration.short_against_long(engine, 0, 10 * MS, 25 * MS)  # type: ignore[arg-type, misc]
+    assert abs(apart) <= 0.005
+    assert error < 0.005
+
+
+def test_a_disturbed_comparison_of_block_lengths_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one of blocks that are long by themselves."""
+    monkeypatch.setattr(environment.time, "sleep", lambda _: None)
+    assert calibration.short_against_long(Engine(70 * MS, wait=0.1), 0, 10 * MS, 25 * MS) is None  # type: ignore[arg-type]
+    assert calibration.short_against_long(Engine(70 * MS), 0, 100 * MS, 500 * MS) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.live
+def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told(tmp_path: Path) -> None:
+    """It works for a third of the time though nobody asks: the sheet says that it is frozen, and it still serves."""
+    server = f"restless=/usr/bin/python3 {HERE}/servers/misbehaving.py {{port}} restless"
+    out = tmp_path / "out.json"
+    words = ["race", "nginx-return", "--serve", server, "--rounds", "3", "-q", "--json", str(out)]
+    store = ["--store", str(tmp_path / "races.sqlite")]
+    subprocess.run([sys.executable, "-m", "dragstrip", *words, *store], check=False, timeout=120)
+    told = json.loads(out.read_text())
+    jsonschema.validate(told, race_export.schema())
+    quiet, restless = told["contenders"]
+    assert "frozen but for its own blocks" in restless["parity"]["while idle"]
+    assert "while idle" not in quiet["parity"]
+    assert "short blocks" in quiet["parity"]
+    assert restless["out"] == ""
+    assert min(restless["blocks"], quiet["blocks"]) > 0
+    grew = [one["detail"] for one in told["events"] if one["kind"] == validity.GROWING]
+    assert len(grew) >= told["rounds"] / 2
+    assert all(detail.startswith("restless: ") for detail in grew)

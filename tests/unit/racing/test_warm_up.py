@@ -1,0 +1,117 @@
+"""When a server counts as warm: pure, with fixed seeds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytest
+
+from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
+from dragstrip.racing.warm_up import WINDOW, enough_s, rise, settled
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Tally
+
+
+def noisy(levels: np.ndarray, share: float, seed: int) -> list[float]:
+    return list(levels * (1 + share * np.random.default_rng(seed).standard_normal(len(levels))))
+
+
+def test_fewer_slices_than_a_window_are_never_settled() -> None:
+    """There is no slope to believe yet."""
+    assert not settled([100.0] * (WINDOW - 1))
+    assert settled([100.0] * WINDOW)
+
+
+def test_a_clear_rise_is_not_settled_and_its_size_is_told() -> None:
+    """10 % over the window, without noise: the slope says so."""
+    rates = list(np.linspace(100, 110, WINDOW))
+    up, error = rise(rates)
+    assert up == pytest.approx(10 / 105, rel=1e-9)
+    assert error == pytest.approx(0, abs=1e-12)
+    assert not settled(rates)
+
+
+def test_only_the_last_slices_count() -> None:
+    """A cold start that is over does not keep a server waiting."""
+    assert settled([10.0] * 5 + [100.0] * WINDOW)
+
+
+def test_a_fall_is_settled() -> None:
+    """A server that slows down has warmed up; the trend check watches for the rest."""
+    assert settled(list(np.linspace(110, 100, WINDOW)))
+
+
+def test_one_disturbed_slice_does_not_decide() -> None:
+    """Theil's slope is a median of slopes."""
+    rates = [100.0] * WINDOW
+    rates[0] = 30.0
+    assert settled(rates)
+
+
+def test_noise_without_a_rise_settles_nearly_always() -> None:
+    """Within two standard errors: of pure noise only a few windows in a hundred may look like a rise."""
+    called = [settled(noisy(np.full(WINDOW, 100.0), 0.03, seed)) for seed in range(400)]
+    assert sum(called) >= 0.9 * len(called)
+
+
+def test_a_server_without_a_rise_needs_one_window_only() -> None:
+    """Watched for half a second, flat from the start: 50 ms would have done."""
+    rates = noisy(np.full(100, 100.0), 0.01, 3)
+    assert enough_s(rates, 0.005) == pytest.approx(WINDOW * 0.005)
+
+
+def test_a_server_that_rises_needs_as_long_as_it_rose() -> None:
+    """30 % too slow for the first 40 slices: the window after them is the first that counts."""
+    levels = np.concatenate([np.full(40, 70.0), np.full(60, 100.0)])
+    assert enough_s(noisy(levels, 0.01, 4), 0.005) == pytest.approx((40 + WINDOW) * 0.005)
+
+
+def test_a_later_dip_is_a_disturbance_and_no_rise() -> None:
+    """Another program took the core for a while in the middle: 50 ms of warm-up were enough all the same."""
+    levels = np.full(100, 100.0)
+    levels[50:60] = 60.0
+    assert enough_s(noisy(levels, 0.01, 5), 0.005) == pytest.approx(WINDOW * 0.005)
+
+
+def test_noise_cannot_hide_a_rise_above_three_per_cent() -> None:
+    """However much the last third scatters, 5 % below its median is below it."""
+    levels = np.concatenate([np.full(30, 95.0), np.full(70, 100.0)])
+    levels[60::3] *= 1.2
+    levels[61::3] *= 0.8
+    assert enough_s(list(levels), 0.005) == pytest.approx((30 + WINDOW) * 0.005)
+
+
+# --- what others take from a slice ---------------------------------------------------------------------------------
+
+
+def slice_of(**changes: object) -> Tally:
+    """A slice of 10 ms on one engine thread, as the engine hands it back; ``changes`` override."""
+    usual: dict[str, object] = {
+        "duration_ns": 10_000_000, "counted_ns": 10_000_000, "requests": 900, "answered": 1000, "p50_ns": 400_000,
+        "server_cpu_ns": 8_000_000, "server_wait_ns": 0, "engine_wait_ns": 0, "engine_threads": 1,
+    }  # fmt: skip
+    return cast("Tally", SimpleNamespace(**(usual | changes)))
+
+
+def test_a_slices_speed_is_by_the_servers_own_cpu_time_where_that_can_be_read() -> None:
+    """What others take from its core does not change it."""
+    assert speed_of(slice_of()) == speed_of(slice_of(duration_ns=30_000_000)) == pytest.approx(1000 / 8e6)
+    assert speed_of(slice_of(server_cpu_ns=None)) == pytest.approx(900 / 1e7)
+
+
+def test_time_that_others_took_warms_nothing_up() -> None:
+    """The engine's wait counts, and the server's as far as its core was not used by itself."""
+    assert left_ns(slice_of(), 1) == 10_000_000
+    assert left_ns(slice_of(engine_wait_ns=3_000_000), 1) == pytest.approx(7_000_000)
+    assert left_ns(slice_of(server_wait_ns=9_000_000), 1) == pytest.approx(8_000_000)
+    assert left_ns(slice_of(server_wait_ns=9_000_000, server_cpu_ns=None), 1) == 10_000_000
+    assert left_ns(slice_of(engine_wait_ns=30_000_000), 1) == 0
+
+
+def test_a_block_is_not_made_longer_by_a_latency_that_others_made() -> None:
+    """Half of the time taken: the queue took twice as long."""
+    assert own_p50_ns(slice_of(), 400_000, 1) == 400_000
+    assert own_p50_ns(slice_of(engine_wait_ns=5_000_000), 400_000, 1) == 200_000

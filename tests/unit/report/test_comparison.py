@@ -1,0 +1,234 @@
+"""Two stored races compared: what differs is said, the interval holds, the exit code follows the interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import samples
+from click.testing import CliRunner
+from scipy import stats
+
+from dragstrip.analysis import compare, round_numbers
+from dragstrip.cli.main import cli
+from dragstrip.errors import BadUsage, StoreError
+from dragstrip.record import Race
+from dragstrip.report import comparison
+from dragstrip.store.database import Store
+
+BASE = {"yardstick": 50_000.0, "mine": 30_000.0}
+SLOWER = BASE | {"mine": 27_000.0}
+
+
+def fixed(rates: dict[str, float], *, seed: int, rounds: int = 12, noise: float = 0.01, **changes: object) -> Race:
+    """A race whose number of rounds was fixed; ``mine`` is a command of one's own."""
+    race = samples.race(rates, seed=seed, rounds=rounds, passes=3, noise=noise, **changes)
+    entrants = tuple(replace(e, kind="serve") if e.name == "mine" else e for e in race.entrants)
+    return replace(race, plan=replace(race.plan, rounds_fixed=True), entrants=entrants)
+
+
+def test_fixed_races_are_compared_by_welchs_interval() -> None:
+    """The same numbers as scipy's Welch t-test on the rounds' logarithms."""
+    old, new = fixed({"mine": 30_000.0}, seed=1), fixed({"mine": 29_000.0}, seed=2, rounds=15)
+    (change,) = compare(old, new).changes
+    logs = [np.log(round_numbers(race).totals[:, 0]) for race in (new, old)]
+    welch = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    assert math.log(change.low) == pytest.approx(welch.low)
+    assert math.log(change.high) == pytest.approx(welch.high)
+    assert (change.rounds_old, change.rounds_new, change.against) == (12, 15, "")
+    assert compare(old, new).fixed
+
+
+def test_a_contender_that_did_not_change_takes_the_machines_change_out() -> None:
+    """Everything runs 20 % slower today; mine is the same, and only the reference's drift says so."""
+    old, new = fixed(BASE, seed=1), fixed({name: 0.8 * rate for name, rate in BASE.items()}, seed=2)
+    found = compare(old, new, margin=0.05)
+    assert found.reference == "yardstick"
+    assert [change.name for change in found.changes] == ["mine"]
+    assert found.changes[0].verdict == "same"
+    assert found.drift is not None
+    assert found.drift.ratio == pytest.approx(0.8, rel=0.02)
+    alone = compare(old, new, margin=0.05, reference="")
+    assert {change.name: change.verdict for change in alone.changes} == {"yardstick": "slower", "mine": "slower"}
+    assert "machine's own change" in comparison.design(alone)
+
+
+def test_a_race_that_stopped_by_what_it_saw_gets_a_wider_interval() -> None:
+    """Its own anytime-valid half-widths are added up; a fixed race of the same numbers is narrower."""
+    races = [fixed(BASE, seed=seed) for seed in (1, 2)]
+    loose = [replace(race, plan=replace(race.plan, rounds_fixed=False, planned_rounds=500)) for race in races]
+    tight, wide = compare(*races).changes[0], compare(*loose).changes[0]
+    assert wide.low < tight.low < tight.ratio < tight.high < wide.high
+    assert wide.ratio == pytest.approx(tight.ratio)
+
+
+def test_too_few_launches_give_no_interval_and_say_so() -> None:
+    """Below ten rounds of either, or a fixed race cut off, nothing is decided."""
+    old, few = fixed(BASE, seed=1), fixed(BASE, seed=2, rounds=6)
+    (change,) = compare(old, few).changes
+    assert change.verdict == "undecided"
+    assert not change.has_interval
+    assert "10 rounds" in comparison.sentence(change, "throughput")
+    cut = replace(old, plan=replace(old.plan, planned_rounds=40))
+    assert "cut off" in compare(old, replace(cut, id="f" * 12)).changes[0].note
+
+
+def test_the_interval_holds_as_often_as_it_says() -> None:
+    """Of 300 comparisons of the same server at most 5 %, and three standard errors of luck, call it changed."""
+    wrong = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        races = [_by_logs(rng.normal(0, 0.02, 12), rng.normal(0, 0.02, 12), name) for name in ("a", "b")]
+        wrong += compare(*races).changes[0].verdict in ("faster", "slower")
+    assert wrong <= 300 * 0.05 + 3 * math.sqrt(300 * 0.05 * 0.95)
+
+
+def _by_logs(mine: Sequence[float], yardstick: Sequence[float], name: str) -> Race:
+    """A fixed race of one block per round and contender, with these log deviations from 1000 requests."""
+    rounds = tuple(
+        replace(
+            samples.race(BASE, rounds=1, passes=1).rounds[0],
+            index=index,
+            launches=tuple(samples.launch(who, index) for who in BASE),
+            blocks=tuple(
+                samples.block(who, round=index, position=k, requests=round(1e6 * math.exp(logs[index])))
+                for k, (who, logs) in enumerate({"yardstick": yardstick, "mine": mine}.items())
+            ),
+        )
+        for index in range(len(mine))
+    )
+    race = fixed(BASE, seed=1, rounds=1)
+    return replace(race, id=name * 12, rounds=rounds, plan=replace(race.plan, passes=1, planned_rounds=len(mine)))
+
+
+def test_what_can_not_be_compared_is_named() -> None:
+    """Another processor, method, load or workload blocks; a kernel is a caveat; a version is a change."""
+    old = fixed(BASE, seed=1)
+    new = fixed(BASE, seed=2)
+    for other, word in (
+        (replace(new, machine={**new.machine, "cpu": "Another CPU"}), "Another CPU"),
+        (replace(new, method=new.method + 1), "method"),
+        (replace(new, load=replace(new.load, connections=64)), "connections: 32, then 64"),
+        (replace(new, workload="multiply"), "multiply"),
+        (replace(new, server_cores=(1, 2)), "server cores"),
+    ):
+        found = compare(old, other)
+        assert not found.comparable
+        assert word in next(one.text for one in found.unlike if one.weight == "blocks")
+    mild = compare(old, replace(new, machine={**new.machine, "kernel": "Linux 9"}))
+    assert mild.comparable
+    assert [one.weight for one in mild.unlike] == ["caveat"]
+    moved = replace(new, entrants=tuple(replace(e, version="2.0") for e in new.entrants))
+    found = compare(old, moved)
+    assert found.reference is None
+    assert {one.weight for one in found.unlike} == {"change"}
+
+
+def test_one_race_with_itself_and_strangers_are_refused() -> None:
+    """Each with what would do."""
+    old = fixed(BASE, seed=1)
+    with pytest.raises(BadUsage, match="itself"):
+        compare(old, old)
+    with pytest.raises(BadUsage, match="share no contender"):
+        compare(old, samples.race({"x": 1e4, "y": 2e4}, seed=3))
+    with pytest.raises(BadUsage, match="reference 'nobody'"):
+        compare(old, fixed(BASE, seed=2), reference="nobody")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "races.sqlite"
+    hostile = "<script>alert(1)</script>|`x`"
+    out = {"mine": "body differs\x1b[2J"}
+    with Store(path) as kept:
+        kept.begin(fixed(BASE, seed=1))
+        kept.begin(fixed(BASE, seed=2))
+        kept.begin(fixed(SLOWER, seed=3))
+        kept.begin(replace(fixed(BASE, seed=4), load=replace(samples.race().load, timeout_ns=9)))
+        kept.begin(fixed({"yardstick": 50_000.0, "other": 9_000.0}, seed=5, out=out))
+        kept.begin(fixed(BASE | {hostile: 20_000.0}, seed=6))
+        kept.begin(fixed(BASE | {hostile: 20_000.0}, seed=7))
+        kept.begin(replace(fixed(BASE, seed=8), finished="void"))
+        kept.begin(fixed(BASE, seed=9, rounds=5))
+    return path
+
+
+def id_of(seed: int) -> str:
+    return f"{seed:012x}"
+
+
+def run(store: Path, *words: str) -> tuple[int, str]:
+    done = CliRunner(catch_exceptions=False).invoke(cli, ["compare", *words, "--store", str(store)])
+    return done.exit_code, done.output
+
+
+def test_the_exit_code_follows_the_interval(store: Path) -> None:
+    """0 for the same server twice, 1 for 10 % less, 3 where nothing can be said; 1 for one that fell out."""
+    same, slower, other_load, fallen, few = (id_of(seed) for seed in (2, 3, 4, 5, 9))
+    rule = ("--fail-if", "slower:3%")
+    assert run(store, id_of(1), same, *rule)[0] == 0
+    code, told = run(store, id_of(1), slower, *rule)
+    assert (code, "mine is slower by more than 3 %" in told) == (1, True)
+    assert run(store, id_of(1), slower)[0] == 0
+    assert run(store, id_of(1), slower, "--fail-if", "slower:30%")[0] == 0
+    assert run(store, slower, id_of(1), "--fail-if", "faster:3%")[0] == 1
+    assert run(store, id_of(1), other_load, *rule)[0] == 3
+    assert run(store, id_of(1), other_load, *rule, "--anyway")[0] == 0
+    assert run(store, id_of(1), fallen, *rule)[0] == 1
+    assert run(store, id_of(1), few, *rule)[0] == 3
+    assert run(store, id_of(1), few)[0] == 0
+
+
+def test_strict_also_fails_where_the_case_is_open(store: Path) -> None:
+    """A threshold within the interval is neither shown nor excluded."""
+    edge = ("--fail-if", "slower:11%")
+    code, told = run(store, id_of(1), id_of(3), *edge)
+    assert (code, "neither shown nor excluded" in told) == (0, True)
+    assert run(store, id_of(1), id_of(3), *edge, "--strict")[0] == 1
+
+
+def test_a_void_race_is_compared_with_nothing(store: Path) -> None:
+    """It ends with 3, whichever side it is on."""
+    from dragstrip.errors import MeasurementVoid
+
+    for words in ((id_of(1), id_of(8)), (id_of(8), id_of(1))):
+        with pytest.raises(MeasurementVoid, match="void"):
+            run(store, *words)
+
+
+def test_an_exported_file_is_compared_like_a_stored_race(store: Path, tmp_path: Path) -> None:
+    """The baseline of a CI job is a file; a damaged one is refused."""
+    with Store(store) as kept:
+        kept.export_race(id_of(1), tmp_path / "base.race")
+    assert run(store, str(tmp_path / "base.race"), id_of(3), "--fail-if", "slower:3%")[0] == 1
+    (tmp_path / "bad.race").write_bytes(b"nothing")
+    with pytest.raises(StoreError, match=r"bad\.race"):
+        run(store, str(tmp_path / "bad.race"), id_of(3))
+
+
+def test_json_and_markdown_say_the_same_and_escape_what_came_from_outside(store: Path) -> None:
+    """No tag, no cell and no code of a contender's name gets through."""
+    _, told = run(store, id_of(6), id_of(7), "--fail-if", "slower:3%", "--json", "-")
+    made = json.loads(told)
+    assert made["reference"] in ("yardstick", "<script>alert(1)</script>|`x`")
+    assert {change["verdict"] for change in made["changes"]} <= {"same", "undecided", "faster", "slower"}
+    _, text = run(store, id_of(6), id_of(7), "--reference", "yardstick", "--markdown", "-")
+    assert "<script>" not in text
+    assert r"&lt;script&gt;alert(1)&lt;/script&gt;\|\`x\`" in text
+    _, shown = run(store, id_of(1), id_of(5))
+    assert "\x1b[2J" not in shown
+    assert r"\x1b[2J" in shown
+
+
+def test_thresholds_become_a_test_report(store: Path, tmp_path: Path) -> None:
+    """One case per threshold and contender: the one that is shown has failed."""
+    junitparser = pytest.importorskip("junitparser")
+    run(store, id_of(1), id_of(3), "--fail-if", "slower:3%", "--junit", str(tmp_path / "c.xml"))
+    (suite,) = list(junitparser.JUnitXml.fromfile(str(tmp_path / "c.xml")))
+    assert (suite.tests, suite.failures) == (1, 1)
+    assert "slower by more than 3 %" in next(iter(suite)).result[0].message

@@ -1,0 +1,155 @@
+"""The page in a real browser: every section, both themes, on a phone and on paper; nothing leaves it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+from browser import Watched, browser, contrast_and_names
+
+from dragstrip.analysis import judge
+from dragstrip.record import Race
+from dragstrip.report.race import charts
+from dragstrip.report.race import page as race_page
+from dragstrip.validity import inspect
+
+HOSTILE = "<script>alert(1)</script>"
+PYTHON = "/usr/bin/python3"
+NAMES = ("return", "static", "twin", "lua", "node", "go", HOSTILE, "slow")
+
+
+def race_of_eight() -> Race:
+    """Eight contenders, two tied, one named as an attack, one out; a void block; a server with hostile headers."""
+    rates = dict(zip(NAMES, (118e3, 96e3, 96e3, 90e3, 62e3, 74e3, 50e3, 4e3), strict=True))
+    race = samples.race(rates, rounds=14, passes=12, out={"dud": "it said \x1b[2J<img src=x onerror=alert(2)>"})
+    nasty = {"server header": f"{HOSTILE}\x1b]0;owned\x07<svg onload=alert(3)>", "HTTP version": "1.1"}
+    entrants = tuple(replace(e, parity=nasty) if e.name == HOSTILE else e for e in race.entrants)
+    first = race.rounds[0]
+    first = replace(first, blocks=(replace(first.blocks[0], void=(HOSTILE,)), *first.blocks[1:]))
+    return replace(race, entrants=entrants, rounds=(first, *race.rounds[1:]))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "race.html"
+    race = race_of_eight()
+    race_page.write(race, judge(race), inspect(race), path)
+    assert path.stat().st_size < 3 * 2**20
+    return path
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    with browser() as one:
+        yield one
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_every_section_opens_without_an_error_or_a_request(
+    running: Any, file: Path, width: int, theme: str, tmp_path: Path
+) -> None:
+    """Each link of the page's own list leads to its section and unfolds it, every detail unfolds, every chart is drawn,
+    and axe finds nothing; neither the page nor, on a phone, any table is wider than the screen; no text from outside
+    runs; before the first chart there is no link to pass by.
+    """
+    watched = Watched(running, file.as_uri(), width=width, theme=theme)
+    shown = watched.page
+    shown.goto(file.as_uri())
+    for name in ("ranking", "pairs"):
+        shown.wait_for_selector(f"#chart-{name}[data-drawn] svg", timeout=20_000)
+    assert shown.locator("header a").count() == 0
+    assert shown.locator(".badge").inner_text().split()[0] == "FASTEST"
+    assert contrast_and_names(shown) == []
+    links = shown.locator("nav a")
+    assert links.count() >= 12
+    for number in range(links.count()):
+        place = links.nth(number).get_attribute("href")
+        links.nth(number).click()
+        assert shown.locator(f"{place} h2").first.is_visible()
+        assert shown.url.endswith(place)
+        shown.wait_for_function(f"!document.querySelector('{place} > details:not([open])')")
+    while shown.locator("details:not([open]) > summary").count():
+        shown.locator("details:not([open]) > summary").first.click()
+    for name in charts.CHARTS:
+        shown.wait_for_selector(f"#chart-{name}[data-drawn] svg", timeout=20_000)
+    assert shown.locator("details[open]").count() == shown.locator("details").count() > 0
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    cut = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+    assert shown.evaluate(cut) == 0 or width > 400
+    assert "0k" not in shown.locator("#chart-ranking svg text").all_inner_texts()
+    assert contrast_and_names(shown) == []
+    assert HOSTILE in shown.locator("main").inner_text()
+    assert shown.locator("#chart-ranking svg text", has_text="<script>").count() >= 1
+    assert watched.said == []
+    watched.close()
+
+
+def test_the_theme_button_turns_page_and_charts(running: Any, file: Path) -> None:
+    """Light, dark, and back to what the system says; the charts' own text follows."""
+    watched = Watched(running, file.as_uri(), theme="light")
+    shown = watched.page
+    shown.goto(file.as_uri())
+    shown.wait_for_selector("#chart-ranking[data-drawn] svg")
+    colour = "getComputedStyle(document.querySelector('#chart-ranking svg text')).fill"
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = shown.evaluate(f"[{colour}, {ground}]")
+    shown.get_by_role("button", name="dark").click()
+    dark = shown.evaluate(f"[{colour}, {ground}]")
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    assert shown.get_by_role("button", name="dark").get_attribute("aria-pressed") == "true"
+    shown.emulate_media(media="print")
+    assert shown.evaluate(f"[{colour}, {ground}]") == light, "paper is always light"
+    shown.emulate_media(media="screen")
+    shown.get_by_role("button", name="auto").click()
+    assert shown.evaluate(f"[{colour}, {ground}]") == light
+    assert watched.said == []
+    watched.close()
+
+
+def test_the_data_can_be_downloaded(running: Any, file: Path, tmp_path: Path) -> None:
+    """JSON and every block, from the file itself, without a network."""
+    watched = Watched(running, file.as_uri())
+    watched.page.goto(file.as_uri())
+    watched.page.locator("#data summary").first.click()
+    for number, suffix in enumerate((".json", ".csv.gz")):
+        with watched.page.expect_download() as waiting:
+            watched.page.locator("#data a[download]").nth(number).click()
+        assert waiting.value.suggested_filename.endswith(suffix)
+        assert Path(waiting.value.path()).stat().st_size > 1000
+    assert watched.said == []
+    watched.close()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_a_real_race_with_a_hostile_name_and_hostile_headers_is_shown_as_text(running: Any, tmp_path: Path) -> None:
+    """Named as a script, answering with headers that attack terminal and page: text in both, from race to report."""
+    server = f"{PYTHON} {Path(__file__).parents[2]}/servers/misbehaving.py {{port}} hostile"
+    env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "200"}
+    file = tmp_path / "race.html"
+
+    def run(*words: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "dragstrip", *words], env=env, capture_output=True, text=True)
+        assert done.returncode in (0, 3), done.stderr  # a disturbed machine may void the race; it is shown all the same
+        return done.stdout + done.stderr
+
+    told = run("race", "nginx-return", "--serve", f"{HOSTILE}={server}", "--rounds", "2", "--html", str(file))
+    told += run("show", "last", "--parity")
+    assert not set("\x1b\x9b\x9d") & set(told)
+    assert r"\x9b2J" in told
+    watched = Watched(running, file.as_uri())
+    watched.page.goto(file.as_uri())
+    watched.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    text = watched.page.locator("main").inner_text()  # of what is folded it has nothing
+    assert HOSTILE in text
+    assert r"\x9b2J" in text
+    assert watched.said == []
+    watched.close()

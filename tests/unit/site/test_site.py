@@ -1,0 +1,208 @@
+"""The local page, served for real: what it lists and draws, whom it refuses, and a race as it runs in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+from browser import Watched, browser, contrast_and_names
+
+from dragstrip.record import Event, Race
+from dragstrip.report import figures
+from dragstrip.report.race import badge
+from dragstrip.site import views
+from dragstrip.store.database import Store
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def fill(path: Path, races: int) -> None:
+    with Store(path) as store:
+        for number in range(races):
+            race = samples.race({"quick": 4e4, HOSTILE: 3e4}, seed=number + 1, rounds=11, passes=3)
+            race = replace(race, started=f"2026-02-{number % 28 + 1:02}T03:04:05+00:00")
+            store.begin(_newer(race) if number > 1 else race)
+            if number == 0:
+                left = Event(at_ns=1, kind=badge.KIND, detail=f"FASTER quick +33 %, 32 to 34, not {HOSTILE}")
+                store.append_event(race.id, left)
+
+
+def _newer(race: Race) -> Race:
+    return replace(race, entrants=tuple(replace(entrant, version="2.0") for entrant in race.entrants))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("site") / "races.sqlite"
+    fill(path, 4)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(store: Path) -> Iterator[str]:
+    """The address of a real server, ended by its own process id."""
+    words = [sys.executable, "-m", "dragstrip", "serve", "--port", "0", "--store", str(store)]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            assert process.stdout
+            found = re.match(r"(http://127\.0\.0\.1:\d+)/", process.stdout.readline())
+            assert found
+            yield found[1]
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    with browser() as one:
+        yield one
+
+
+def ask(served: str, path: str, *, method: str = "GET", host: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(served.removeprefix("http://"), timeout=30)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_only_this_machines_own_names_are_answered(served: str) -> None:
+    """A page elsewhere whose name was turned to 127.0.0.1 gets nothing."""
+    port = served.rsplit(":", 1)[1]
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
+        assert ask(served, "/", host=host)[0] == 200
+    for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "0.0.0.0"):
+        status, text = ask(served, "/", host=host)
+        assert (status, "quick" in text) == (400, False)
+
+
+def test_nothing_can_be_written(served: str, store: Path) -> None:
+    """No method but GET and HEAD is known anywhere, and asking leaves the store as it was."""
+    with sqlite3.connect(store) as db:
+        before = db.execute("SELECT count(*), (SELECT count(*) FROM event) FROM race").fetchone()
+    for path in ("/", "/race/last", "/compare", "/contender/quick"):
+        for method in ("POST", "PUT", "DELETE"):
+            assert ask(served, path, method=method)[0] == 405
+    assert ask(served, "/nowhere")[0] == 404
+    assert ask(served, "/race/ffffffffffff")[0] == 404
+    with sqlite3.connect(store) as db:
+        assert db.execute("SELECT count(*), (SELECT count(*) FROM event) FROM race").fetchone() == before
+
+
+def test_listing_asks_the_store_as_often_for_fifty_races_as_for_five(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No query per race, and no block is read: what 500 races cost is rows, not round trips."""
+    asked: list[str] = []
+    connect = sqlite3.connect
+
+    def watching(*words: Any, **more: Any) -> sqlite3.Connection:
+        db = connect(*words, **more)
+        db.set_trace_callback(asked.append)
+        return db
+
+    counts = []
+    for races in (5, 50):
+        fill(tmp_path / f"{races}.sqlite", races)
+        monkeypatch.setattr(sqlite3, "connect", watching)
+        asked.clear()
+        assert len(views.listed(tmp_path / f"{races}.sqlite", "")) == races
+        monkeypatch.undo()
+        counts.append(len(asked))
+        assert not [query for query in asked if "block" in query]
+    assert counts[0] == counts[1]
+
+
+def test_search_finds_races_with_all_words(store: Path) -> None:
+    """Id, contender, workload, date and end are searched; words are joined by and."""
+    assert len(views.listed(store, "")) == 4
+    assert [line.race for line in views.listed(store, "QUICK 02-03")] == ["000000000003"]
+    assert views.listed(store, "quick nobody") == []
+
+
+def test_a_contenders_history_marks_what_changed(store: Path) -> None:
+    """The version changed with the third race, and only there."""
+    points = views.history(store, "quick", "")
+    assert [point.race[-1] for point in points] == ["1", "2", "3", "4"]
+    assert [point.changes for point in points] == [(), (), ("version 1.2.3 → 2.0",), ()]
+
+
+def test_every_page_opens_in_a_browser(running: Any, served: str) -> None:
+    """List, search, race, comparison, history: no error, nothing asked of others, nothing hostile run, axe content."""
+    watched = Watched(running, served, theme="dark")
+    shown = watched.page
+    shown.goto(served)
+    assert shown.locator("tbody tr").count() == 4
+    assert contrast_and_names(shown) == []
+    shown.get_by_label("Search").fill("02-02")
+    shown.get_by_role("button", name="search").click()
+    assert shown.locator("tbody tr").count() == 1
+    shown.get_by_role("link", name="Dragstrip: races").click()
+    shown.get_by_label("000000000001 as then").check()
+    shown.get_by_label("000000000002 as now").check()
+    shown.get_by_role("button", name="compare then and now").click()
+    assert "Race 000000000002 against 000000000001" in shown.locator("h1").inner_text()
+    assert shown.locator("tbody tr").count() >= 1
+    assert contrast_and_names(shown) == []
+    shown.goto(served)
+    shown.locator("tbody a", has_text=HOSTILE).first.click()
+    assert HOSTILE in shown.locator("h1").inner_text()
+    assert shown.locator(".chart svg").is_visible()
+    assert contrast_and_names(shown) == []
+    shown.locator("tbody a").first.click()
+    shown.wait_for_selector("#chart-ranking[data-drawn] svg", timeout=20_000)
+    assert watched.said == []
+    watched.close()
+
+
+def test_on_a_phone_the_list_is_whole(running: Any, served: str) -> None:
+    """Verdict and local time of each race, nothing cut, axe content, in both themes."""
+    for theme in ("light", "dark"):
+        watched = Watched(running, served, width=390, theme=theme)
+        shown = watched.page
+        shown.goto(served)
+        row = shown.locator("tbody tr", has_text="000000000001")
+        assert f"FASTER quick +33 %, 32 to 34, not {HOSTILE}" in row.inner_text()
+        assert figures.local("2026-02-01T03:04:05+00:00") in row.inner_text()
+        assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+        wider = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        assert shown.evaluate(wider) == 0
+        assert contrast_and_names(shown) == []
+        assert watched.said == []
+        watched.close()
+
+
+def test_a_race_is_shown_as_it_runs(running: Any, served: str, store: Path) -> None:
+    """A real race: it appears in the list, its standings change round by round, and its end is told."""
+    words = ["race", "nginx-return", "nginx-static", "--rounds", "4", "-q", "--store", str(store)]
+    watched = Watched(running, served)
+    shown = watched.page
+    with subprocess.Popen([sys.executable, "-m", "dragstrip", *words], stdout=subprocess.DEVNULL) as process:
+        try:
+            live = shown.locator("a.live-row")
+            while not live.count():
+                assert process.poll() is None, "the race ended before it was seen"
+                shown.goto(served)
+            live.first.click()
+            shown.wait_for_selector("body[data-rounds]:not([data-rounds='0'])", timeout=60_000)
+            assert "nginx-return" in shown.locator("#standings").inner_text()
+            shown.wait_for_selector("#state:has-text('ended')", timeout=90_000)
+            with Store(store) as kept:  # a disturbed machine voids rounds, which are shown and run again
+                assert int(shown.evaluate("document.body.dataset.rounds")) == len(kept.load("last").rounds) >= 4
+        finally:
+            process.terminate() if process.poll() is None else None
+    assert watched.said == []
+    watched.close()

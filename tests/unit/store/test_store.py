@@ -1,0 +1,401 @@
+"""The store: what goes in comes out, nothing is rewritten, and whatever can't be stood behind is refused."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import samples
+
+import dragstrip
+from dragstrip.errors import StoreError
+from dragstrip.record import Event, Round
+from dragstrip.store.database import APPLICATION_ID, MIGRATIONS, Store, default_path
+
+HERE = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new folder" / "races.sqlite"
+
+
+def test_a_race_comes_back_equal(path: Path) -> None:
+    """Every field of every part, in order: maps, tuples, bytes, None, void reasons, events, non-ASCII text."""
+    voided = ("too much – steal", "x")
+    first = samples.block("quick", errors={"reset": 2}, void=voided, sample="<é>", server_cpu_ns=None)
+    odd = Round(
+        index=12,
+        started_ns=1,
+        ended_ns=2,
+        launches=(samples.launch("quick", 12, exit_status=-9, died=True, log_tail="a\nb", peak_memory_bytes=None),),
+        blocks=(replace(first, round=12),),
+        void=("steal",),
+    )
+    race = samples.race(out={"dud": "body differs"}, events=[Event(at_ns=5, kind="note", detail="d")])
+    race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1)
+    with Store(path) as store:
+        store.begin(race)
+    with Store(path) as store:
+        assert store.load(race.id) == race
+
+
+def test_a_race_grows_by_rounds_and_what_came_later_is_folded_in(path: Path) -> None:
+    """Rounds are appended; a contender going out and the end are events, seen in the race that is read."""
+    whole = samples.race(rounds=3)
+    with Store(path) as store:
+        store.begin(replace(whole, rounds=(), finished=""))
+        assert store.load(whole.id) == replace(whole, rounds=(), finished="")
+        for round_ in whole.rounds:
+            store.append_round(whole.id, round_)
+        store.entrant_out(whole.id, "steady", "died under load", 2)
+        store.finish(whole.id, "interrupted")
+        read = store.load(whole.id)
+    assert read.rounds == whole.rounds
+    assert read.finished == "interrupted"
+    assert [e.name for e in read.entrants] == ["quick", "steady"]
+    assert [(e.out, e.out_round) for e in read.entrants] == [("", None), ("died under load", 2)]
+    assert read.events == ()
+
+
+def test_a_resumed_race_is_running_again_until_it_ends_again(path: Path) -> None:
+    """The order of events decides: interrupted, resumed, budget."""
+    race = samples.race(rounds=1, finished="interrupted")
+    with Store(path) as store:
+        store.begin(race)
+        store.append_event(race.id, Event(at_ns=1, kind="resumed", detail=""))
+        assert (store.load("last").finished, store.runs()[0].finished) == ("", "")
+        store.finish(race.id, "budget")
+        assert (store.load("last").finished, store.runs()[0].finished) == ("budget", "budget")
+
+
+@pytest.mark.parametrize("table", ["race", "contender", "round", "launch", "block", "event"])
+def test_the_file_itself_refuses_to_rewrite_a_record(path: Path, table: str) -> None:
+    """Triggers stop UPDATE and DELETE, whoever holds the file."""
+    race = samples.race(rounds=1)
+    with Store(path) as store:
+        store.begin(race)
+    with sqlite3.connect(path) as db:
+        for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET rowid = rowid"):
+            with pytest.raises(sqlite3.IntegrityError, match="append only"):
+                db.execute(statement)
+    with Store(path) as store:
+        assert store.load(race.id) == race
+
+
+def test_a_round_is_kept_once(path: Path) -> None:
+    """The same round again is refused, and leaves the store as it was."""
+    race = samples.race(rounds=2)
+    with Store(path) as store:
+        store.begin(race)
+        with pytest.raises(StoreError, match="UNIQUE"):
+            store.append_round(race.id, race.rounds[1])
+        with pytest.raises(StoreError, match="already in"):
+            store.begin(race)
+        assert store.load(race.id) == race
+
+
+def test_a_killed_writer_leaves_every_committed_round(path: Path) -> None:
+    """kill -9 while it appends: each round that it had reported is there, whole."""
+    code = (
+        "import sys, samples; from pathlib import Path; from dataclasses import replace\n"
+        "from dragstrip.store.database import APPLICATION_ID, Store\n"
+        "race = samples.race(rounds=40)\n"
+        "store = Store(Path(sys.argv[1])); store.begin(replace(race, rounds=(), finished=''))\n"
+        "for round in race.rounds:\n"
+        "    store.append_round(race.id, round); print(round.index, flush=True)\n"
+        "    if round.index == 20: sys.stdin.read()\n"
+    )
+    places = os.pathsep.join([str(HERE), str(HERE.parent / "src")])
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": places},
+    )  # fmt: skip
+    assert writer.stdout is not None
+    told = []
+    for line in writer.stdout:
+        told.append(int(line))
+        if told[-1] == 7:
+            writer.kill()
+    writer.communicate()
+    whole = samples.race(rounds=40)
+    with Store(path) as store:
+        read = store.load("last")
+    assert len(read.rounds) >= len(told) >= 8
+    assert read.rounds == whole.rounds[: len(read.rounds)]
+    assert read.finished == ""
+
+
+def test_a_reader_sees_finished_rounds_while_a_writer_writes(path: Path) -> None:
+    """Neither waits for the other; the reader sees the last commit, never half a round."""
+    race = samples.race(rounds=2)
+    with Store(path) as writer, Store(path) as reader:
+        writer.begin(replace(race, rounds=race.rounds[:1], finished=""))
+        with writer._transaction():
+            writer._put_round(race.id, race.rounds[1])
+            assert len(reader.load(race.id).rounds) == 1
+        assert reader.load(race.id).rounds == race.rounds
+
+
+def test_a_race_is_found_by_a_unique_beginning_or_as_the_last(path: Path) -> None:
+    """Ambiguous and unknown ids are refused with the ids that come near."""
+    with Store(path) as store:
+        with pytest.raises(StoreError, match="no race yet"):
+            store.load("last")
+        for number, day in ((0xABC000000001, 1), (0xABD000000002, 3), (0x123000000003, 2)):
+            started = f"2026-01-0{day}T00:00:00+00:00"
+            store.begin(replace(samples.race(rounds=0), id=f"{number:012x}", started=started))
+        assert store.resolve("abc") == "abc000000001"
+        assert store.resolve("last") == "abd000000002"
+        assert [run.race for run in store.runs()] == ["abd000000002", "123000000003", "abc000000001"]
+        with pytest.raises(StoreError, match="could be abd000000002, abc000000001"):
+            store.resolve("ab")
+        with pytest.raises(StoreError, match="nearest are abc000000001"):
+            store.resolve("abc000000009")
+        with pytest.raises(StoreError, match="newest are"):
+            store.resolve("%")
+        with pytest.raises(StoreError, match="newest are"):
+            store.resolve("")
+
+
+def test_races_are_listed_without_touching_a_block(path: Path) -> None:
+    """The listing reads heads and counts alone, so that it stays quick however much was measured."""
+    one = samples.race(rounds=3)
+    with Store(path) as store:
+        for number in range(20):
+            store.begin(replace(one, id=f"{number:012x}"))
+        touched = set()
+
+        def note(action: int, table: str | None, *_: object) -> int:
+            touched.add(table if action == sqlite3.SQLITE_READ else None)
+            return sqlite3.SQLITE_OK
+
+        store._db.set_authorizer(note)
+        runs = store.runs()
+    assert len(runs) == 20
+    assert {(run.contenders, run.rounds, run.finished) for run in runs} == {(("quick", "steady"), 3, "decided")}
+    assert touched - {None} == {"race", "contender", "round", "event"}
+
+
+def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -> None:
+    """Export and import keep it equal, what was folded in included; twice is refused on both sides."""
+    race, moved = samples.race(out={"dud": "never started"}), tmp_path / "moved.race"
+    with Store(path) as store:
+        store.begin(replace(race, finished=""))
+        store.entrant_out(race.id, "steady", "died", 4)
+        store.finish(race.id, "budget")
+        store.begin(samples.race(seed=8))
+        assert store.export_race(race.id[:11] + race.id[11], moved) == race.id
+        expected = store.load(race.id)
+        with pytest.raises(StoreError, match="exists already"):
+            store.export_race(race.id, moved)
+    assert [p.name for p in tmp_path.iterdir() if p.name != path.parent.name] == ["moved.race"]
+    with Store(tmp_path / "other.sqlite") as other:
+        assert other.import_race(moved) == race.id
+        assert other.load("last") == expected
+        with pytest.raises(StoreError, match="already in"):
+            other.import_race(moved)
+        assert len(other.runs()) == 1
+
+
+def _exported(folder: Path) -> Path:
+    with Store(folder / "source.sqlite") as store:
+        store.begin(samples.race(rounds=4))
+        store.export_race("last", folder / "one.race")
+    return folder / "one.race"
+
+
+def test_a_damaged_export_is_refused_and_nothing_is_taken_in(tmp_path: Path) -> None:
+    """Cut short, one bit turned anywhere in its contents, or a figure changed through SQL."""
+    good = _exported(tmp_path).read_bytes()
+    bad = tmp_path / "bad.race"
+    refused = 0
+    for number, at in enumerate(range(150, len(good), len(good) // 60)):
+        bad.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
+        with Store(tmp_path / f"{number}.sqlite") as store:
+            try:
+                store.import_race(bad)
+            except StoreError:
+                refused += 1
+                assert not store.runs()
+            else:  # the bit lay in a page's unused space: what was taken in is the race, unharmed
+                assert store.load("last") == samples.race(rounds=4)
+    assert refused >= 5
+    with Store(tmp_path / "target.sqlite") as store:
+        bad.write_bytes(good[: len(good) // 2])
+        with pytest.raises(StoreError, match="damaged"):
+            store.import_race(bad)
+        bad.write_bytes(good)
+        with sqlite3.connect(bad) as db:
+            db.execute("DROP TRIGGER block_update")
+            db.execute("UPDATE block SET requests = requests + 1 WHERE seq = 3 AND round = 1")
+        with pytest.raises(StoreError, match="seal"):
+            store.import_race(bad)
+
+
+@pytest.mark.parametrize(
+    ("contents", "told"), [(b"", "not one exported race"), (b"hello", "damaged"), (b"x" * 5000, "damaged")]
+)
+def test_what_is_no_export_is_refused(tmp_path: Path, contents: bytes, told: str) -> None:
+    """An empty file, text, noise, a whole store, a missing file."""
+    (tmp_path / "odd").write_bytes(contents)
+    with Store(tmp_path / "store.sqlite") as store:
+        with pytest.raises(StoreError, match=told):
+            store.import_race(tmp_path / "odd")
+        with pytest.raises(StoreError, match="not one exported race"):
+            store.import_race(store.path)
+        with pytest.raises(StoreError, match="no such file"):
+            store.import_race(tmp_path / "nowhere")
+
+
+def test_newer_stores_and_exports_are_refused_with_both_versions(tmp_path: Path) -> None:
+    """An old Dragstrip never guesses at a schema that it doesn't know."""
+    export, newer = _exported(tmp_path), len(MIGRATIONS) + 1
+    for file in (export, tmp_path / "source.sqlite"):
+        with sqlite3.connect(file) as db:
+            db.execute(f"PRAGMA user_version = {newer}")
+    said = rf"version {newer}, .* up to {newer - 1}; update"
+    with Store(tmp_path / "target.sqlite") as store, pytest.raises(StoreError, match=said):
+        store.import_race(export)
+    with pytest.raises(StoreError, match=said):
+        Store(tmp_path / "source.sqlite")
+
+
+def test_a_store_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
+    """What its races did not record is what every race then did."""
+    path = tmp_path / "old.sqlite"
+    with sqlite3.connect(path) as db:
+        db.executescript((Path(dragstrip.__file__).parent / "data" / "schema" / "store_1.sql").read_text())
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+        (columns,) = zip(*db.execute("SELECT name FROM pragma_table_info('race')"), strict=True)
+        texts = {"id": "0123456789ab", "server_cores": "[1]", "engine_cores": "[0]", "machine": "{}", "metric": "cpu"}
+        row = [texts.get(name, 1) for name in columns]
+        db.execute(f"INSERT INTO race VALUES ({','.join('?' * len(row))})", row)
+    with Store(path) as store:
+        assert store.load("last").load.http == "1.1"
+
+
+def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_before(tmp_path: Path) -> None:
+    """What its records could not know reads as none recorded; nothing else changes."""
+    race = samples.race()
+    with Store(tmp_path / "old.sqlite") as store:
+        store.begin(race)
+    with sqlite3.connect(tmp_path / "old.sqlite") as db:
+        for table in ("race", "contender", "round", "launch", "block", "event"):
+            db.execute(f"DROP TRIGGER {table}_kinds")
+        for table, column in _columns(db) - _columns_of_version_1():
+            db.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
+        db.execute("PRAGMA user_version = 1")
+    with Store(tmp_path / "old.sqlite") as store:
+        assert store.load("last") == race
+    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    query = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
+    return {(table, column) for table, column in db.execute(query) if not table.startswith("sqlite_")}
+
+
+def _columns_of_version_1() -> set[tuple[str, str]]:
+    schema = Path(sys.modules["dragstrip.store.database"].__file__ or "").parents[1] / "data" / "schema" / MIGRATIONS[0]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema.read_text())
+        return _columns(db)
+
+
+def test_other_files_are_never_written_to(tmp_path: Path) -> None:
+    """Another program's database, a text file, a folder, a path below a file: refused, and left as they were."""
+    foreign, text = tmp_path / "foreign.sqlite", tmp_path / "notes.txt"
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    text.write_text("my notes, at least a hundred characters of them, " * 3)
+    before = foreign.read_bytes(), text.read_bytes()
+    with pytest.raises(StoreError, match="another program's"):
+        Store(foreign)
+    with pytest.raises(StoreError, match=r"notes\.txt .*not a database"):
+        Store(text)
+    with pytest.raises(StoreError, match="can't be opened"):
+        Store(tmp_path)
+    with pytest.raises(StoreError, match="folder can't be made"):
+        Store(text / "races.sqlite")
+    assert (foreign.read_bytes(), text.read_bytes()) == before
+
+
+def test_a_locked_store_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer that doesn't let go is named as the reason, with what to do."""
+    monkeypatch.setattr("dragstrip.store.database.BUSY_S", 0.05)
+    race = samples.race(rounds=1)
+    with Store(path) as holder, Store(path) as other:
+        holder._db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"locked for 0\.05 s; wait"):
+            other.begin(race)
+        holder._db.execute("COMMIT")
+        other.begin(race)
+
+
+def test_text_that_is_not_unicode_is_kept_readable(path: Path) -> None:
+    """A server may log any bytes; the record keeps them as escapes instead of failing."""
+    race = samples.race(rounds=0)
+    with Store(path) as store:
+        store.begin(race)
+        store.finish(race.id, b"\xff".decode(errors="surrogateescape"))
+        assert store.load("last").finished == r"\udcff"
+
+
+def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """$DRAGSTRIP_STORE first, then $XDG_DATA_HOME, then ~/.local/share."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("DRAGSTRIP_STORE", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    assert default_path() == tmp_path / ".local/share/dragstrip/races.sqlite"
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert default_path() == Path("/data/dragstrip/races.sqlite")
+    monkeypatch.setenv("DRAGSTRIP_STORE", "/x.sqlite")
+    assert default_path() == Path("/x.sqlite")
+
+
+def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:
+    """The race's own row is never rewritten; each extension keeps the last round that was planned before it."""
+    race = samples.race(rounds=2)
+    with Store(path) as store:
+        store.begin(replace(race, finished=""))
+        store.extend(race.id, budget_s=180.0, planned_rounds=50)
+        store.extend(race.id, budget_s=240.0, planned_rounds=70)
+        read = store.load(race.id)
+        with pytest.raises(ValueError, match="the store's own"):
+            store.append_event(race.id, Event(at_ns=0, kind="extended", detail="{}"))
+    assert (read.plan.budget_s, read.plan.planned_rounds) == (240.0, 70)
+    assert read.plan.extensions == (race.plan.planned_rounds, 50)
+    assert read.events == race.events
+
+
+def test_blocks_by_contender_come_back_as_they_were(path: Path) -> None:
+    """JSON has lists where the record has tuples."""
+    race = samples.race(rounds=1)
+    race = replace(race, plan=replace(race.plan, blocks={"quick": (2_000_000, 5_000_000, 40)}))
+    with Store(path) as store:
+        store.begin(race)
+        assert store.load(race.id).plan.blocks == race.plan.blocks
+
+
+def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_one_refused(path: Path) -> None:
+    """A server may die in a lead-in: that is told, and ends no race."""
+    race = samples.race(rounds=1)
+    (this,) = race.rounds
+    first = replace(this.blocks[0], counted_ns=0, requests=0)
+    died = replace(this, blocks=(replace(first, gave_up=True), *this.blocks[1:]))
+    impossible = replace(this, blocks=(first, *this.blocks[1:]))
+    with Store(path) as store:
+        store.begin(replace(race, rounds=()))
+        with pytest.raises(StoreError, match=r"block\.counted_ns is not above 0"):
+            store.append_round(race.id, impossible)
+        store.append_round(race.id, died)
+        assert store.load(race.id).rounds == (died,)
