@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage
-from dragstrip.machine import Lanes, lanes, parse_cores, show_cores, wait_for_quiet
+from dragstrip.machine import Lanes, kernel_files, lanes, parse_cores, show_cores, wait_for_quiet
 
 Topology = Callable[[int], Sequence[int]]
 
@@ -128,8 +128,8 @@ def test_facts_can_be_stored_and_name_this_machine() -> None:
 
 def test_facts_that_cannot_be_read_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel or a container that hides its files costs facts, not the race."""
-    monkeypatch.setattr(machine, "_PROC", tmp_path)
-    monkeypatch.setattr(machine, "_CPU", tmp_path)
+    monkeypatch.setattr(kernel_files, "PROC", tmp_path)
+    monkeypatch.setattr(kernel_files, "CPU", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     facts = machine.facts()
     hidden = ("governor", "boot", "swap_bytes", "virtual", "container", "mitigations")

@@ -20,6 +20,7 @@ import pytest
 import samples
 
 from dragstrip import machine, validity
+from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
 from dragstrip.racing.loop import RaceLoop
 from dragstrip.record import Block, Event, Load, Race
@@ -224,7 +225,7 @@ def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any,
     frequency, heat = core / "cpufreq/scaling_cur_freq", core / "thermal_throttle/core_throttle_count"
     frequency.write_text("3000000\n")
     heat.write_text("5\n")
-    monkeypatch.setattr(machine, "_CPU", tmp_path)
+    monkeypatch.setattr(kernel_files, "CPU", tmp_path)
     watch = environment.Watch((3,))
     watch.before()
     frequency.write_text("2900000\n")

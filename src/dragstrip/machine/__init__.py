@@ -1,0 +1,40 @@
+"""The machine: facts that make numbers comparable (or not), cores for server and generator, and how busy it is.
+
+Linux only; what cannot be read is None, never a guess. ``cores`` divides the cores, ``inventory`` says what the machine
+is, ``activity`` what it does now.
+"""
+
+from dragstrip.machine.activity import (
+    WINDOW_S,
+    busy_ns,
+    cpu_by_process,
+    frequencies_khz,
+    load_average,
+    steal_ns,
+    thread_cpu_ns,
+    throttled,
+    wait_for_quiet,
+    who_worked,
+)
+from dragstrip.machine.cores import ENGINE_CORES_AT_MOST, Lanes, lanes, parse_cores, show_cores, siblings
+from dragstrip.machine.inventory import facts
+
+__all__ = [
+    "ENGINE_CORES_AT_MOST",
+    "WINDOW_S",
+    "Lanes",
+    "busy_ns",
+    "cpu_by_process",
+    "facts",
+    "frequencies_khz",
+    "lanes",
+    "load_average",
+    "parse_cores",
+    "show_cores",
+    "siblings",
+    "steal_ns",
+    "thread_cpu_ns",
+    "throttled",
+    "wait_for_quiet",
+    "who_worked",
+]

@@ -1,0 +1,131 @@
+"""How busy the machine is: its cores, threads and processes, its frequencies and its heat.
+
+CPU shares come from ``/proc/stat`` (proc(5)), whose steps are one clock tick (10 ms): good for tenths of seconds, not
+for one block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from dragstrip.machine import kernel_files
+
+#: Seconds over which the share of busy time is read: five ticks per core.
+WINDOW_S = 0.05
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(cores: Iterable[int]) -> list[list[int]]:
+    """For each of these cores, /proc/stat's counters: user nice system idle iowait irq softirq steal …"""
+    wanted = {f"cpu{core}" for core in cores}
+    lines = (line.split() for line in (kernel_files.PROC / "stat").read_text().splitlines() if line.startswith("cpu"))
+    return [[int(word) for word in words[1:]] for words in lines if words[0] in wanted]
+
+
+def steal_ns(cores: Iterable[int]) -> int:
+    """Time that the hypervisor gave to others while these cores wanted to run, since boot, in 10 ms steps.
+
+    Raises:
+        OSError: /proc/stat cannot be read.
+    """
+    return sum(counters[7] for counters in _ticks(cores) if len(counters) > 7) * _TICK_NS
+
+
+def busy_ns(cores: Iterable[int]) -> int:
+    """Time that these cores were not idle (user, nice, system, interrupts, steal), since boot, in 10 ms steps.
+
+    Raises:
+        OSError: /proc/stat cannot be read.
+    """
+    # Fields 3 and 4 are idle and waiting for a disk; 8 and 9 are guests, counted in user already.
+    return sum(sum(counters[:3]) + sum(counters[5:8]) for counters in _ticks(cores)) * _TICK_NS
+
+
+def load_average() -> tuple[float, float, float] | None:
+    """Over 1, 5 and 15 minutes, None where unknown."""
+    try:
+        return os.getloadavg()
+    except OSError:
+        return None
+
+
+def wait_for_quiet(
+    cores: Sequence[int],
+    *,
+    busy_below: float = 0.12,
+    at_most_s: float = 30.0,
+    busy: Callable[[Iterable[int]], int] = busy_ns,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """Waits until these cores have been idle enough over one window; says the last share of busy time seen.
+
+    Args:
+        busy_below: the share that counts as quiet, 0 to 1; one tick of a 2-core window is 0.1.
+        at_most_s: then it returns all the same, and the share says that it was not quiet.
+        busy, clock, sleep: the world's; a test's own.
+    """
+    until = clock() + at_most_s
+    began, before = clock(), busy(cores)
+    while True:
+        sleep(WINDOW_S)
+        now, after = clock(), busy(cores)
+        share = (after - before) / max((now - began) * 1e9 * max(len(cores), 1), 1.0)
+        if share < busy_below or now >= until:
+            return min(share, 1.0)
+        began, before = now, after
+
+
+def thread_cpu_ns(schedstats: Iterable[str]) -> dict[str, int]:
+    """CPU time of threads so far, by their ``/proc/PID/task/TID/schedstat``; those that have ended are left out."""
+    found = {}
+    for path in schedstats:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            found[path] = int(Path(path).read_text().split()[0])
+    return found
+
+
+def who_worked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """How many processes and threads did the work between two readings of ``thread_cpu_ns``; "" if nothing was done.
+
+    A thread counts from half a hundredth of all work on: a pool of 32 shows, a timer's thread does not.
+    """
+    spent = {path: cpu_ns - before.get(path, 0) for path, cpu_ns in after.items()}
+    busy = [path for path, cpu_ns in spent.items() if cpu_ns > 0.005 * sum(spent.values())]
+    if not busy:
+        return ""
+    processes = [len({path.split("/")[2] for path in paths}) for paths in (busy, spent)]
+    return f"{processes[0]} of {processes[1]} processes, {len(busy)} of {len(spent)} threads"
+
+
+def cpu_by_process(cores: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """Name and CPU time (ns, in 10 ms steps) of every process that last ran on one of these cores; proc(5)'s stat."""
+    wanted, found = set(cores), {}
+    for folder in kernel_files.PROC.iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                before, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
+                words = after.split()  # from the third field on
+                if int(words[36]) in wanted:
+                    found[int(folder.name)] = (before.partition("(")[2], (int(words[11]) + int(words[12])) * _TICK_NS)
+    return found
+
+
+def frequencies_khz(cores: Iterable[int]) -> dict[int, int]:
+    """Each core's frequency now; those that say nothing are left out (virtual machines)."""
+    read = ((core, kernel_files.number(kernel_files.CPU / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores)
+    return {core: khz for core, khz in read if khz}
+
+
+def throttled(cores: Iterable[int]) -> int | None:
+    """How often heat has slowed these cores since boot; None where nobody says."""
+    counts = [
+        kernel_files.number(kernel_files.CPU / f"cpu{core}/thermal_throttle/core_throttle_count") for core in cores
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,155 @@
+"""Which cores serve and which generate load; core lists in the kernel's notation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dragstrip.errors import BadUsage
+from dragstrip.machine import kernel_files
+
+#: Generator cores chosen by default at most; four outrun any server that a single machine holds beside them.
+ENGINE_CORES_AT_MOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Which cores serve and which generate load.
+
+    Args:
+        server, engine: core numbers, rising.
+        shared: a core is in both; a warning on the parity sheet.
+        note: what is not ideal about them, in words, "" if nothing.
+    """
+
+    server: tuple[int, ...]
+    engine: tuple[int, ...]
+    shared: bool
+    note: str
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """The race's cores, each once, rising."""
+        return tuple(sorted({*self.server, *self.engine}))
+
+
+def parse_cores(text: str, *, option: str = "cores") -> tuple[int, ...]:
+    """Reads a core list in the kernel's notation, for example ``0-1,3``; rising, each once.
+
+    Raises:
+        BadUsage: it isn't one; ``option`` says whose it is.
+    """
+    cores: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        numbers = (first, last) if dash else (first, first)
+        if not all(word.isascii() and word.isdigit() and len(word) < 6 for word in numbers):
+            raise BadUsage(f"{option}: {text!r} is not a core list ({part.strip()!r}); give one such as 0-1,3")
+        low, high = map(int, numbers)
+        if low > high:
+            raise BadUsage(f"{option}: {text!r} has the range {part.strip()} backwards; give {high}-{low}")
+        cores |= set(range(low, high + 1))
+    return tuple(sorted(cores))
+
+
+def show_cores(cores: Iterable[int]) -> str:
+    """The inverse of ``parse_cores``: runs of cores as ranges."""
+    runs: list[list[int]] = []
+    for core in sorted(set(cores)):
+        if runs and core == runs[-1][1] + 1:
+            runs[-1][1] = core
+        else:
+            runs.append([core, core])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def siblings(core: int) -> tuple[int, ...]:
+    """The hardware threads of the core that this one is on, itself included; itself alone if unknown."""
+    text = kernel_files.read(kernel_files.CPU / f"cpu{core}/topology/thread_siblings_list")
+    try:
+        return parse_cores(text) if text else (core,)
+    except BadUsage:
+        return (core,)
+
+
+def lanes(
+    server: str | None,
+    engine: str | None,
+    *,
+    allowed: Iterable[int] | None = None,
+    threads_of: Callable[[int], Sequence[int]] = siblings,
+) -> Lanes:
+    """Divides the cores this process may use between server and generator.
+
+    The rule: one hardware thread of each physical core is used (its siblings stay idle: their work would come and
+    go with everyone else's); the engine takes the first half of the physical cores, four at most, the server the
+    rest. So with two cores one each (engine 0, server 1), with four two each, with sixteen four and twelve. One
+    physical core with two threads gives one each, with a note; one core alone is shared, with a warning.
+    What is given is taken as given, the other lane then gets what is left.
+
+    Args:
+        server, engine: core lists ("0-1,3") or None.
+        allowed, threads_of: this process's affinity mask and the topology; other machines' in tests.
+
+    Raises:
+        BadUsage: a list that isn't one, or has a core that this process may not use.
+    """
+    usable = tuple(sorted(os.sched_getaffinity(0) if allowed is None else allowed))
+    given_server = _given(server, "--server-cores", usable)
+    given_engine = _given(engine, "--engine-cores", usable)
+    physical = physical_cores(usable, threads_of)
+    if given_server and given_engine:
+        return _noted(given_server, given_engine, threads_of)
+    if given_server:
+        left = _left(physical, given_server) or [core for core in usable if core not in given_server]
+        return _noted(given_server, tuple(left[:ENGINE_CORES_AT_MOST]) or given_server[:1], threads_of)
+    if given_engine:
+        left = _left(physical, given_engine) or [core for core in usable if core not in given_engine]
+        return _noted(tuple(left) or given_engine, given_engine, threads_of)
+    firsts = [threads[0] for threads in physical]
+    if len(firsts) == 1:
+        firsts = list(usable[:2])  # two threads of one core, or one alone
+    half = min(len(firsts) // 2, ENGINE_CORES_AT_MOST)
+    return _noted(tuple(firsts[half:]), tuple(firsts[:half] or firsts), threads_of)
+
+
+def _given(text: str | None, option: str, usable: tuple[int, ...]) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    cores = parse_cores(text, option=option)
+    if strange := [core for core in cores if core not in usable]:
+        raise BadUsage(
+            f"{option}: {text} has core {show_cores(strange)}, which this process may not use; "
+            f"choose from {show_cores(usable)}"
+        )
+    return cores
+
+
+def physical_cores(usable: tuple[int, ...], threads_of: Callable[[int], Sequence[int]]) -> list[tuple[int, ...]]:
+    """Usable hardware threads by physical core, in the order of the first one's number."""
+    found: list[tuple[int, ...]] = []
+    seen: set[int] = set()
+    for core in usable:
+        if core not in seen:
+            found.append(tuple(sorted({core, *threads_of(core)} & set(usable))))
+            seen |= set(found[-1])
+    return found
+
+
+def _left(physical: list[tuple[int, ...]], taken: tuple[int, ...]) -> list[int]:
+    """The first thread of each physical core of which nothing is taken."""
+    return [threads[0] for threads in physical if not set(threads) & set(taken)]
+
+
+def _noted(server: tuple[int, ...], engine: tuple[int, ...], threads_of: Callable[[int], Sequence[int]]) -> Lanes:
+    both = set(server) & set(engine)
+    if both:
+        return Lanes(server, engine, True, f"server and load generator share core {show_cores(both)}: they slow each "
+                                           "other down, and capacity figures are those of the pair")  # fmt: skip
+    neighbours = {core for core in server if set(threads_of(core)) & set(engine)}
+    note = ""
+    if neighbours:
+        note = (f"server core {show_cores(neighbours)} and a generator core are hardware threads of one physical core: "
+                "the generator's work slows the server down")  # fmt: skip
+    return Lanes(server, engine, False, note)
