@@ -15,7 +15,7 @@ FUZZ_LINES ?= 1000
 FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
-.PHONY: race build test test-deps lint fmt bench claims check-live awake calibrate answers simulate fuzz fuzz-cli sanitize check-stacks docs pictures clean
+.PHONY: race build test test-deps lint prose fmt bench claims check-live awake calibrate answers simulate fuzz fuzz-cli sanitize check-stacks docs pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -49,6 +49,9 @@ lint: .stamps/test-deps
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+prose: .stamps/test-deps  ## spelling and style of documents, docstrings and comments
+	$(BIN)/python docs/check_prose.py
 
 fmt: .stamps/test-deps
 	cargo fmt --all
@@ -104,8 +107,8 @@ answers: build  ## races beside an ordered disturbance into docs/calibration/dis
 	$(BIN)/python benchmarks/answers.py --write
 	$(BIN)/python benchmarks/simulate_disturbed.py --write docs/CALIBRATION.md
 
-simulate: build  ## the same by simulation and on recorded noise, into docs/METHOD.md
-	$(BIN)/python benchmarks/simulate.py --write docs/METHOD.md
+simulate: build  ## the same by simulation and on recorded noise, into docs/method/simulation.md
+	$(BIN)/python benchmarks/simulate.py --write docs/method/simulation.md
 
 check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
 	$(BIN)/python benchmarks/check_stacks.py

@@ -807,8 +807,8 @@ def test_a_judgement_that_makes_no_sense_is_refused(words: dict[str, object]) ->
 
 
 def test_the_methods_figures_are_written_by_the_simulation() -> None:
-    """docs/METHOD.md has the one marked section, and its rows are those that the simulation prints."""
-    page = (Path(__file__).parents[2] / "docs" / "METHOD.md").read_text()
+    """docs/method/simulation.md has the one marked section, and its rows are those that the simulation prints."""
+    page = (Path(__file__).parents[2] / "docs" / "method" / "simulation.md").read_text()
     (section,) = re.findall(r"<!-- simulate:begin -->(.*?)<!-- simulate:end -->", page, re.DOTALL)
     rows = [line.split("|")[1] for line in simulate.report(20).splitlines() if line.startswith("|")]
     assert rows == [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]

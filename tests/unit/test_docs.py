@@ -1,4 +1,4 @@
-"""The documentation: its commands exist, its links lead somewhere, its pages build."""
+"""The documentation: its commands exist, its links lead somewhere, its sentences are short, its pages build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ import pytest
 from dragstrip.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+import check_prose as prose  # noqa: E402
+
+PAGES = prose.pages()
+METHOD = ROOT / "docs" / "METHOD.md"
 
 
 def commands() -> list[tuple[str, str]]:
@@ -43,12 +49,70 @@ def test_each_command_that_a_page_tells_exists_with_its_options(page: str, line:
             assert word.split("=")[0] in known | {"--help", "-h"}, f"{page}: dragstrip {name} {word}"
 
 
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of this page may end in: the heading in lower case, its blanks as hyphens."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_to_files(page: Path) -> None:
-    """Each relative link's file is there."""
+def test_links_between_pages_lead_to_files_and_headings(page: Path) -> None:
+    """Each relative link's file is there, and the heading in it that the link names."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        if not re.match(r"[a-z]+:|#", target):
-            assert (page.parent / target.split("#")[0]).exists(), f"{page.name}: {target}"
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, heading = target.partition("#")
+        file = (page.parent / name) if name else page
+        assert file.exists(), f"{page.name}: {target}"
+        if heading:
+            assert heading in anchors(file), f"{page.name}: {target}; there are {sorted(anchors(file))}"
+
+
+def test_sections_of_the_method_that_the_code_names_exist() -> None:
+    """Docstrings cite ``docs/METHOD.md``, "Section"; the details have the same headings."""
+    sections, details = (
+        set(re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+        for page in (METHOD, ROOT / "docs" / "method" / "details.md")
+    )
+    cited = set()
+    for path in (ROOT / "src" / "dragstrip").rglob("*.py"):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        for after in re.findall(r"``docs/METHOD\.md``, ((?:\"[^\"]+\"(?:,| and)? ?)+)", text):
+            cited |= {(path.name, name) for name in re.findall(r"\"([^\"]+)\"", after)}
+    assert len(cited) >= 15
+    assert not {(file, name) for file, name in cited if name not in sections}
+    only_there = {"How a race is decided", "The question", "The words", "Two races", "Versions of the method"}
+    assert sections - details == only_there
+
+
+@pytest.mark.parametrize("page", prose.STRICT, ids=lambda page: page.name)
+def test_sentences_and_lines_stay_short(page: Path) -> None:
+    """At most 35 words and 100 characters; tables, code and what a program wrote apart."""
+    assert not prose.long_sentences(page)
+    assert not prose.long_lines(page)
+
+
+def test_the_prose_check_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long sentence and a long line are found with their places; code, tables and generated parts are left out."""
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    long = " ".join(["Word"] * 36)
+    page.write_text(
+        f"# Head\n\nShort one. {long}.\n\n| {long} {long} |\n\n```sh\n{long} {long}\n```\n", encoding="utf-8"
+    )
+    assert [place.split(": ")[:2] for place in prose.long_sentences(page)] == [["page.md:3", "36 words"]]
+    assert [place.split(": ")[0] for place in prose.long_lines(page)] == ["page.md:3"]
+    page.write_text(
+        f"<!-- x: begin -->\n{long}\n<!-- x: end -->\n\nSee [a]({long.replace(' ', '')}).\n", encoding="utf-8"
+    )
+    assert not prose.long_sentences(page)
+    assert not prose.long_lines(page)
+
+
+def test_no_word_is_misspelt() -> None:
+    """By codespell, in documents, docstrings and comments of the whole repository."""
+    pytest.importorskip("codespell_lib", reason="codespell is not installed: pip install 'dragstrip[test]' (make lint)")
+    assert not prose.misspelt()
 
 
 def test_the_pages_build(tmp_path: Path) -> None:
