@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from calibration_page import quantile_with_ends  # noqa: E402
 
 from dragstrip.contender import entrants  # noqa: E402
-from dragstrip.racing import run as racing  # noqa: E402
+from dragstrip.racing.qualification import qualified  # noqa: E402
+from dragstrip.racing.request import Request, lanes_of, load_of  # noqa: E402
 from dragstrip.racing.round import warm_up  # noqa: E402
-from dragstrip.racing.run import Request  # noqa: E402
 from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
 from dragstrip.report.race.live import Progress  # noqa: E402
 from dragstrip.workload import load  # noqa: E402
@@ -42,11 +42,11 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
     """Log ratios of rates, short blocks over long ones, by lead-in in ms."""
     entries = entrants((f"one={word}", f"two={word}"))
     request = Request(entries=tuple(entries), workload=load("hello"))
-    lanes = racing.lanes_of(request)
+    lanes = lanes_of(request)
     found: dict[int, list[float]] = {lead_ms: [] for lead_ms in LEADS_MS}
     with (
         Progress(Console(), quiet=True) as progress,
-        racing.stand(request, racing.load_of(request, lanes), lanes, 1, progress) as (track, stood),
+        qualified(request, load_of(request, lanes), lanes, 1, progress) as (track, stood),
     ):
         running = [track.launch(entry) for entry in stood.ready.values()]
         try:

@@ -153,14 +153,16 @@ def race(
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
         plan: ``connections``, ``round``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``, ``awake``,
-            ``server_cores`` and whatever else ``dragstrip.racing.run.Request`` has; ``rate_per_s`` may be "auto".
+            ``server_cores`` and whatever else ``dragstrip.racing.request.Request`` has; ``rate_per_s`` may be "auto".
 
     Raises:
         BadUsage: fewer than two contenders, or a word of the plan that there is none of, or out of its bounds; nothing
             has been started or stored then.
         DragstripError: as on the command line, with the same message.
     """
-    from dragstrip.racing import run as racing  # here, because reading old results must do without the compiled engine
+    # Here, because reading old results must do without the compiled engine.
+    from dragstrip.racing import run as racing
+    from dragstrip.racing.request import Request
 
     _refuse_odd(contenders, serve, workload)
     own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
@@ -168,9 +170,9 @@ def race(
     if plan.get("rate_per_s") == "auto":
         plan["rate_per_s"] = schedule.AUTO_RATE
     try:
-        request = racing.Request(entries=entries, workload=load_workload(workload), **plan)
+        request = Request(entries=entries, workload=load_workload(workload), **plan)
     except TypeError as error:
-        raise BadUsage(f"dragstrip.race: {error}; dragstrip.racing.run.Request has the words") from error
+        raise BadUsage(f"dragstrip.race: {error}; dragstrip.racing.request.Request has the words") from error
     with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
         return Result.of(racing.run(request, store=kept, progress=progress))
 

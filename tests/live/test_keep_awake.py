@@ -19,7 +19,7 @@ import pytest
 from dragstrip import machine
 from dragstrip.process import keep_awake
 from dragstrip.process.supervisor import descendants
-from dragstrip.racing import run as racing
+from dragstrip.racing.resume import awake_and_wait_of
 from dragstrip.store.database import Store
 
 CORE = max(os.sched_getaffinity(0))
@@ -214,7 +214,7 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
     own = len(os.sched_getaffinity(0)) > 1 and not keep_awake.against_spinning([CORE], [])
     assert race.machine["engine_wait"] == ("poll" if own else "sleep")
     assert (race.machine["awake"] == "off") == (word == "off")
-    assert racing._kept(race) == (word, race.machine["engine_wait"])
+    assert awake_and_wait_of(race) == (word, race.machine["engine_wait"])
     assert all(block.server_runs for one in race.rounds for block in one.blocks)
     told = subprocess.run(
         [sys.executable, "-m", "dragstrip", "show", "--parity", "--store", str(store)],

@@ -16,7 +16,9 @@ from dragstrip.contender import Entry, Ready
 from dragstrip.contender import check as look
 from dragstrip.errors import DragstripError
 from dragstrip.racing import run as racing
-from dragstrip.racing.loop import Progress
+from dragstrip.racing.progress import Progress
+from dragstrip.racing.request import Request
+from dragstrip.racing.resume import resume as resume_race
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.record import Event, Race
 from dragstrip.store.database import Store
@@ -78,9 +80,9 @@ def _race(group: Group, before: Race | None, store: Store, budget_s: float, show
     workload = load_workload(group.workload)
     with show(group) as progress:
         if before is not None:
-            racing.resume(before.id, group.entries, workload, store=store, progress=progress)
+            resume_race(before.id, group.entries, workload, store=store, progress=progress)
             return store.load(before.id)
-        request = racing.Request(
+        request = Request(
             entries=group.entries,
             workload=workload,
             connections=group.load.connections,

@@ -16,7 +16,7 @@ from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE, definitions
 from dragstrip.contender import install
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.racing import run as racing
+from dragstrip.racing import verify as verification
 from dragstrip.report import listing
 
 
@@ -99,7 +99,7 @@ def verify(
     chosen = contender.line_up(line_up).names if line_up else names or everybody
     entries = (*contender.entrants(chosen, extra_dirs=folders, settings=settings), *own)
     rows = []
-    for proof in racing.verify(entries, workload, **cores):
+    for proof in verification.verify(entries, workload, **cores):
         rows.append(asdict(proof))
         if not as_json:
             _tell(proof, parity)
@@ -108,7 +108,7 @@ def verify(
     sys.exit(EXIT_FAILURE if any(row["status"] == "failed" for row in rows) else 0)
 
 
-def _tell(proof: racing.Proof, parity: bool) -> None:
+def _tell(proof: verification.Proof, parity: bool) -> None:
     status = proof.status.upper() if proof.status == "failed" else proof.status
     at = f" at {proof.workload}" if proof.workload else ""
     click.echo(f"{status:<8} {proof.contender}{at}{': ' if proof.reason else ''}{proof.reason}")

@@ -18,6 +18,7 @@ from dragstrip.doctor import noise_floor
 from dragstrip.doctor.examine import Finding, null_race_finding
 from dragstrip.errors import NotReady
 from dragstrip.racing import run as racing
+from dragstrip.racing.request import Request
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.store.machine_profile import NULL_RACE
@@ -71,7 +72,7 @@ def _null_race(store_path: Path, budget_s: float, server_cores: str | None, engi
     ready = [name for name in names if isinstance(contender.check(contender.entry(name)), contender.Ready)]
     if not ready:
         raise NotReady("a null race wants a contender of the default line-up; `dragstrip install` makes one ready")
-    request = racing.Request(
+    request = Request(
         entries=(contender.entry(f"one={ready[0]}"), contender.entry(f"other={ready[0]}")),
         workload=load_workload("hello"),
         budget_s=budget_s,

@@ -41,6 +41,8 @@ from dragstrip.loading.arrivals import PRECISIONS
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options
 from dragstrip.racing import run as racing
+from dragstrip.racing.request import Request
+from dragstrip.racing.resume import resume
 from dragstrip.record import Event, Race
 from dragstrip.report.figures import visible
 from dragstrip.report.race import badge, markdown, standing, svg
@@ -164,7 +166,7 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
                 )
                 workload = load_workload(words["workload"] or recorded.workload)
                 more = words["budget"] if isinstance(words["budget"], More) else None
-                racing.resume(recorded.id, entries, workload, store=store, progress=progress, extra_s=more)
+                resume(recorded.id, entries, workload, store=store, progress=progress, extra_s=more)
                 result = store.load(recorded.id)
             else:
                 result = racing.run(request, store=store, progress=progress)
@@ -175,7 +177,7 @@ def race(resume_id: str | None, store_path: Path | None, quiet: bool, **words: A
     _conclude(console, result, words, store_path)
 
 
-def _request(words: dict[str, Any]) -> racing.Request:
+def _request(words: dict[str, Any]) -> Request:
     line_up = contender.line_up(words["line_up"]) if words["line_up"] else None
     given, serve = _named(words["contenders"], words["serve"], words["called"])
     names = (*(line_up.names if line_up else ()), *given)
@@ -185,7 +187,7 @@ def _request(words: dict[str, Any]) -> racing.Request:
     settled = _settled(words, line_up)
     named = contender.entrants(names, extra_dirs=words["folders"], settings=words["settings"])
     entries = (*named, *(contender.serve_entry(text) for text in serve))
-    return racing.Request(
+    return Request(
         entries=entries,
         workload=workload,
         **{key: value for key, value in settled.items() if key != "metric"},

@@ -27,7 +27,7 @@ from dragstrip.cli.options import (
 )
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import MOST_PER_S, PRECISIONS
-from dragstrip.racing import run as racing
+from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.report import sweep as shown
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
@@ -139,7 +139,7 @@ def _request(words: dict[str, Any]) -> Request:
     if not words["contenders"] and not words["serve"]:
         raise BadUsage("nobody to sweep: name a contender (`dragstrip contenders` lists them), or give --serve")
     named = contender.entrants(words["contenders"], extra_dirs=words["folders"], settings=words["settings"])
-    field = racing.Request(
+    field = RaceRequest(
         entries=(*named, *(contender.serve_entry(text) for text in words["serve"])),
         workload=load_workload(words["workload"]),
         connections=words["connections"],

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from dragstrip import analysis, validity
 from dragstrip.contender import Entry
 from dragstrip.racing import environment, schedule
-from dragstrip.racing.round import RaceSetup, run_round
+from dragstrip.racing.progress import Progress
+from dragstrip.racing.round import run_round
+from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Event, Plan, Race
 from dragstrip.store.database import Store
 
@@ -22,14 +23,6 @@ MOST_VOID_ROUNDS = 5
 
 #: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
 OVERTIME = 0.5
-
-
-class Progress(Protocol):
-    """What shows a race as it runs; called between measurements only."""
-
-    def phase(self, text: str) -> None: ...
-    def entrant(self, name: str, status: str) -> None: ...
-    def round_done(self, race: Race, judged: analysis.Verdict) -> None: ...
 
 
 class RaceLoop:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragstrip import machine
 from dragstrip.analysis.cpu_shares import own_p50_ns
-from dragstrip.contender import Entry, Missing, Ready, build, to_build
-from dragstrip.errors import StageError
+from dragstrip.contender import Entry, Missing, Ready, build, check, to_build
+from dragstrip.errors import NotReady, StageError
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S
 from dragstrip.process.running import Running
 from dragstrip.racing import calibration, environment, schedule
-from dragstrip.racing.loop import Progress
+from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
-from dragstrip.racing.round import RaceSetup, launch_twice, stop_all, warm_up
-from dragstrip.record import Entrant
+from dragstrip.racing.request import Request
+from dragstrip.racing.round import launch_twice, stop_all, warm_up
+from dragstrip.racing.setup import RaceSetup, race_setup
+from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import (
     HABITS_S,
     PROOF_S,
@@ -109,6 +112,39 @@ class _Candidate:
         if self.limit is None:
             return self.name
         return f"{self.name}, {self.limit.spent_s:.0f} s of {self.limit.within_s:.0f} s"
+
+
+@contextmanager
+def qualified(
+    request: Request,
+    load: Load,
+    lanes: machine.Lanes,
+    seed: int,
+    progress: Progress,
+    kept: QualificationStore | None = None,
+) -> Iterator[tuple[RaceSetup, Qualified]]:
+    """What rounds share, and every contender proved and calibrated once; all is stopped at the end.
+
+    Args:
+        kept: proofs that may be reused; None: every contender is proved anew.
+
+    Raises:
+        NotReady: a contender named by hand is missing something.
+    """
+    progress.phase("checking what is installed")
+    states = _installed(request)
+    with race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as setup:
+        setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
+        yield setup, qualify_all(setup, request.entries, states, progress, kept)
+
+
+def _installed(request: Request) -> dict[str, Ready | Missing]:
+    found: dict[str, Ready | Missing] = {}
+    for entry in request.entries:
+        found[entry.name] = state = check(entry)
+        if isinstance(state, Missing) and request.explicit:
+            raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
+    return found
 
 
 def qualify_all(

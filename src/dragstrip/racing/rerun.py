@@ -8,7 +8,8 @@ from dataclasses import fields
 
 from dragstrip import contender
 from dragstrip.machine import show_cores
-from dragstrip.racing.run import Request, io_of
+from dragstrip.racing.request import Request
+from dragstrip.racing.resume import io_of
 from dragstrip.record import Entrant, Load, Race
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload

@@ -6,30 +6,24 @@ Method: ``docs/METHOD.md``, "The round". Needs an engine handed in; knows nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dragstrip import validity
 from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
-from dragstrip.contender import Entry, OwnCount, prepare
+from dragstrip.contender import Entry
 from dragstrip.errors import StageError
-from dragstrip.machine import Lanes, thread_cpu_ns
+from dragstrip.machine import thread_cpu_ns
 from dragstrip.metrics import known_or_auto
-from dragstrip.process.keep_awake import Awake
-from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended, Launcher, free_port
-from dragstrip.process.running import AtAddress, Running, awake, frozen
+from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended
+from dragstrip.process.running import Running, awake, frozen
 from dragstrip.racing import environment
+from dragstrip.racing.records import block_record
 from dragstrip.racing.schedule import RoundOrder, block_of
+from dragstrip.racing.setup import RaceSetup
 from dragstrip.racing.warm_up import WINDOW, enough_s, settled
-from dragstrip.record import Block, Event, Launch, Load, Plan, Round
-from dragstrip.scrutiny import count_from_now, is_right, nothing_right
-from dragstrip.workload import Exchange, Workload
-
-if TYPE_CHECKING:
-    from dragstrip._engine import Engine, Tally
+from dragstrip.record import Block, Event, Launch, Plan, Round
+from dragstrip.scrutiny import count_from_now, nothing_right
 
 #: A warm-up slice lasts five typical latencies, within these bounds.
 SLICE_LEAST_NS, SLICE_MOST_NS = 5_000_000, 50_000_000
@@ -43,88 +37,6 @@ WARM_UP_MOST = 3
 
 #: The first look at a server of which nothing is known, for the length of its slices.
 FIRST_LOOK_NS = 20_000_000
-
-
-@dataclass
-class RaceSetup:
-    """What every round of a race shares: engine, lanes, load, scratch space and one keeper per contender.
-
-    Args:
-        restless: contenders that work while idle: they are frozen but for their own blocks.
-        own_counts: where each contender's last launch says how many requests it had; None: it can't say.
-        awake: what keeps the cores awake while blocks run.
-    """
-
-    engine: Engine
-    lanes: Lanes
-    load: Load
-    workload: Workload
-    scratch: Path
-    keepers: ExitStack
-    seed: int
-    restless: set[str] = field(default_factory=set)
-    own_counts: dict[str, OwnCount | None] = field(default_factory=dict)
-    awake: Awake = field(default_factory=Awake)
-
-    def __post_init__(self) -> None:
-        self._keepers: dict[str, Launcher] = {}
-
-    def exchanges(self, entry: Entry) -> tuple[Exchange, ...]:
-        """The requests this race loads a contender with."""
-        load = self.load
-        return self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed)
-
-    def stand_by(self, entries: Iterable[Entry]) -> None:
-        """Starts the keepers of contenders that will be launched, all at once: each takes a moment to be there."""
-        for entry in entries:
-            if entry.url is None and entry.name not in self._keepers:
-                keeper = Launcher(name=entry.name, scratch_root=self.scratch)
-                self._keepers[entry.name] = self.keepers.enter_context(keeper)
-
-    def launch(self, entry: Entry) -> Running:
-        """Starts a contender and waits for its first right answer.
-
-        Raises:
-            StageError: it didn't come to serve; names it, the reason and its last log lines.
-        """
-        exchange = self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
-        if entry.url is not None:
-            running = AtAddress(entry.url.host, entry.url.port)
-            reason = is_right(exchange)(running.host, running.port)
-            if reason:
-                raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
-            return running
-        self.stand_by([entry])
-        scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
-        scratch.mkdir()
-        start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
-        self.own_counts[entry.name] = start.own_count
-        probe = is_right(exchange, within_s=start.wake_s)
-        return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
-
-    def open(self, entry: Entry, running: Running) -> int:
-        """Opens the round's connections to a contender; returns the engine's session.
-
-        Raises:
-            StageError: it takes no connections, though it just answered.
-        """
-        from dragstrip._engine import EngineError
-
-        try:
-            return self.engine.open(
-                running.host,
-                running.port,
-                [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
-                connections=self.load.connections,
-                keepalive=self.load.keepalive,
-                timeout_ns=self.load.timeout_ns,
-                unix=running.host.removeprefix("unix:") if running.host.startswith("unix:") else None,
-                by_length=self.workload.fields.answer.check == "length",
-            )
-        except EngineError as error:
-            if running.alive() and "descriptor" in str(error):
-                raise  # ours are too few: that is no fault of this contender's
-            raise StageError(f"{entry.name}: {error}; its last words: {running.log_tail(5) or 'none'}") from error
 
 
 @dataclass
@@ -340,55 +252,6 @@ def pace(track: RaceSetup, plan: Plan, index: int) -> tuple[str, str, list[tuple
     return "constant", track.load.pace, [(rate_per_s, rate_per_s, plan.lead_ns + plan.counted_ns)], index
 
 
-def block_record(tally: Tally, contender: str, index: int, pass_index: int, position: int) -> Block:
-    """One block's record from what the engine handed back."""
-    return Block(
-        contender=contender,
-        round=index,
-        pass_index=pass_index,
-        position=position,
-        started_ns=tally.started_ns,
-        lead_ns=tally.lead_ns,
-        counted_ns=tally.counted_ns,
-        duration_ns=tally.duration_ns,
-        requests=tally.requests,
-        sent=tally.sent,
-        answered=tally.answered,
-        failed=tally.failed,
-        in_flight=tally.in_flight,
-        errors=dict(tally.errors),
-        bytes_in=tally.bytes_in,
-        bytes_out=tally.bytes_out,
-        connects=tally.connects,
-        latency_hdr=tally.latency_hdr,
-        latency_sum_ns=tally.latency_sum_ns,
-        turn_sum_ns=tally.turn_sum_ns,
-        clock_step_ns=tally.clock_step_ns,
-        early_stamps=tally.early_stamps,
-        p50_ns=tally.p50_ns,
-        p90_ns=tally.p90_ns,
-        p99_ns=tally.p99_ns,
-        p999_ns=tally.p999_ns,
-        max_ns=tally.max_ns,
-        server_cpu_ns=tally.server_cpu_ns,
-        server_wait_ns=tally.server_wait_ns,
-        server_runs=tally.server_runs,
-        engine_cpu_ns=tally.engine_cpu_ns,
-        engine_wait_ns=tally.engine_wait_ns,
-        engine_switches=tally.engine_switches,
-        engine_threads=tally.engine_threads,
-        steal_ns=tally.steal_ns,
-        gave_up=tally.gave_up,
-        sample=tally.sample,
-        offered=tally.offered,
-        unsent=tally.unsent,
-        departed=tally.departed,
-        lag_p99_ns=tally.lag_p99_ns,
-        lag_hdr=tally.lag_hdr,
-        latency_sent_hdr=tally.latency_sent_hdr,
-    )
-
-
 def _fallen(blocks: Sequence[Block], up: Mapping[str, Running]) -> dict[str, str]:
     """Contenders that died or gave wrong answers under load, with the reason in words."""
     out: dict[str, str] = {}
@@ -406,6 +269,11 @@ def _fallen(blocks: Sequence[Block], up: Mapping[str, Running]) -> dict[str, str
 def _launch_record(
     index: int, track: RaceSetup, name: str, running: Running, ended: Ended, made: Warm | None, counts: tuple[int, int]
 ) -> Launch:
+    """One launch's record.
+
+    Args:
+        made: None where it never became warm. counts: its processes and threads once it was.
+    """
     return Launch(
         contender=name,
         round=index,

@@ -15,11 +15,14 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS
 from dragstrip.process.running import awake, frozen
 from dragstrip.racing import environment, schedule
-from dragstrip.racing import run as racing
-from dragstrip.racing.loop import Progress
-from dragstrip.racing.qualification import Qualified
-from dragstrip.racing.round import Outcome, RaceSetup, Warm, block_record, run_round
+from dragstrip.racing.progress import Progress
+from dragstrip.racing.qualification import Qualified, qualified
+from dragstrip.racing.records import block_record, io_facts
+from dragstrip.racing.request import Request as RaceRequest
+from dragstrip.racing.request import lanes_of, load_of, refuse_doubles
+from dragstrip.racing.round import Outcome, Warm, run_round
 from dragstrip.racing.schedule import RoundOrder
+from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Plan, Round
 from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
 from dragstrip.sweep.file import Sweep
@@ -58,7 +61,7 @@ class Request:
         launches: fresh ones at each rate, from 3.
     """
 
-    field: racing.Request
+    field: RaceRequest
     objective: Objective
     rates_per_s: tuple[float, ...] = ()
     launches: int = 5
@@ -75,15 +78,15 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     field = request.field
     if field.wait == "auto":
         field = replace(field, wait="sleep")  # latency as users meet it
-    racing.refuse_doubles(field.entries)
+    refuse_doubles(field.entries)
     serving(field.workload.name, field.entries)
     _refuse_slow(request)
-    lanes = racing.lanes_of(field)
-    load = racing.load_of(field, lanes)
+    lanes = lanes_of(field)
+    load = load_of(field, lanes)
     seed = field.seed if field.seed is not None else secrets.randbits(32)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     facts = machine.facts()
-    with racing.stand(field, load, lanes, seed, progress) as (track, stood):
+    with qualified(field, load, lanes, seed, progress) as (track, stood):
         sweeper = _Sweeper(track, request, stood, progress)
         finished = "interrupted"
         try:
@@ -102,7 +105,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
             objective=request.objective,
             auto=not request.rates_per_s,
             launches=request.launches,
-            machine=facts | racing.io_facts(track),
+            machine=facts | io_facts(track),
             server_cores=lanes.server,
             engine_cores=lanes.engine,
             entrants=tuple(replace(one, out=sweeper.out.get(one.name, one.out)) for one in stood.entrants),

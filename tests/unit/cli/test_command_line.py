@@ -20,7 +20,7 @@ from dragstrip.cli import foreign_flags
 from dragstrip.cli import main as cli_main
 from dragstrip.errors import BadUsage, StoreError, Unreadable
 from dragstrip.racing import options
-from dragstrip.racing import run as racing
+from dragstrip.racing.request import Request
 from dragstrip.store.database import Store
 from dragstrip.workload import load as load_workload
 
@@ -117,7 +117,7 @@ def test_a_call_from_python_is_refused_before_anything_is_stored(tmp_path: Path,
 
 def test_numbers_of_other_libraries_are_kept_as_pythons_own() -> None:
     """numpy's whole numbers and floats are taken; what is stored is what SQLite knows."""
-    request = racing.Request(
+    request = Request(
         entries=(), workload=load_workload("hello"), rounds=np.int64(12), margin=np.float32(0.5), budget_s=3
     )  # fmt: skip
     kinds = (type(request.rounds), type(request.margin), type(request.budget_s))

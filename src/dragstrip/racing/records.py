@@ -1,0 +1,33 @@
+"""What is written down of a race: what its engine does, each block and each launch."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from dragstrip.racing.setup import RaceSetup
+from dragstrip.record import Block
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Tally
+
+#: What a block's record has from its place in the round, and from its judgement; all else the engine hands back under
+#: the same name.
+_NOT_COUNTED = ("contender", "round", "pass_index", "position", "void")
+_COUNTED = tuple(field.name for field in fields(Block) if field.name not in _NOT_COUNTED)
+
+
+def io_facts(track: RaceSetup) -> dict[str, str]:
+    """How bytes get in and out, by which clock latencies run, how the engine waits, and what keeps the cores awake."""
+    return {
+        "engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps",
+        "engine_wait": track.engine.wait,
+        "awake": track.awake.told,
+    }
+
+
+def block_record(tally: Tally, contender: str, index: int, pass_index: int, position: int) -> Block:
+    """One block's record from what the engine handed back."""
+    counted: dict[str, Any] = {name: getattr(tally, name) for name in _COUNTED}
+    counted["errors"] = dict(tally.errors)
+    return Block(contender=contender, round=index, pass_index=pass_index, position=position, **counted)

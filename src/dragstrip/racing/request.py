@@ -1,0 +1,125 @@
+"""What is to be raced and how, as one value, and what refuses it before anything is started or stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragstrip import machine
+from dragstrip.contender import Entry
+from dragstrip.errors import BadUsage
+from dragstrip.metrics import AUTO
+from dragstrip.racing import options, schedule
+from dragstrip.record import Load
+from dragstrip.workload import Workload
+
+#: The highest rate of an open loop, of the engine.
+MOST_PER_S = 10_000_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be raced and how: the command line's words as one value.
+
+    Args:
+        entries: at least two, names distinct.
+        budget_s: wall-clock seconds for the rounds.
+        rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
+        explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
+        threads: engine threads; None for one per engine core.
+        purpose: what the race is for, where a command runs it for something: an event's kind and detail in its record.
+        http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
+        rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
+        pace: how sharply an open loop's schedule is kept (``record.Load``).
+        io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
+        awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
+        wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
+    """
+
+    entries: tuple[Entry, ...]
+    workload: Workload
+    connections: int = 32
+    threads: int | None = None
+    keepalive: bool = True
+    http: str = "1.1"
+    rate_per_s: float | None = None
+    pace: str = "precise"
+    timeout_s: float = 2.0
+    budget_s: float = 60.0
+    margin: float = 0.01
+    metric: str = AUTO
+    alpha: float = 0.05
+    seed: int | None = None
+    rounds: int | None = None
+    server_cores: str | None = None
+    engine_cores: str | None = None
+    io: str = "auto"
+    awake: str = "auto"
+    wait: str = "auto"
+    explicit: bool = True
+    purpose: tuple[str, str] | None = None
+    fresh_scrutiny: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what no race can be run with, before anything is started or stored.
+
+        Raises:
+            BadUsage: says which field, what was given and what would do.
+        """
+        for name in options.BOUNDS:
+            object.__setattr__(self, name, options.taken(name, getattr(self, name)))
+        rate = options.Number(most=MOST_PER_S, or_none=True, also=(schedule.AUTO_RATE,))
+        object.__setattr__(self, "rate_per_s", options.taken("rate_per_s", self.rate_per_s, rate))
+
+
+def lanes_of(request: Request) -> machine.Lanes:
+    """The cores of engine and servers.
+
+    Raises:
+        BadUsage: there are no such cores, or fewer of the engine's than threads asked for.
+    """
+    lanes = machine.lanes(request.server_cores, request.engine_cores)
+    if request.threads is not None and request.threads > len(lanes.engine):
+        raise BadUsage(
+            f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
+            f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
+        )
+    return lanes
+
+
+def load_of(request: Request, lanes: machine.Lanes) -> Load:
+    """How blocks are loaded; a closed loop, as calibration has it."""
+    return Load(
+        connections=request.connections,
+        threads=request.threads or len(lanes.engine),
+        keepalive=request.keepalive,
+        timeout_ns=int(request.timeout_s * 1e9),
+        http=request.http,
+        pace=request.pace,
+    )
+
+
+def refuse_few(entries: Sequence[Entry]) -> None:
+    """A race compares.
+
+    Raises:
+        BadUsage: fewer than two contenders.
+    """
+    if len(entries) < 2:
+        raise BadUsage(f"a race wants at least two contenders, {len(entries)} given; `dragstrip contenders` lists them")
+
+
+def refuse_doubles(entries: Sequence[Entry]) -> None:
+    """Names tell contenders apart.
+
+    Raises:
+        BadUsage: two have the same.
+    """
+    names = [entry.name for entry in entries]
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise BadUsage(
+            f"{doubles[0]} is given twice under one name; to race a thing against itself say it differently, "
+            f"for example {doubles[0]}:workers=1, or --serve with another name"
+        )

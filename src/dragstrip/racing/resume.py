@@ -1,0 +1,123 @@
+"""Goes on with a race that was cut off, or that is given more budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dragstrip import machine
+from dragstrip.contender import Entry, Ready
+from dragstrip.errors import BadUsage
+from dragstrip.process import keep_awake
+from dragstrip.racing import schedule
+from dragstrip.racing.loop import RaceLoop
+from dragstrip.racing.progress import Progress
+from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.setup import race_setup
+from dragstrip.record import METHOD_VERSION, Event, Race
+from dragstrip.store.database import Store
+from dragstrip.workload import Workload
+
+
+def resume(
+    race_id: str,
+    entries: Sequence[Entry],
+    workload: Workload,
+    *,
+    store: Store,
+    progress: Progress,
+    extra_s: float | None = None,
+) -> Race:
+    """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
+
+    Args:
+        extra_s: seconds of further budget, also for a race that has spent its own.
+
+    Raises:
+        BadUsage: the race has ended by its own rule, or a contender's definition has changed since.
+    """
+    race = store.load(race_id)
+    _refuse_ended(race, extra_s)
+    if workload.name != race.workload:
+        raise BadUsage(
+            f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
+        )
+    racing_on = _unchanged(race, {entry.name: entry for entry in entries})
+    states = {entrant.name: Ready(entrant.version, {}) for entrant in race.entrants if not entrant.out}
+    lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
+    with race_setup(workload, race.load, lanes, race.seed, io_of(race), *awake_and_wait_of(race)) as setup:
+        if extra_s is not None:
+            race = _extended(race, extra_s, store)
+        field = qualify_all(setup, racing_on, states, progress)
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
+        loop = RaceLoop(setup, store, progress, replace(race, finished=""), ready=field.ready, p50_ns=field.p50_ns)
+        loop.let_out({entrant.name: entrant.out for entrant in field.entrants if entrant.out}, len(race.rounds))
+        return loop.drive()
+
+
+def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
+    """Who is still in the race, as they were.
+
+    Raises:
+        BadUsage: a definition has changed since.
+    """
+    for entrant in race.entrants:
+        if not entrant.out and entries[entrant.name].definition_hash != entrant.definition_hash:
+            raise BadUsage(
+                f"{entrant.name}: its definition has changed since race {race.id} began "
+                f"({entrant.definition_hash[:12]} then, {entries[entrant.name].definition_hash[:12]} now); "
+                "start a new race instead"
+            )
+    return [entries[entrant.name] for entrant in race.entrants if not entrant.out]
+
+
+def _refuse_ended(race: Race, extra_s: float | None) -> None:
+    """A race that ended by its own rule, or that another method began, can't go on."""
+    if race.method != METHOD_VERSION:
+        raise BadUsage(
+            f"race {race.id} was begun by method version {race.method}, this Dragstrip races by {METHOD_VERSION}: its "
+            f"rounds would be of two kinds; start a new race instead (`dragstrip rerun {race.id}`)"
+        )
+    if extra_s is not None and race.plan.rounds_fixed:
+        raise BadUsage(
+            f"race {race.id} has its number of rounds fixed (--rounds {race.plan.planned_rounds}), which more budget "
+            "can't change; start a new race with more rounds instead"
+        )
+    over = ("decided", "rounds") if extra_s is not None else ("decided", "budget", "rounds")
+    if race.finished in over:
+        more = "; `--budget +2m` goes on with it for two minutes" if race.finished == "budget" else ""
+        raise BadUsage(
+            f"race {race.id} has ended ({race.finished}): there is nothing to resume{more or '; start a new race'}"
+        )
+
+
+def _extended(race: Race, extra_s: float, store: Store) -> Race:
+    """The race with more budget, recorded: the last round counts on by what it pays for at the pace so far."""
+    spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
+    done = sum(not this.void for this in race.rounds)
+    budget_s = max(race.plan.budget_s, spent_s) + extra_s
+    pays_for = schedule.planned_rounds(budget_s - spent_s, spent_s / len(race.rounds)) if race.rounds else 0
+    planned = max(race.plan.planned_rounds, done + pays_for)
+    store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
+    extensions = (*race.plan.extensions, race.plan.planned_rounds)
+    return replace(race, plan=replace(race.plan, budget_s=budget_s, planned_rounds=planned, extensions=extensions))
+
+
+def io_of(race: Race) -> str:
+    """The back end that a race began with: its rounds must not change theirs in the middle."""
+    began = str(race.machine.get("engine_io", ""))
+    if not began.startswith("io_uring"):
+        return "epoll"
+    # Chosen by the engine itself, it may take another way to wait where a worker has one connection.
+    return "auto" if "one connection" in began else "uring"
+
+
+def awake_and_wait_of(race: Race) -> tuple[str, str]:
+    """Whether cores were kept awake, and how the engine waited, as the race began."""
+    kept = str(race.machine.get("awake", keep_awake.OFF))
+    return keep_awake.OFF if kept == keep_awake.OFF else "auto", str(race.machine.get("engine_wait", "sleep"))
+
+
+def _cores(cores: Sequence[int]) -> str:
+    return ",".join(str(core) for core in cores)

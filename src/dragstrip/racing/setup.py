@@ -1,0 +1,153 @@
+"""What every round of a race shares: the engine, the cores, the load, scratch space and a keeper for each contender."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragstrip import machine
+from dragstrip.contender import Entry, OwnCount, prepare
+from dragstrip.errors import BadUsage, EngineFailure, StageError
+from dragstrip.machine import Lanes
+from dragstrip.process import keep_awake, launcher
+from dragstrip.process.keep_awake import Awake
+from dragstrip.process.launcher import Launcher, free_port
+from dragstrip.process.running import AtAddress, Running
+from dragstrip.record import Load
+from dragstrip.scrutiny import is_right
+from dragstrip.workload import Exchange, Workload
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine
+
+
+@dataclass
+class RaceSetup:
+    """What every round of a race shares: engine, lanes, load, scratch space and one keeper per contender.
+
+    Args:
+        restless: contenders that work while idle: they are frozen but for their own blocks.
+        own_counts: where each contender's last launch says how many requests it had; None: it can't say.
+        awake: what keeps the cores awake while blocks run.
+    """
+
+    engine: Engine
+    lanes: Lanes
+    load: Load
+    workload: Workload
+    scratch: Path
+    keepers: ExitStack
+    seed: int
+    restless: set[str] = field(default_factory=set)
+    own_counts: dict[str, OwnCount | None] = field(default_factory=dict)
+    awake: Awake = field(default_factory=Awake)
+
+    def __post_init__(self) -> None:
+        self._keepers: dict[str, Launcher] = {}
+
+    def exchanges(self, entry: Entry) -> tuple[Exchange, ...]:
+        """The requests this race loads a contender with."""
+        load = self.load
+        return self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed)
+
+    def stand_by(self, entries: Iterable[Entry]) -> None:
+        """Starts the keepers of contenders that will be launched, all at once: each takes a moment to be there."""
+        for entry in entries:
+            if entry.url is None and entry.name not in self._keepers:
+                keeper = Launcher(name=entry.name, scratch_root=self.scratch)
+                self._keepers[entry.name] = self.keepers.enter_context(keeper)
+
+    def launch(self, entry: Entry) -> Running:
+        """Starts a contender and waits for its first right answer.
+
+        Raises:
+            StageError: it didn't come to serve; names it, the reason and its last log lines.
+        """
+        exchange = self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
+        if entry.url is not None:
+            running = AtAddress(entry.url.host, entry.url.port)
+            reason = is_right(exchange)(running.host, running.port)
+            if reason:
+                raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
+            return running
+        self.stand_by([entry])
+        scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
+        scratch.mkdir()
+        start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
+        self.own_counts[entry.name] = start.own_count
+        probe = is_right(exchange, within_s=start.wake_s)
+        return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
+
+    def open(self, entry: Entry, running: Running) -> int:
+        """Opens the round's connections to a contender; returns the engine's session.
+
+        Raises:
+            StageError: it takes no connections, though it just answered.
+        """
+        from dragstrip._engine import EngineError
+
+        try:
+            return self.engine.open(
+                running.host,
+                running.port,
+                [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
+                connections=self.load.connections,
+                keepalive=self.load.keepalive,
+                timeout_ns=self.load.timeout_ns,
+                unix=running.host.removeprefix("unix:") if running.host.startswith("unix:") else None,
+                by_length=self.workload.fields.answer.check == "length",
+            )
+        except EngineError as error:
+            if running.alive() and "descriptor" in str(error):
+                raise  # ours are too few: that is no fault of this contender's
+            raise StageError(f"{entry.name}: {error}; its last words: {running.log_tail(5) or 'none'}") from error
+
+
+@contextmanager
+def race_setup(
+    workload: Workload,
+    load: Load,
+    lanes: machine.Lanes,
+    seed: int,
+    io: str = "auto",
+    keep: str = keep_awake.OFF,
+    wait: str = "sleep",
+) -> Iterator[RaceSetup]:
+    """Everything that is shared is there, and is put away at the end, whatever happens.
+
+    Args:
+        keep: whether cores are kept awake while blocks run, "auto" or "off".
+        io, wait: as in ``Request``.
+
+    Raises:
+        EngineFailure: the engine can't run.
+    """
+    from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
+
+    launcher.sweep_stale()
+    cores_before = os.sched_getaffinity(0)
+    with ExitStack() as resources:
+        scratch = resources.enter_context(launcher.scratch_root())
+        if not lanes.shared:
+            # We and the keepers stay off the servers' lane.
+            os.sched_setaffinity(0, lanes.engine)
+            resources.callback(os.sched_setaffinity, 0, cores_before)
+        if keep not in keep_awake.CHOICES:
+            raise BadUsage(f"awake: {keep!r} given; use {' or '.join(keep_awake.CHOICES)}")
+        against = keep_awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
+        if wait == "auto":
+            wait = keep_awake.usual_wait(against, shared=lanes.shared)
+        sleepers = lanes.server if wait == "poll" else lanes.all
+        against = keep_awake.beside(wait, against)
+        kept = resources.enter_context(keep_awake.hold(sleepers, on=keep != keep_awake.OFF, against=against))
+        try:
+            engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
+            resources.callback(engine.shutdown)
+            yield RaceSetup(engine, lanes, load, workload, scratch, resources, seed, awake=kept)
+        except EngineError as error:
+            raise EngineFailure(f"the load engine: {error}") from error
