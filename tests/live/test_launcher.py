@@ -87,8 +87,8 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_launcher import Start, as_server, is_right
-from dragstrip.process.launcher import Keeper, scratch_root
-with scratch_root() as root, Keeper(name="a", scratch_root=root) as a, Keeper(name="b", scratch_root=root) as b:
+from dragstrip.process.launcher import Launcher, scratch_root
+with scratch_root() as root, Launcher(name="a", scratch_root=root) as a, Launcher(name="b", scratch_root=root) as b:
     one = as_server(a, root, "family")
     two = as_server(b, root, "stubborn")
     (root / "prepared-but-never-launched").mkdir()

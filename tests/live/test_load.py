@@ -26,7 +26,7 @@ pytest.importorskip("dragstrip._engine", reason="the engine is not built: make b
 from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
 
 from dragstrip.cli.main import main
-from dragstrip.loading import run as loading
+from dragstrip.loading import request as loading_request
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, target
 from dragstrip.loading.result import LoadResult, Slice
@@ -525,8 +525,8 @@ def test_a_run_in_which_nothing_was_measured_has_null_and_no_number() -> None:
 
 def test_more_new_connections_than_local_ports_are_told_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     """A warning, no refusal: where the server closes, they come back at once."""
-    monkeypatch.setattr(loading.request, "local_ports", lambda: 1000)
-    notes = loading.request.notes_before
+    monkeypatch.setattr(loading_request, "local_ports", lambda: 1000)
+    notes = loading_request.notes_before
     many = LoadRequest(url="http://127.0.0.1/", requests=5000, keepalive=False)
     assert "1,000 local ports" in notes(many)[0]
     assert notes(replace(many, keepalive=True)) == notes(replace(many, requests=900)) == []
@@ -534,11 +534,11 @@ def test_more_new_connections_than_local_ports_are_told_beforehand(monkeypatch: 
 
 def test_threads_beyond_cores_or_connections_are_not_started() -> None:
     """And that is said, where they were asked for."""
-    cores, connections, notes = loading.request.crew(LoadRequest(url="", threads=256, connections=300))
+    cores, connections, notes = loading_request.worker_cores(LoadRequest(url="", threads=256, connections=300))
     assert len(cores) == len(os.sched_getaffinity(0)) == len(set(cores))
     assert connections == 300
     assert "-t 256" in notes[0]
-    one, _, _ = loading.request.crew(LoadRequest(url="", connections=1))
+    one, _, _ = loading_request.worker_cores(LoadRequest(url="", connections=1))
     assert len(one) == 1
 
 

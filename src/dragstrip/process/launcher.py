@@ -1,6 +1,6 @@
 """Stands servers up: launches under a keeper, waits until they answer right, stops them, leaves nothing.
 
-A ``Keeper`` is a small process of its own (``supervisor.py``); what is here is the director's end of its
+A ``Launcher`` drives a small process of its own (``supervisor.py``); what is here is the director's end of its
 pipe. However the director ends, the pipe closes, and the keeper does the cleaning.
 """
 

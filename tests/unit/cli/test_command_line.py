@@ -303,7 +303,7 @@ def test_what_nobody_foresaw_ends_with_70_and_its_details_lie_in_a_file(tmp_path
     code = (
         "import sys; from dragstrip.cli import main as cli_main; from dragstrip.cli import runs as cli_runs\n"
         "def fault(**words): raise RuntimeError('planted')\n"
-        "runs.runs.callback = fault\n"
+        "cli_runs.runs.callback = fault\n"
         "sys.argv[1:] = ['runs']; cli_main.main()"
     )
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
