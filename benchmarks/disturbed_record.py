@@ -33,14 +33,14 @@ SHIPPED = ROOT / "src" / "dragstrip" / "data" / "contenders"
 
 #: Runs the command line with nothing void for what other programs do: method 5 has that rule by itself.
 UNVOIDED = """
-import dragstrip.cli.race, dragstrip.racing.loop
+import dragstrip.cli.main, dragstrip.racing.loop
 from dragstrip import validity as inquiry
-from dragstrip.validity import blocks
+from dragstrip.validity import block as blocks
 if hasattr(blocks, "_waits"):
     blocks._waits = lambda *_: ()
     inquiry.round_reasons = lambda *_, **__: ()
     dragstrip.racing.loop.PATIENCE_S = 0
-dragstrip.cli.race.main()
+dragstrip.cli.main.main()
 """
 
 #: How a marked contender's command line is told from its twin's: the same file by another way to say it.

@@ -654,7 +654,7 @@ def test_reports_need_no_engine() -> None:
     code = (
         "import sys; sys.modules['dragstrip._engine'] = None\n"
         "import samples\nfrom dragstrip.analysis import judge\nfrom dragstrip.validity import inspect\n"
-        "from dragstrip.report import export, page, terminal, live, picture\n"
+        "from dragstrip.report.race import export, live, page, svg, terminal\n"
         "race = samples.race()\nassert page.render(race, judge(race), inspect(race))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(filter(None, sys.path))})
