@@ -173,7 +173,8 @@ def test_what_a_careless_configuration_does_is_seen_on_the_wire(
         (closing,) = load("hello").exchanges(keepalive=False)
         found = check_correctness(running.host, running.port, keepalive=[exchange], closing=[closing])
         assert found.problems == ()
-        assert (found.facts | connection_behaviour(running.host, running.port, exchange))[fact] == told
+        facts = found.facts | connection_behaviour(running.host, running.port, exchange)
+        assert str(facts[fact]) == told
 
 
 #: As much of ngx_mruby as our handlers use, for H2O's mruby: it notes what they set, and sends no length of its own.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from test_scrutiny import BODY, exchange, honest, plain, serving
 
+from dragstrip import parity
+from dragstrip.parity import Fairness, KeepAlive, OldHttp, OldHttpKind, UnknownPath
 from dragstrip.scrutiny import connection_behaviour, fairness
 
 
-def tried(answer) -> dict[str, str]:  # type: ignore[no-untyped-def]
+def tried(answer) -> dict[str, parity.Fact]:  # type: ignore[no-untyped-def]
     with serving(answer) as port:
         return connection_behaviour("127.0.0.1", port, exchange())
 
@@ -30,13 +32,16 @@ def closing_after(count: int, *, says: bool):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(("count", "says"), [(1, True), (7, True), (100, True), (100, False)])
 def test_a_keep_alive_limit_is_found_to_the_request(count: int, says: bool) -> None:
     """Whether the server says that it closes or not."""
-    found = tried(closing_after(count, says=says))["keep-alive limit found"]
-    assert found == ("1 request" if count == 1 else f"{count} requests" + ("" if says else ", closed without a word"))
+    found = tried(closing_after(count, says=says))[parity.KEEP_ALIVE]
+    assert found == KeepAlive(count, closed=True, announced=says)
 
 
 def test_a_server_without_a_limit_is_said_to_have_none_in_so_many() -> None:
     """How many were tried is part of the fact: more was not seen."""
-    assert tried(honest)["keep-alive limit found"].startswith("none in ")
+    found = tried(honest)[parity.KEEP_ALIVE]
+    assert isinstance(found, KeepAlive)
+    assert not found.closed
+    assert found.answers > 1
 
 
 def old(request: bytes) -> bool:
@@ -44,31 +49,33 @@ def old(request: bytes) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "kind", "problem"),
     [
-        (lambda r, _n: (plain(BODY, "Connection: keep-alive"), False), "keeps the connection"),
-        (lambda r, _n: (plain(BODY, "Connection: close"), True), "closes after each answer"),
-        (lambda r, _n: (plain(BODY), old(r)), "closes after each answer"),
-        (
-            lambda r, _n: (plain(BODY, "Connection: keep-alive"), old(r)),
-            "says that it keeps the connection, and closes",
-        ),
+        (lambda r, _n: (plain(BODY, "Connection: keep-alive"), False), OldHttpKind.KEEPS, ""),
+        (lambda r, _n: (plain(BODY, "Connection: close"), True), OldHttpKind.CLOSES, ""),
+        (lambda r, _n: (plain(BODY), old(r)), OldHttpKind.CLOSES, ""),
+        (lambda r, _n: (plain(BODY, "Connection: keep-alive"), old(r)), OldHttpKind.BREAKS, ""),
         (
             lambda r, _n: (plain(b"upgrade!\n") if old(r) else plain(), False),
-            "answered wrongly: / answered a body of 9",
+            OldHttpKind.WRONG,
+            "/ answered a body of 9",
         ),
     ],
 )
-def test_http_1_0_is_asked_as_ab_asks(answer, told: str) -> None:  # type: ignore[no-untyped-def]
+def test_http_1_0_is_asked_as_ab_asks(answer, kind: OldHttpKind, problem: str) -> None:  # type: ignore[no-untyped-def]
     """Kept only where the answer says so and the next one comes; a wrong answer is a fact, not a refusal."""
-    assert tried(answer)["HTTP/1.0"].startswith(told)
+    found = tried(answer)[parity.OLD_HTTP]
+    assert isinstance(found, OldHttp)
+    assert found.kind is kind
+    assert found.problem.startswith(problem)
+    assert bool(found.problem) == bool(problem)
 
 
 def test_whoever_answers_every_path_alike_is_seen() -> None:
     """A server that routes does more work than one that does not look."""
-    assert tried(honest)["an unknown path"] == "status 200, the same body as the right path"
+    assert tried(honest)[parity.UNKNOWN_PATH] == UnknownPath(200, same_body=True)
     routes = tried(lambda r, n: honest(r, n) if r.startswith(b"GET / ") else (plain(b"", status="404 No"), True))
-    assert routes["an unknown path"] == "status 404"
+    assert routes[parity.UNKNOWN_PATH] == UnknownPath(404, same_body=False)
 
 
 def test_connections_that_are_all_served_are_fair() -> None:
@@ -76,7 +83,10 @@ def test_connections_that_are_all_served_are_fair() -> None:
     with serving(honest) as port:
         found = fairness("127.0.0.1", port, exchange(), connections=32)
     assert found.problems == ()
-    assert found.facts["fairness"].startswith("all of 32 served, one kept busy")
+    fact = found.facts[parity.FAIRNESS]
+    assert isinstance(fact, Fairness)
+    assert fact.connections == 32
+    assert fact.longest_s > 0
     with serving(lambda r, n: (plain(BODY, "Connection: close"), True)) as port:
         assert fairness("127.0.0.1", port, exchange(), connections=8).problems == ()
-    assert "none can starve" in fairness("127.0.0.1", 1, exchange(), connections=1).facts["fairness"]
+    assert fairness("127.0.0.1", 1, exchange(), connections=1).facts[parity.FAIRNESS] == Fairness(1)

@@ -77,8 +77,8 @@ def test_an_honest_server_passes_and_its_facts_are_counted() -> None:
     """Head bytes as sent, framing, reuse on the wire."""
     problems, facts = found(honest)
     assert problems == ()
-    assert facts["header bytes"] == str(len(plain()) - len(BODY))
-    assert facts["body bytes"] == "12"
+    assert str(facts["header bytes"]) == str(len(plain()) - len(BODY))
+    assert str(facts["body bytes"]) == "12"
     assert facts["body framing"] == "Content-Length"
     assert facts["keep-alive on the wire"].startswith("7 of 9 answers on a reused connection")
     assert facts["Connection: close"] == "honoured"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragstrip import machine
+from dragstrip import machine, parity
 from dragstrip.analysis.cpu_shares import own_p50_ns
 from dragstrip.contender import Entry, Missing, Ready, build, check, to_build
 from dragstrip.errors import NotReady, StageError
@@ -89,7 +89,7 @@ class _Candidate:
     why: str = ""
     running: Running | None = None
     findings: Findings = field(default_factory=Findings)
-    tried: dict[str, str] = field(default_factory=dict)
+    tried: dict[str, parity.Fact] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     tally: Tally | None = None
     proof: KeptQualification | None = None
@@ -327,7 +327,7 @@ def _try_habits(track: RaceSetup, one: _Candidate, room: threading.Semaphore) ->
         one.tried = _habits(track, one)
 
 
-def _habits(track: RaceSetup, one: _Candidate) -> dict[str, str]:
+def _habits(track: RaceSetup, one: _Candidate) -> dict[str, parity.Fact]:
     assert one.running is not None
     exchange = track.workload.exchanges(mark=one.entry.mark, seed=track.seed)[0]
     return connection_behaviour(one.running.host, one.running.port, exchange)
@@ -381,13 +381,14 @@ def _seen_under_load(
     facts = {"processes, threads": f"{counts[0]}, {counts[1]}" if counts[0] else "unknown"}
     facts |= {"worked under load": worked} if worked else {}
     if tally.server_cpu_ns is not None:
-        facts["cores used"] = f"{tally.server_cpu_ns / max(tally.duration_ns, 1):.2f} of {len(track.lanes.server)}"
+        used = parity.CoresUsed(tally.server_cpu_ns / max(tally.duration_ns, 1), len(track.lanes.server))
+        facts[parity.CORES_USED] = str(used)
     facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
     facts["CPU read from"] = running.cpu_source
     if running.users():
-        facts["runs as"] = ", ".join(running.users())
+        facts[parity.RUNS_AS] = str(parity.RunsAs(tuple(running.users())))
     if running.note:
-        facts["note"] = running.note
+        facts[parity.NOTE] = running.note
     return facts
 
 
@@ -396,7 +397,8 @@ def _enter(track: RaceSetup, one: _Candidate, found: Qualified, proofs: Qualific
     entry, name = one.entry, one.name
     if not one.why and one.tally is not None:
         seen = found.habits[name]
-        one.facts = {**one.findings.facts, **one.tried, **entry.parity, **one.facts, **seen.facts}
+        asked = parity.sheet_texts({**one.findings.facts, **one.tried})
+        one.facts = {**asked, **entry.parity, **one.facts, **seen.facts}
         if proofs is not None:
             proofs.keep(found.keys.get(name, ""), _made(one.facts, one.tally, seen, found, name))
     elif not one.why and one.proof is not None:

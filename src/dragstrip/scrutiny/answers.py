@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dragstrip import parity
 from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
 from dragstrip.workload import Exchange
 
@@ -21,7 +22,7 @@ class Findings:
     """What scrutineering found: ``problems`` put a contender out, ``facts`` go to the parity sheet."""
 
     problems: tuple[str, ...] = ()
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, parity.Fact] = field(default_factory=dict)
 
 
 def fetch(sock: socket.socket, exchange: Exchange, deadline: Deadline | None = None) -> Answer:

@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TypeVar
 
+from dragstrip import parity
+from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, UnknownPath, Untried
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
 from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
 from dragstrip.workload import Exchange
@@ -31,19 +34,23 @@ FAIR_S = 2.0
 #: Seconds that ``habits`` takes at most: its busy connection, and four answers.
 HABITS_S = PATIENCE_S + 4 * ANSWER_S
 
-_NO_SUCH = "/dragstrip-asks-for-what-is-not-there"
+_UNKNOWN_PATH = "/dragstrip-asks-for-what-is-not-there"
+
+_Fact = TypeVar("_Fact", KeepAlive, OldHttp, UnknownPath)
 
 
-def connection_behaviour(host: str, port: int, exchange: Exchange) -> dict[str, str]:
-    """Tries what a connection goes through; facts for the parity sheet.
+def connection_behaviour(host: str, port: int, exchange: Exchange) -> dict[str, parity.Fact]:
+    """Tries what a server does with a connection: facts for the parity sheet, by name.
+
+    Each of them is ``parity.Untried`` where the server kept it from being found out.
 
     Args:
         exchange: with a request that keeps its connection, HTTP/1.1.
     """
     return {
-        "keep-alive limit found": _tried(lambda: _limit(host, port, exchange)),
-        "HTTP/1.0": _tried(lambda: _over_old_http(host, port, exchange)),
-        "an unknown path": _tried(lambda: _unknown(host, port, exchange)),
+        parity.KEEP_ALIVE: _tried(lambda: _keep_alive(host, port, exchange)),
+        parity.OLD_HTTP: _tried(lambda: _over_old_http(host, port, exchange)),
+        parity.UNKNOWN_PATH: _tried(lambda: _unknown_path(host, port, exchange)),
     }
 
 
@@ -56,7 +63,7 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
     """
     connections = min(connections, FAIR_CONNECTIONS)
     if connections < 2:
-        return Findings(facts={"fairness": "one connection: none can starve another"})
+        return Findings(facts={parity.FAIRNESS: parity.Fairness(connections)})
     try:
         served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
     except OSError as error:
@@ -70,24 +77,23 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
                 "event loop, or a proxy in front that shares them out",
             )
         )
-    fact = f"all of {connections} served, one kept busy; longest wait {longest_s * 1000:.0f} ms"
-    return Findings(facts={"fairness": fact})
+    return Findings(facts={parity.FAIRNESS: parity.Fairness(connections, longest_s)})
 
 
-def _tried(trial: Callable[[], str]) -> str:
+def _tried(trial: Callable[[], _Fact]) -> _Fact | Untried:
     try:
         return trial()
     except TROUBLE as error:
-        return f"could not be tried: {words(error)}"
+        return Untried(words(error))
 
 
-def _limit(host: str, port: int, exchange: Exchange) -> str:
+def _keep_alive(host: str, port: int, exchange: Exchange) -> KeepAlive:
     """After how many answers the server closes a busy connection."""
     with connect(host, port) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = fetch(sock, exchange)
         if first.closes:
-            return "1 request"
+            return KeepAlive(1, closed=True, announced=True)
         chunked = (first.header("transfer-encoding") or "").lower() == "chunked"
         ending = b"0\r\n\r\n" if chunked else exchange.body
         began, count = time.monotonic(), 1
@@ -97,11 +103,11 @@ def _limit(host: str, port: int, exchange: Exchange) -> str:
                 break
             answer = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
             if answer is None:
-                return f"{count:,} requests, closed without a word"
+                return KeepAlive(count, closed=True)
             count += 1
             if b"\r\nconnection: close\r\n" in answer.lower():
-                return f"{count:,} requests"
-    return f"none in {count:,} requests"
+                return KeepAlive(count, closed=True, announced=True)
+    return KeepAlive(count, closed=False)
 
 
 def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) -> bytes | None:
@@ -132,30 +138,29 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
     return answer
 
 
-def _over_old_http(host: str, port: int, exchange: Exchange) -> str:
+def _over_old_http(host: str, port: int, exchange: Exchange) -> OldHttp:
     """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
     old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
     with connect(host, port) as sock:
         first = fetch(sock, old)
         reason = fault(old, first)
         if reason:
-            return f"answered wrongly: {reason}"
+            return OldHttp(OldHttpKind.WRONG, reason)
         if first.closes:
-            return "closes after each answer"
+            return OldHttp(OldHttpKind.CLOSES)
         try:
             reason = fault(old, fetch(sock, old))
         except TROUBLE:
-            return "says that it keeps the connection, and closes it"
-        return f"second answer wrong: {reason}" if reason else "keeps the connection"
+            return OldHttp(OldHttpKind.BREAKS)
+        return OldHttp(OldHttpKind.SECOND_WRONG, reason) if reason else OldHttp(OldHttpKind.KEEPS)
 
 
-def _unknown(host: str, port: int, exchange: Exchange) -> str:
+def _unknown_path(host: str, port: int, exchange: Exchange) -> UnknownPath:
     """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
-    strange = replace(exchange, request=_with(exchange.request, path=_NO_SUCH, connection="close"))
+    strange = replace(exchange, request=_with(exchange.request, path=_UNKNOWN_PATH, connection="close"))
     with connect(host, port) as sock:
         answer = fetch(sock, strange)
-    same = ", the same body as the right path" if answer.body == exchange.body else ""
-    return f"status {answer.status}{same}"
+    return UnknownPath(answer.status, same_body=answer.body == exchange.body)
 
 
 def _with(request: bytes, *, path: str = "", version: str = "", connection: str = "") -> bytes:

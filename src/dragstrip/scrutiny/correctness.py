@@ -6,7 +6,9 @@ import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
+from dragstrip import parity
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
 from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted
 from dragstrip.workload import Exchange
@@ -25,6 +27,14 @@ ONCE = (
 
 #: Told while answers are proved: how many are right, of how many.
 Tell = Callable[[int, int], None]
+
+
+class Way(Enum):
+    """How a contender is asked; the value says it in words."""
+
+    IN_ORDER = "over keep-alive, in order"
+    SHUFFLED = "over keep-alive, in another order"
+    CLOSING = "with Connection: close"
 
 
 @dataclass
@@ -87,41 +97,40 @@ def check_correctness(
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
     total = len(doubled) + len(shuffled) + len(closing)
     trial = _Trial(host, port, Deadline(within_s), total, tell)
-    problems: dict[str, list[str]] = {}
+    problems: dict[str, list[Way]] = {}
     last: list[Answer] = []
-    ways: dict[str, Callable[[], None]] = {
-        "over keep-alive, in order": lambda: _over_one_connection(trial, doubled),
-        "over keep-alive, in another order": lambda: _over_one_connection(trial, shuffled),
-        "with Connection: close": lambda: last.append(_one_connection_each(trial, closing)),
+    asking: dict[Way, Callable[[], None]] = {
+        Way.IN_ORDER: lambda: _over_one_connection(trial, doubled),
+        Way.SHUFFLED: lambda: _over_one_connection(trial, shuffled),
+        Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
     }
-    for way, put in ways.items():
+    for way, ask in asking.items():
         try:
-            put()
+            ask()
         except TROUBLE as error:
             problems.setdefault(words(error), []).append(way)
             if isinstance(error, LateError | ConnectionRefusedError | TimeoutError):
                 break  # the next way would only wait as long
     # What goes wrong alike in several ways is told once.
-    told = tuple(f"{_all_ways(found)}: {what}" for what, found in problems.items())
-    return Findings(problems=told, facts={} if told else _facts(trial, last[0]))
+    sentences = tuple(f"{_in_words(ways)}: {problem}" for problem, ways in problems.items())
+    return Findings(problems=sentences, facts={} if sentences else _facts(trial, last[0]))
 
 
-def _all_ways(ways: Sequence[str]) -> str:
-    kept = [way for way in ways if way.startswith("over keep-alive")]
-    return " and ".join([*(kept if len(kept) == 1 else ["over keep-alive"] if kept else []), *ways[len(kept) :]])
+def _in_words(ways: Sequence[Way]) -> str:
+    """Several ways as one phrase; both keep-alive ones together are "over keep-alive"."""
+    if {Way.IN_ORDER, Way.SHUFFLED} <= set(ways):
+        return " and ".join(["over keep-alive", *([Way.CLOSING.value] if Way.CLOSING in ways else [])])
+    return " and ".join(way.value for way in ways)
 
 
-def doubled_headers(answers: Iterable[Answer]) -> str:
-    """Headers that some answer has twice though they may occur once, in words; "" for none."""
+def doubled_headers(answers: Iterable[Answer]) -> dict[str, tuple[str, ...]]:
+    """Headers that some answer has twice though they may occur once: their values, by lower-case name."""
     found: dict[str, tuple[str, ...]] = {}
     for answer in answers:
         for name in ONCE:
             if len(values := answer.every(name)) > 1:
                 found.setdefault(name, values)
-    return "; ".join(
-        f"{name.title()} {len(values)} times ({', '.join(quoted(value.encode()) for value in values[:2])})"
-        for name, values in found.items()
-    )
+    return found
 
 
 def _over_one_connection(trial: _Trial, exchanges: Iterable[Exchange]) -> None:
@@ -188,18 +197,18 @@ def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadlin
         raise AnswerError(f"{exchange.path}: bytes follow the complete answer, {quoted(more)}; nothing would be right")
 
 
-def _facts(trial: _Trial, closing: Answer) -> dict[str, str]:
+def _facts(trial: _Trial, closing: Answer) -> dict[str, parity.Fact]:
     answers = trial.answers
     first = answers[0]
     heads = sorted({answer.head_bytes for answer in answers})
     bodies = sorted({len(answer.body) for answer in answers})
     names = ", ".join(name for name, _ in first.headers)
     reused = len(answers) - trial.opened
-    facts = {
-        "HTTP version": first.version,
-        "header bytes": _span(heads),
-        "body bytes": _span(bodies),
-        "body framing": _framing(first),
+    facts: dict[str, parity.Fact] = {
+        parity.HTTP_VERSION: first.version,
+        parity.HEADER_BYTES: parity.Span(heads[0], heads[-1]),
+        parity.BODY_BYTES: parity.Span(bodies[0], bodies[-1]),
+        parity.BODY_FRAMING: _framing(first),
         "headers": names,
         "Server header": first.header("server") or "none",
         "Date header": "yes" if first.header("date") else "no",
@@ -208,14 +217,15 @@ def _facts(trial: _Trial, closing: Answer) -> dict[str, str]:
         "Connection: close": "honoured" if closing.closes else "closes without saying so",
     }
     doubled = doubled_headers([*answers, closing])
-    return facts | ({"doubled headers": doubled} if doubled else {})
+    if doubled:
+        facts[parity.DOUBLED_HEADERS] = "; ".join(
+            f"{name.title()} {len(values)} times ({', '.join(quoted(value.encode()) for value in values[:2])})"
+            for name, values in doubled.items()
+        )
+    return facts
 
 
-def _span(values: Sequence[int]) -> str:
-    return str(values[0]) if values[0] == values[-1] else f"{values[0]}–{values[-1]}"
-
-
-def _framing(answer: Answer) -> str:
+def _framing(answer: Answer) -> parity.Framing:
     if (answer.header("transfer-encoding") or "").lower() == "chunked":
-        return "chunked"
-    return "Content-Length" if answer.header("content-length") is not None else "until close"
+        return parity.Framing.CHUNKED
+    return parity.Framing.LENGTH if answer.header("content-length") is not None else parity.Framing.UNTIL_CLOSE

@@ -1,0 +1,245 @@
+"""Facts for the parity sheet as values: what can't be equal between contenders, and what a race says of it.
+
+The sheet is stored, exported and shown as text (schema 1, column ``parity``). Each value has one text, by ``str``, and
+``ParitySheet.of`` is the only reader of it. Programs compare values, never texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Names of those facts that somebody reads back, as they stand on the sheet.
+HTTP_VERSION = "HTTP version"
+HEADER_BYTES, BODY_BYTES = "header bytes", "body bytes"
+BODY_FRAMING = "body framing"
+DOUBLED_HEADERS = "doubled headers"
+KEEP_ALIVE = "keep-alive limit found"
+OLD_HTTP = "HTTP/1.0"
+UNKNOWN_PATH = "an unknown path"
+FAIRNESS = "fairness"
+ACCESS_LOG, COMPRESSION = "access log", "compression"
+RUNS_AS = "runs as"
+CORES_USED = "cores used"
+NOTE = "note"
+
+_UNTRIED = "could not be tried"
+
+
+class Framing(StrEnum):
+    """How a body's end is known (RFC 9112, 6.3)."""
+
+    LENGTH = "Content-Length"
+    CHUNKED = "chunked"
+    UNTIL_CLOSE = "until close"
+
+
+@dataclass(frozen=True, slots=True)
+class Untried:
+    """A fact that could not be found out; ``problem``: what went wrong, in words."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{_UNTRIED}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The least and the most of a count, here of bytes."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return str(self.least) if self.least == self.most else f"{self.least}–{self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """After how many answers a server closes a busy connection.
+
+    Args:
+        answers: as many came over one connection.
+        closed: the server closed it then; else it was asked no more, and a limit was not found.
+        announced: it said so in the last answer's header; False too where it did not close.
+    """
+
+    answers: int
+    closed: bool
+    announced: bool = False
+
+    def __str__(self) -> str:
+        requests = f"{self.answers:,} request{'' if self.answers == 1 else 's'}"
+        if not self.closed:
+            return f"none in {requests}"
+        return requests if self.announced else f"{requests}, closed without a word"
+
+
+class OldHttpKind(StrEnum):
+    """What a server does with a connection over HTTP/1.0 when asked to keep it."""
+
+    KEEPS = "keeps the connection"
+    CLOSES = "closes after each answer"
+    BREAKS = "says that it keeps the connection, and closes it"
+    WRONG = "answered wrongly"
+    SECOND_WRONG = "second answer wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class OldHttp:
+    """Whether connections are kept over HTTP/1.0; ``problem``: what was wrong with an answer, "" if nothing."""
+
+    kind: OldHttpKind
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.problem}" if self.problem else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownPath:
+    """What a path gets that nobody serves; ``same_body``: the right path's, so the server looks at no path."""
+
+    status: int
+    same_body: bool
+
+    def __str__(self) -> str:
+        return f"status {self.status}{', the same body as the right path' if self.same_body else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """Every open connection was answered while one was kept busy.
+
+    Args:
+        connections: open at once; below 2, nothing was tried.
+        longest_s: the longest that one of them waited, in seconds.
+    """
+
+    connections: int
+    longest_s: float = 0.0
+
+    def __str__(self) -> str:
+        if self.connections < 2:
+            return "one connection: none can starve another"
+        return f"all of {self.connections} served, one kept busy; longest wait {self.longest_s * 1000:.0f} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class CoresUsed:
+    """How many cores a server kept busy under load, of how many that it may use."""
+
+    used: float
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.used:.2f} of {self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAs:
+    """The users that a server's processes belong to, by name."""
+
+    users: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.users)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A setting of a contender's definition that is on or off; ``text``: as its author wrote it."""
+
+    on: bool
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+#: A fact as whoever found it hands it on.
+Fact = str | Span | KeepAlive | OldHttp | UnknownPath | Fairness | CoresUsed | RunsAs | Switch | Untried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParitySheet:
+    """One contender's facts as values; None where the sheet has none, or one that no version of ours wrote."""
+
+    http_version: str | None
+    framing: str | None
+    header_bytes: Span | None
+    body_bytes: Span | None
+    doubled_headers: str | None
+    keep_alive: KeepAlive | Untried | None
+    old_http: OldHttp | Untried | None
+    unknown_path: UnknownPath | Untried | None
+    access_log: Switch | None
+    compression: Switch | None
+    runs_as: RunsAs | None
+    cores_used: CoresUsed | None
+    note: str | None
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> ParitySheet:
+        """Reads a stored sheet, ``record.Entrant.parity``."""
+        return cls(
+            http_version=texts.get(HTTP_VERSION),
+            framing=texts.get(BODY_FRAMING),
+            header_bytes=_span(texts.get(HEADER_BYTES, "")),
+            body_bytes=_span(texts.get(BODY_BYTES, "")),
+            doubled_headers=texts.get(DOUBLED_HEADERS),
+            keep_alive=_keep_alive(texts.get(KEEP_ALIVE, "")),
+            old_http=_old_http(texts.get(OLD_HTTP, "")),
+            unknown_path=_unknown_path(texts.get(UNKNOWN_PATH, "")),
+            access_log=switch(texts[ACCESS_LOG]) if ACCESS_LOG in texts else None,
+            compression=switch(texts[COMPRESSION]) if COMPRESSION in texts else None,
+            runs_as=RunsAs(tuple(texts[RUNS_AS].split(", "))) if RUNS_AS in texts else None,
+            cores_used=_cores_used(texts.get(CORES_USED, "")),
+            note=texts.get(NOTE),
+        )
+
+
+def sheet_texts(facts: Mapping[str, Fact]) -> dict[str, str]:
+    """Facts as they are stored and shown, in their order."""
+    return {name: str(fact) for name, fact in facts.items()}
+
+
+def switch(text: str) -> Switch:
+    """A definition's own words for a setting; it is off where they begin with off, none or no."""
+    return Switch(not re.match(r"(off|none|no)\b", text, re.IGNORECASE), text)
+
+
+def _untried(text: str) -> Untried | None:
+    # The first releases put the problem into brackets.
+    return Untried(text.removeprefix(_UNTRIED).strip(": ()")) if text.startswith(_UNTRIED) else None
+
+
+def _span(text: str) -> Span | None:
+    found = re.fullmatch(r"(\d+)(?:–(\d+))?", text)
+    return Span(int(found[1]), int(found[2] or found[1])) if found else None
+
+
+def _keep_alive(text: str) -> KeepAlive | Untried | None:
+    found = re.fullmatch(r"(none in )?([\d,]+) requests?(, closed without a word)?", text)
+    if found is None:
+        return _untried(text)
+    closed = not found[1]
+    return KeepAlive(int(found[2].replace(",", "")), closed, announced=closed and not found[3])
+
+
+def _old_http(text: str) -> OldHttp | Untried | None:
+    kind, _, problem = text.partition(": ")
+    return OldHttp(OldHttpKind(kind), problem) if kind in set(OldHttpKind) else _untried(text)
+
+
+def _unknown_path(text: str) -> UnknownPath | Untried | None:
+    found = re.fullmatch(r"status (\d+)(, the same body as the right path)?", text)
+    return UnknownPath(int(found[1]), bool(found[2])) if found else _untried(text)
+
+
+def _cores_used(text: str) -> CoresUsed | None:
+    found = re.fullmatch(r"(\d+\.\d+) of (\d+)", text)
+    return CoresUsed(float(found[1]), int(found[2])) if found else None
