@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -15,29 +15,33 @@ from dragstrip.cli import completion
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_VOID,
-    Output,
+    OutputFile,
     Share,
+    StoreOptions,
+    gathered,
+    read_race,
     share_of,
-    store_option,
-    stored,
+    store_options,
     write_json,
     write_text,
 )
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
 from dragstrip.record import Race
-from dragstrip.report import comparison
+from dragstrip.report import comparison as comparison_report
 from dragstrip.report.race import formats
 from dragstrip.validity import inspect
 
 
 class Rule(click.ParamType[tuple[str, str, float]]):
-    """``slower:3%`` or ``faster:5%``; as its text, its word and its share."""
+    """``slower:3%`` or ``faster:5%``; as its text, its direction and its share."""
 
     name = "rule"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str, float]:
-        """Text, word and share."""
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str, float]:
+        """Text, direction and share."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"(slower|faster):(.+)", str(value))
@@ -45,6 +49,23 @@ class Rule(click.ParamType[tuple[str, str, float]]):
         if match is None or share is None or share >= 1:
             self.fail(f"{value!r} is no threshold; use slower:3% or faster:0.05", param, ctx)
         return str(value), match[1], share
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(StoreOptions):
+    """What ``dragstrip compare`` was given; the decorators of ``compare`` say what each is."""
+
+    old: str
+    new: str
+    metric: str | None
+    margin: float | None
+    reference: str | None
+    rules: tuple[tuple[str, str, float], ...]
+    strict: bool
+    anyway: bool
+    json_path: Path | None
+    markdown_path: Path | None
+    junit_path: Path | None
 
 
 @click.command()
@@ -58,34 +79,36 @@ class Rule(click.ParamType[tuple[str, str, float]]):
 @click.option("--fail-if", "rules", type=Rule(), multiple=True, metavar="slower:3%", help="Exit 1 where it is shown.")
 @click.option("--strict", is_flag=True, help="Exit 1 also where --fail-if's case can't be excluded.")
 @click.option("--anyway", is_flag=True, help="Compare what differs in machine, method or load.")
-@click.option("--json", "json_path", type=Output(dash=True), default=None)
-@click.option("--markdown", "markdown_path", type=Output(dash=True), default=None)
-@click.option("--junit", "junit_path", type=Output(), default=None, help="One case per --fail-if.")
-@store_option
-def compare(old: str, new: str, store_path: Path | None, **words: Any) -> None:
+@click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
+@click.option("--markdown", "markdown_path", type=OutputFile(dash=True), default=None)
+@click.option("--junit", "junit_path", type=OutputFile(), default=None, help="One case per --fail-if.")
+@store_options
+@gathered(CompareOptions)
+def compare(options: CompareOptions) -> None:
     """Two races, NEW against OLD: ids, beginnings of ids, last, or files that `dragstrip export` wrote.
 
     A ratio is the contender's speed now over its speed then. Ends with 1 where a --fail-if is shown by the interval
     (or its contender fell out), with 3 where the races can't be compared or --fail-if finds no interval.
     """
-    before, after = stored(old, store_path), stored(new, store_path)
+    before, after = (read_race(name, options.store_path) for name in (options.old, options.new))
     for race in (before, after):
         _refuse_void(race)
-    reference = "" if words["reference"] == "none" else words["reference"]
-    found = analysis.compare(before, after, metric=words["metric"], margin=words["margin"], reference=reference)
-    compared = found.comparable or words["anyway"]
-    rulings = comparison.judge(found, words["rules"]) if compared else []
-    told = {str(words["json_path"]), str(words["markdown_path"])}
-    if "-" not in told:
-        comparison.show(Console(), found, rulings, compared=compared)
-    if words["json_path"]:
-        write_json(words["json_path"], comparison.as_json(found, rulings, compared=compared), "--json")
-    if words["markdown_path"]:
-        write_text(words["markdown_path"], comparison.markdown(found, rulings, compared=compared), "--markdown")
-    if words["junit_path"]:
-        name = f"dragstrip compare {found.old} {found.new}"
-        write_text(words["junit_path"], formats.junit_rules(rulings, found.fallen, name), "--junit")
-    sys.exit(_code(found, rulings, compared=compared, strict=words["strict"], asked=bool(words["rules"])))
+    reference = "" if options.reference == "none" else options.reference
+    comparison = analysis.compare(before, after, metric=options.metric, margin=options.margin, reference=reference)
+    compared = comparison.comparable or options.anyway
+    rulings = comparison_report.judge(comparison, options.rules) if compared else []
+    if "-" not in (str(options.json_path), str(options.markdown_path)):
+        comparison_report.show(Console(), comparison, rulings, compared=compared)
+    if options.json_path:
+        write_json(options.json_path, comparison_report.as_json(comparison, rulings, compared=compared), "--json")
+    if options.markdown_path:
+        write_text(
+            options.markdown_path, comparison_report.markdown(comparison, rulings, compared=compared), "--markdown"
+        )
+    if options.junit_path:
+        name = f"dragstrip compare {comparison.old} {comparison.new}"
+        write_text(options.junit_path, formats.junit_rules(rulings, comparison.fallen, name), "--junit")
+    sys.exit(_code(comparison, rulings, compared=compared, strict=options.strict, asked=bool(options.rules)))
 
 
 def _refuse_void(race: Race) -> None:
@@ -97,10 +120,15 @@ def _refuse_void(race: Race) -> None:
 
 
 def _code(
-    found: analysis.Comparison, rulings: list[comparison.Ruling], *, compared: bool, strict: bool, asked: bool
+    comparison: analysis.Comparison,
+    rulings: list[comparison_report.Ruling],
+    *,
+    compared: bool,
+    strict: bool,
+    asked: bool,
 ) -> int:
     outcomes = {ruling.outcome for ruling in rulings}
-    if (asked and found.fallen) or "fails" in outcomes or (strict and "open" in outcomes):
+    if (asked and comparison.fallen) or "fails" in outcomes or (strict and "open" in outcomes):
         return EXIT_FAILURE
-    blind = asked and not all(change.has_interval for change in found.changes)
+    blind = asked and not all(change.has_interval for change in comparison.changes)
     return EXIT_VOID if blind or not compared else 0

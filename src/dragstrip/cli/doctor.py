@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,7 +13,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragstrip import analysis, contender, machine
-from dragstrip.cli.options import EXIT_FAILURE, Duration, Output, open_store, store_option, write_json
+from dragstrip.cli.options import (
+    EXIT_FAILURE,
+    CoreOptions,
+    Duration,
+    OutputFile,
+    StoreOptions,
+    core_options,
+    gathered,
+    io_option,
+    open_store,
+    store_options,
+    write_json,
+)
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
 from dragstrip.doctor.examine import Finding, null_race_finding
@@ -28,45 +41,51 @@ from dragstrip.workload import load as load_workload
 _SHOWN = {"pass": "[green]pass[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(CoreOptions, StoreOptions):
+    """What ``dragstrip doctor`` was given; the decorators of ``doctor`` say what each is."""
+
+    io: str
+    seconds: float
+    null_race: bool
+    budget: float
+    json_path: Path | None
+
+
 @click.command()
-@click.option("--server-cores", default=None, help="As a race would be told, for example 1 or 2-3.")
-@click.option("--engine-cores", default=None, help="Where the load would come from.")
-@click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@core_options(server="As a race would be told, for example 1 or 2-3.", engine="Where the load would come from.")
+@io_option()
 @click.option("--seconds", type=Duration(), default="500ms", show_default=True, help="Of load, at each point.")
 @click.option("--null-race", is_flag=True, help="Race a server against itself; every later report cites the result.")
 @click.option("--budget", type=Duration(), default="60s", show_default=True, help="Of the null race.")
-@click.option("--json", "json_path", type=Output(dash=True), default=None, help="Or -.")
-@store_option
-def doctor(
-    server_cores: str | None,
-    engine_cores: str | None,
-    io: str,
-    seconds: float,
-    null_race: bool,
-    budget: float,
-    json_path: Path | None,
-    store_path: Path | None,
-) -> None:
+@click.option("--json", "json_path", type=OutputFile(dash=True), default=None, help="Or -.")
+@store_options
+@gathered(DoctorOptions)
+def doctor(options: DoctorOptions) -> None:
     """Say whether this machine is fit for races, and what its load generator can do at most."""
-    lanes, kept_at = machine.lanes(server_cores, engine_cores), store_path or default_path()
-    console = Console(stderr=str(json_path) == "-")
+    store_path = options.store_path or default_path()
+    lanes = machine.lanes(options.server_cores, options.engine_cores)
+    to_stdout = str(options.json_path) == "-"
+    console = Console(stderr=to_stdout)
     with console.status("looking") as status:
-        report = examining.examine(lanes, io=io, seconds=seconds, tell=lambda what: status.update(f"looking at {what}"))
-    raced = _null_race(kept_at, budget, server_cores, engine_cores) if null_race else None
-    report = examining.with_null_race(report, kept_at, lanes, raced)
-    kept = examining.keep(report, kept_at)
-    if str(json_path) == "-":
+        report = examining.examine(
+            lanes, io=options.io, seconds=options.seconds, tell=lambda what: status.update(f"looking at {what}")
+        )
+    raced = _null_race(store_path, options) if options.null_race else None
+    report = examining.with_null_race(report, store_path, lanes, raced)
+    kept = examining.keep(report, store_path)
+    if to_stdout:
         click.echo(json.dumps(report.data(), indent=2))
     else:
         _show(console, report)
         console.print(f"kept in {escape(str(kept))}: races here know the generator's ceiling from now on", style="dim")
-        if json_path is not None:
-            write_json(json_path, report.data(), "--json")
+        if options.json_path is not None:
+            write_json(options.json_path, report.data(), "--json")
     if report.failed:
         sys.exit(EXIT_FAILURE)
 
 
-def _null_race(store_path: Path, budget_s: float, server_cores: str | None, engine_cores: str | None) -> Finding:
+def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
     """The first contender of the default line-up that is ready here, against itself."""
     names = contender.line_up("default").names
     ready = [name for name in names if isinstance(contender.check(contender.entry(name)), contender.Ready)]
@@ -75,9 +94,9 @@ def _null_race(store_path: Path, budget_s: float, server_cores: str | None, engi
     request = Request(
         entries=(contender.entry(f"one={ready[0]}"), contender.entry(f"other={ready[0]}")),
         workload=load_workload("hello"),
-        budget_s=budget_s,
-        server_cores=server_cores,
-        engine_cores=engine_cores,
+        budget_s=options.budget,
+        server_cores=options.server_cores,
+        engine_cores=options.engine_cores,
         purpose=(NULL_RACE, ready[0]),
     )
     with open_store(store_path) as store, Progress(Console(stderr=True), quiet=False) as progress:
@@ -93,6 +112,6 @@ def _show(console: Console, report: examining.Report) -> None:
     for head in ("looked at", "", "seen, and what would mend it"):
         table.add_column(head, overflow="fold")
     for finding in report.findings:
-        told = f"{finding.detail}; {finding.remedy}" if finding.remedy else finding.detail
-        table.add_row(escape(finding.name), _SHOWN[finding.status], escape(told))
+        text = f"{finding.detail}; {finding.remedy}" if finding.remedy else finding.detail
+        table.add_row(escape(finding.name), _SHOWN[finding.status], escape(text))
     console.print(table)

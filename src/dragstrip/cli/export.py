@@ -1,19 +1,26 @@
-"""``dragstrip export`` and ``import``: a race as a file in its reader's shape; other tools' results beside a race."""
+"""``dragstrip export``: a race as a file, whole or in the format that another program reads."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from dragstrip import analysis
 from dragstrip.cli import completion
-from dragstrip.cli.options import open_store, read_store, refusal, store_option, stored, write_text
+from dragstrip.cli.options import (
+    StoreOptions,
+    gathered,
+    read_race,
+    read_store,
+    store_options,
+    why_not_writable,
+    write_text,
+)
 from dragstrip.errors import BadUsage
-from dragstrip.loading import other_tools
-from dragstrip.record import Event, Race
-from dragstrip.report.race import external, formats, histograms, summary, tables
+from dragstrip.record import Race
+from dragstrip.report.race import formats, histograms, summary, tables
 from dragstrip.report.race import page as race_page
 from dragstrip.validity import inspect
 
@@ -38,6 +45,19 @@ CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory")
 FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(StoreOptions):
+    """What ``dragstrip export`` was given; the decorators of ``export_command`` say what each is."""
+
+    run: str
+    file: Path
+    shape: str | None
+    contender: str | None
+    rounds: bool
+    chart: str
+    dark: bool
+
+
 @click.command(name="export")
 @click.argument("run", shell_complete=completion.races)
 @click.argument("file", type=click.Path(path_type=Path))
@@ -46,17 +66,9 @@ FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 @click.option("--rounds", is_flag=True, help="CSV, Parquet: a row per contender and round, not per block.")
 @click.option("--chart", type=click.Choice(CHARTS), default="ranking", show_default=True, help="PNG, SVG: which.")
 @click.option("--dark", is_flag=True, help="PNG, SVG: on a dark ground.")
-@store_option
-def export_command(
-    run: str,
-    file: Path,
-    shape: str | None,
-    contender: str | None,
-    rounds: bool,
-    chart: str,
-    dark: bool,
-    store_path: Path | None,
-) -> None:
+@store_options
+@gathered(ExportOptions)
+def export_command(options: ExportOptions) -> None:
     """Write one race, RUN, to FILE: every record of it, or in the shape that another program reads.
 
     \b
@@ -66,22 +78,24 @@ def export_command(
                charts (all of them, PNG and SVG, FILE is a folder)
     .race, or no suffix: the record itself, which import, compare and rerun take
     """
-    chosen = shape or _by_suffix(file)
-    if problem := "" if str(file) == "-" else refusal(file, folder=chosen == "charts"):
+    file = options.file
+    chosen = options.shape or _by_suffix(file)
+    problem = None if str(file) == "-" else why_not_writable(file, folder=chosen == "charts")
+    if problem is not None:
         raise BadUsage(f"export {problem}")
     if chosen == "record":
-        with read_store(store_path) as store:
-            click.echo(f"race {store.export_race(run, file)} written to {file}")
+        with read_store(options.store_path) as store:
+            click.echo(f"race {store.export_race(options.run, file)} written to {file}")
         return
-    race = stored(run, store_path)
+    race = read_race(options.run, options.store_path)
     if chosen == "parquet":
-        tables.parquet(_rows(race, rounds), file)
+        tables.parquet(_rows(race, options.rounds), file)
     elif chosen in ("png", "svg", "charts"):
-        _draw(race, file, chosen, chart, dark)
+        _draw(race, chosen, options)
     elif chosen == "html":
         race_page.write(race, analysis.judge(race), inspect(race), file)
     else:
-        write_text(file, _text(race, chosen, contender, rounds), "export")
+        write_text(file, _text(race, chosen, options), "export")
     if str(file) != "-":
         click.echo(f"race {race.id} written to {file} ({chosen})")
 
@@ -105,13 +119,13 @@ def _rows(race: Race, rounds: bool) -> list[tables.Row]:
     return list(tables.round_rows(race) if rounds else tables.block_rows(race))
 
 
-def _text(race: Race, chosen: str, contender: str | None, rounds: bool) -> str:
+def _text(race: Race, chosen: str, options: ExportOptions) -> str:
     if chosen == "csv":
-        return tables.csv_text(_rows(race, rounds))
+        return tables.csv_text(_rows(race, options.rounds))
     if chosen == "hlog":
         return histograms.hlog(race)
     if chosen == "hgrm":
-        return _hgrm(race, contender)
+        return _hgrm(race, options.contender)
     return formats.MAKERS[chosen](race, analysis.judge(race), inspect(race))
 
 
@@ -125,49 +139,21 @@ def _hgrm(race: Race, contender: str | None) -> str:
     return text
 
 
-def _draw(race: Race, file: Path, chosen: str, chart: str, dark: bool) -> None:
+def _draw(race: Race, chosen: str, options: ExportOptions) -> None:
     from dragstrip.report.race import charts  # Altair takes half a second to load
 
+    file, every_chart = options.file, chosen == "charts"
     judged = analysis.judge(race)
-    found = summary.ranked(race, judged)
-    if not found:
+    ranking = summary.ranked(race, judged)
+    if not ranking:
         raise BadUsage(f"race {race.id} has no contender with numbers: there is nothing to draw")
-    wanted = [(chart, chosen)] if chosen != "charts" else [(name, kind) for name in CHARTS for kind in ("png", "svg")]
+    wanted = [(name, kind) for name in CHARTS for kind in ("png", "svg")] if every_chart else [(options.chart, chosen)]
     try:
-        if chosen == "charts":
+        if every_chart:
             file.mkdir(exist_ok=True)
         for name, kind in wanted:
-            drawn = charts.draw(name, race, judged, found, dark=dark)
-            path = file / f"{name}.{kind}" if chosen == "charts" else file
-            path.write_bytes(charts.png(drawn) if kind == "png" else charts.svg(drawn).encode())
+            chart = charts.draw(name, race, judged, ranking, dark=options.dark)
+            path = file / f"{name}.{kind}" if every_chart else file
+            path.write_bytes(charts.png(chart) if kind == "png" else charts.svg(chart).encode())
     except OSError as error:
         raise BadUsage(f"export {file}: can't be written ({error.strerror}); give another path") from error
-
-
-@click.command(name="import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
-@click.option(
-    "--beside",
-    "run",
-    default=None,
-    metavar="RUN",
-    shell_complete=completion.races,
-    help="Show another tool's result beside this race.",
-)
-@click.option("--name", default=None, help="What that result is called; default the tool's name.")
-@store_option
-def import_command(file: Path, run: str | None, name: str | None, store_path: Path | None) -> None:
-    """Take a race that was exported into the store; or, --beside a race, what another tool printed.
-
-    wrk, ab, hey, oha, h2load and k6 are read, and github-action-benchmark's JSON. Such a figure has no interval, is
-    shown apart, and is compared with nothing.
-    """
-    with open_store(store_path) as store:
-        if run is None:
-            click.echo(f"race {store.import_race(file)} is in {store.path}")
-            return
-        race_id = store.resolve(run)
-        for called, figure in other_tools.several(file):
-            told = external.as_event(name or called, figure)
-            store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, detail=told))
-            click.echo(f"{name or called}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, beside race {race_id}")

@@ -143,14 +143,14 @@ def hinted(error: click.UsageError) -> click.UsageError:
     """The refusal, with what would do where the flag is one that another tool has."""
     name = error.ctx.info_name if error.ctx else None
     if isinstance(error, click.NoSuchOption):
-        if told := hint(name, error.option_name):
-            return click.UsageError(f"no such option here: {error.option_name}; {told}", error.ctx)
+        if remedy := hint(name, error.option_name):
+            return click.UsageError(f"no such option here: {error.option_name}; {remedy}", error.ctx)
         return error
     # hey's and oha's -q RATE, and ab's and wrk's words that take no value here.
     if name == "load" and re.search(r"unexpected extra argument", error.message):
         given = error.ctx.params if error.ctx else {}
-        more = "; -q is --quiet: hey's and oha's -q RATE is -R RATE" if given.get("quiet") else ""
-        more += "; -k is ab's keep-alive and takes no value" if given.get("keep_word") else ""
-        if more:
-            return click.UsageError(error.message.rstrip(".") + more, error.ctx)
+        remedy = "; -q is --quiet: hey's and oha's -q RATE is -R RATE" if given.get("quiet") else ""
+        remedy += "; -k is ab's keep-alive and takes no value" if given.get("keep_word") else ""
+        if remedy:
+            return click.UsageError(error.message.rstrip(".") + remedy, error.ctx)
     return error

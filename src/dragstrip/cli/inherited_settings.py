@@ -7,7 +7,7 @@ import signal
 import sys
 
 
-def settle() -> None:
+def undo_unwanted() -> None:
     """Undoes inherited settings that would break the program; what a background job asks for stays.
 
     - No signal is blocked, and SIGTERM and SIGCHLD do what they do by default: with SIGCHLD ignored the kernel reaps
@@ -15,7 +15,7 @@ def settle() -> None:
     - SIGINT that is ignored stays so in a background job (a shell ignores it there, so that the terminal's Ctrl-C hits
       the foreground alone); in the foreground of a terminal it is Ctrl-C again.
 
-    SIGHUP stays as ``nohup`` set it. What servers get is the keeper's affair.
+    SIGHUP stays as ``nohup`` set it. What servers get is decided by the launcher (``process.launcher``).
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGTERM, signal.SIGCHLD):

@@ -1,23 +1,25 @@
-"""``dragstrip load``: the words of wrk, ab, hey and oha in, one run out."""
+"""``dragstrip load``: one server under load, with the options that users of wrk, ab, hey and oha know."""
 
 from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
-from dragstrip.cli.open_loop_options import offer, offer_options
+from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_options
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     Duration,
-    Output,
+    OutputFile,
     Share,
     awake_option,
+    gathered,
+    io_option,
     write_json,
     write_text,
 )
@@ -37,7 +39,7 @@ class Count(click.ParamType[int]):
 
     name = "count"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
         if isinstance(value, int):
             return value
@@ -53,13 +55,14 @@ class Sources(click.ParamType[int]):
 
     name = "count"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number; 0 for auto."""
-        if str(value) == "auto":
+        text = str(value)
+        if text == "auto":
             return 0
-        if not re.fullmatch(r"\d{1,5}", str(value)) or not 1 <= int(value) <= 65536:
+        if not re.fullmatch(r"\d{1,5}", text) or not 1 <= int(text) <= 65536:
             self.fail(f"{value!r} is no number of addresses; use 1 to 65536, or auto", param, ctx)
-        return int(value)
+        return int(text)
 
 
 class Header(click.ParamType[tuple[str, str]]):
@@ -67,7 +70,7 @@ class Header(click.ParamType[tuple[str, str]]):
 
     name = "header"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """Name and value."""
         if isinstance(value, tuple):
             return value
@@ -75,6 +78,48 @@ class Header(click.ParamType[tuple[str, str]]):
         if not colon or not name.strip():
             self.fail(f"{value!r} is no header; use 'Accept: text/html'", param, ctx)
         return name.strip(), text.strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions(OpenLoopOptions):
+    """What ``dragstrip load`` was given; the decorators of ``load`` say what each is."""
+
+    url: str
+    connections: int
+    requests: int | None
+    duration_s: float | None
+    threads: int | None
+    headers: tuple[tuple[str, str], ...]
+    method: str
+    body: str
+    body_file: str | None
+    content_type: str | None
+    pool: Path | None
+    raw: Path | None
+    latency: bool
+    no_keepalive: bool
+    close_after: int | None
+    pipeline: int
+    unix: str | None
+    cacert: str | None
+    insecure: bool
+    sources: int
+    first_byte: bool
+    http: str
+    keep_word: bool
+    timeout_s: float
+    status: int | None
+    check: str
+    io: str
+    awake: str
+    json_path: Path | None
+    hgrm_path: Path | None
+    hlog_path: Path | None
+    style: str | None
+    max_p99_s: float | None
+    max_errors: float | None
+    min_reached: float | None
+    quiet: bool
 
 
 @click.command()
@@ -112,12 +157,12 @@ class Header(click.ParamType[tuple[str, str]]):
 @click.option(
     "--check", type=click.Choice(["auto", "full", "length"]), default="auto", show_default=True, help="Of bodies."
 )
-@click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@io_option()
 @awake_option("off")
-@offer_options
-@click.option("--json", "json_path", type=Output(dash=True), default=None)
-@click.option("--hgrm", "hgrm_path", type=Output(), default=None)
-@click.option("--hlog", "hlog_path", type=Output(), default=None)
+@open_loop_options
+@click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
+@click.option("--hgrm", "hgrm_path", type=OutputFile(), default=None)
+@click.option("--hlog", "hlog_path", type=OutputFile(), default=None)
 @click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
 @click.option(
     "--max-p99", "max_p99_s", type=Duration(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms."
@@ -127,7 +172,8 @@ class Header(click.ParamType[tuple[str, str]]):
     "--min-reached", type=Share(), default=None, metavar="SHARE", help="Exit 1 below it: of the offered rate, e.g. 99%."
 )
 @click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
-def load(**words: Any) -> None:
+@gathered(LoadOptions)
+def load(options: LoadOptions) -> None:
     """Load URL and report; every answer is checked against the first plain one.
 
     A closed loop: each connection asks again once it is answered; an open loop with -R, --ramp or --steps: requests
@@ -147,53 +193,54 @@ def load(**words: Any) -> None:
     Ends with 0; with 1 where it ended before its time, most answers were wrong, or a --max-… or --min-… is missed; with
     130 when interrupted.
     """
-    request = _request(words)
-    live = report.Live(Console(stderr=True), quiet=words["quiet"])
+    request = _request(options)
+    live = report.Live(Console(stderr=True), quiet=options.quiet)
     try:
         result = loading.run(request, live)
     finally:
         live.close()
     objectives = report.limits(
-        result, max_p99_s=words["max_p99_s"], max_errors=words["max_errors"], min_reached=words["min_reached"]
+        result, max_p99_s=options.max_p99_s, max_errors=options.max_errors, min_reached=options.min_reached
     )
-    _tell(result, objectives, words)
+    _report(result, objectives, options)
     if result.finished == "interrupted":
         sys.exit(EXIT_INTERRUPTED)
-    if result.trouble or not all(one.met for one in objectives):
+    if result.trouble or not all(objective.met for objective in objectives):
         sys.exit(EXIT_FAILURE)
 
 
-def _request(words: dict[str, Any]) -> loading.LoadRequest:
-    if words["keep_word"]:
-        if words["no_keepalive"]:
+def _request(options: LoadOptions) -> loading.LoadRequest:
+    if options.keep_word:
+        if options.no_keepalive:
             raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
-        more = "; --insecure takes any certificate" if words["url"].startswith("https") else ""
-        click.echo(f"dragstrip: -k: connections are kept alive by default; the word changes nothing{more}", err=True)
+        about_tls = "; --insecure takes any certificate" if options.url.startswith("https") else ""
+        message = f"dragstrip: -k: connections are kept alive by default; the word changes nothing{about_tls}"
+        click.echo(message, err=True)
     return loading.LoadRequest(
-        url=words["url"],
-        connections=words["connections"],
-        requests=words["requests"],
-        duration_s=words["duration_s"],
-        threads=words["threads"],
-        keepalive=not words["no_keepalive"],
-        http=words["http"],
-        unix=words["unix"],
-        cacert=words["cacert"],
-        insecure=words["insecure"],
-        close_after=words["close_after"],
-        pipeline=words["pipeline"],
-        first_byte=words["first_byte"],
-        sources=words["sources"] or None,
-        pool=_pool(words["pool"], words["raw"]),
-        method=words["method"],
-        headers=(*words["headers"], *([("Content-Type", words["content_type"])] if words["content_type"] else [])),
-        body=_body(f"@{words['body_file']}" if words["body_file"] else words["body"]),
-        timeout_s=words["timeout_s"],
-        expect_status=words["status"],
-        io=words["io"],
-        awake=words["awake"],
-        check=words["check"],
-        offer=offer(words),
+        url=options.url,
+        connections=options.connections,
+        requests=options.requests,
+        duration_s=options.duration_s,
+        threads=options.threads,
+        keepalive=not options.no_keepalive,
+        http=options.http,
+        unix=options.unix,
+        cacert=options.cacert,
+        insecure=options.insecure,
+        close_after=options.close_after,
+        pipeline=options.pipeline,
+        first_byte=options.first_byte,
+        sources=options.sources or None,
+        pool=_pool(options.pool, options.raw),
+        method=options.method,
+        headers=(*options.headers, *([("Content-Type", options.content_type)] if options.content_type else [])),
+        body=_body(f"@{options.body_file}" if options.body_file else options.body),
+        timeout_s=options.timeout_s,
+        expect_status=options.status,
+        io=options.io,
+        awake=options.awake,
+        check=options.check,
+        offer=offer(options),
     )
 
 
@@ -203,26 +250,27 @@ def _pool(pool: Path | None, raw: Path | None) -> tuple[Asked, ...]:
     return read_pool(pool) if pool else (read_raw(raw),) if raw else ()
 
 
-def _body(word: str) -> bytes:
-    if not word.startswith("@"):
-        return word.encode()
-    return bounded(Path(word[1:]), f"-b {word}")
+def _body(text: str) -> bytes:
+    """The body: the text itself, or the content of the file that ``@FILE`` names."""
+    if not text.startswith("@"):
+        return text.encode()
+    return bounded(Path(text[1:]), f"-b {text}")
 
 
-def _tell(result: loading.LoadResult, objectives: list[report.Limit], words: dict[str, Any]) -> None:
+def _report(result: loading.LoadResult, objectives: list[report.Limit], options: LoadOptions) -> None:
     """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
-    to_stdout = str(words["json_path"]) == "-"
-    if words["style"] and not words["quiet"]:
-        click.echo(styled(result, words["style"]), nl=False, err=to_stdout)
+    to_stdout = str(options.json_path) == "-"
+    if options.style and not options.quiet:
+        click.echo(styled(result, options.style), nl=False, err=to_stdout)
         for line in report.warnings(result):
             click.echo(f"dragstrip: {line}", err=True)
-        for one in objectives:
-            click.echo(f"dragstrip: {'met' if one.met else 'missed'}: {one.text}", err=True)
-    elif not words["quiet"] and not to_stdout:
+        for objective in objectives:
+            click.echo(f"dragstrip: {'met' if objective.met else 'missed'}: {objective.text}", err=True)
+    elif not options.quiet and not to_stdout:
         report.show(Console(), result, objectives)
-    if words["json_path"]:
-        write_json(words["json_path"], report.load_json(result, objectives), "--json")
-    if words["hgrm_path"]:
-        write_text(words["hgrm_path"], report.hgrm(result), "--hgrm")
-    if words["hlog_path"]:
-        write_text(words["hlog_path"], open_loop.hlog(result), "--hlog")
+    if options.json_path:
+        write_json(options.json_path, report.load_json(result, objectives), "--json")
+    if options.hgrm_path:
+        write_text(options.hgrm_path, report.hgrm(result), "--hgrm")
+    if options.hlog_path:
+        write_text(options.hlog_path, open_loop.hlog(result), "--hlog")

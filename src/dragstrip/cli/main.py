@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
 
 import click
 
@@ -21,18 +20,18 @@ COMMANDS = {
         "export:export_command",
         "Write one race to a file: all of it, or what another program reads.",
     ),
-    "import": ("export:import_command", "Take in a race that was exported; or what another tool printed."),
-    "install": ("contenders:install_command", "Install what contenders need, by the system's package managers."),
+    "import": ("import_:import_command", "Take in a race that was exported; or what another tool printed."),
+    "install": ("install:install_command", "Install what contenders need, by the system's package managers."),
     "load": ("load:load", "Load URL and report; every answer is checked."),
     "new": ("new:new", "Make a contender of your own: a folder with its definition and a small server."),
     "race": ("race:race", "Race CONTENDERS and say who is faster, by what ratio, and how sure that is."),
-    "report": ("race:report", "Draw a stored race again: the page, the JSON, or a picture of the terminal."),
+    "report": ("report:report", "Draw a stored race again: the page, the JSON, or a picture of the terminal."),
     "rerun": ("rerun:rerun", "Race RUN again, the same plan, here; then compare."),
     "runs": ("runs:runs", "Stored races, newest first."),
     "serve": ("serve:serve", "Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C."),
-    "show": ("race:show", "A stored race, judged again from its records."),
+    "show": ("show:show", "A stored race, judged again from its records."),
     "sweep": ("sweep:sweep", "Measure latency against offered rate, and find the capacity of CONTENDERS."),
-    "verify": ("contenders:verify", "Scrutineering alone: start each contender, prove its answers."),
+    "verify": ("verify:verify", "Scrutineering alone: start each contender, prove its answers."),
 }
 
 #: Commands whose exit code tells of a measurement: it stays when nobody can read what they print.
@@ -58,8 +57,8 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx) if name in COMMANDS])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """The command; a flag that is another tool's is answered with ours."""
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs the command; a flag that is another tool's is answered with ours."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
@@ -68,7 +67,7 @@ class Commands(click.Group):
             raise hinted(error) from error
 
 
-def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from dragstrip.version import __version__
 
@@ -77,7 +76,9 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
+)
 def cli() -> None:
     """Races web servers side by side and says who is faster, by what ratio, and how sure that is."""
 
@@ -85,22 +86,23 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line: one line on stderr for a refusal, and its exit code; never a traceback."""
     from dragstrip.cli import streams
-    from dragstrip.cli.inherited_settings import settle
+    from dragstrip.cli.inherited_settings import undo_unwanted
 
-    settle()
+    undo_unwanted()
     streams.fill_closed()
-    with streams.kept_output() as output:
-        code = output.settled(run(sys.argv[1:]), measured=sys.argv[1:2] != [] and sys.argv[1] in MEASURING)
+    arguments = sys.argv[1:]
+    with streams.watched_output() as output:
+        code = output.exit_code(run(arguments), measured=bool(arguments) and arguments[0] in MEASURING)
     sys.exit(code)
 
 
-def run(words: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Runs one command line; whatever becomes of it, the exit code comes back and stderr has said why."""
     try:
-        returned = cli.main(words, prog_name="dragstrip", standalone_mode=False)
+        returned = cli.main(arguments, prog_name="dragstrip", standalone_mode=False)
         return returned if isinstance(returned, int) else 0
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except SystemExit as exiting:
+        return exiting.code if isinstance(exiting.code, int) else int(exiting.code is not None)
     except (click.Abort, KeyboardInterrupt):
         from dragstrip.cli.options import EXIT_INTERRUPTED
 
@@ -109,6 +111,6 @@ def run(words: list[str]) -> int:
         error.show()
         return 2
     except BaseException as error:  # the engine's panics are no Exceptions
-        from dragstrip.cli.streams import told
+        from dragstrip.cli.streams import report_failure
 
-        return told(error)
+        return report_failure(error)

@@ -1,14 +1,13 @@
-"""The words of an open loop: rates, ramps, steps."""
+"""Options of an open loop: rates, ramps and steps."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from dragstrip.cli.options import Duration
+from dragstrip.cli.options import Command, Duration
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import ARRIVALS, MOST_PER_S, PRECISIONS, Offer, Step
 from dragstrip.racing.schedule import AUTO_RATE
@@ -19,7 +18,7 @@ class Rate(click.ParamType[float]):
 
     name = "rate"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Requests a second; 0 is left to its user to refuse."""
         if isinstance(value, float):
             return value
@@ -32,7 +31,7 @@ class Rate(click.ParamType[float]):
 class AnyRate(Rate):
     """The same, or ``auto``: half of what the slowest contender can serve."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Requests a second, above 0, or ``schedule.AUTO_RATE``."""
         if value == "auto":
             return AUTO_RATE
@@ -47,7 +46,7 @@ class Ramp(click.ParamType[tuple[float, float]]):
 
     name = "ramp"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
         """Both rates."""
         if isinstance(value, tuple):
             return value
@@ -62,22 +61,34 @@ class Steps(click.ParamType[tuple[Step, ...]]):
 
     name = "steps"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Step, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Step, ...]:
         """The steps."""
         if isinstance(value, tuple):
             return value
-        return tuple(self._step(word.strip(), param, ctx) for word in str(value).split(","))
+        return tuple(self._step(step.strip(), param, ctx) for step in str(value).split(","))
 
-    def _step(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> Step:
-        rate, colon, length = word.partition(":")
+    def _step(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> Step:
+        rate, colon, length = text.partition(":")
         if not colon:
-            self.fail(f"{word!r} is no step; use 1k:10s (1,000 a second for 10 s)", param, ctx)
+            self.fail(f"{text!r} is no step; use 1k:10s (1,000 a second for 10 s)", param, ctx)
         rate_per_s = Rate().convert(rate, param, ctx)
         return Step(from_per_s=rate_per_s, to_per_s=rate_per_s, length_s=Duration().convert(length, param, ctx))
 
 
-def offer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``-R``, ``--ramp``, ``--steps``, ``--pace``, ``--arrivals`` and ``--seed``, to be read by ``offer``."""
+@dataclass(frozen=True, kw_only=True)
+class OpenLoopOptions:
+    """The options of ``open_loop_options`` as given; None for those that were not."""
+
+    rate: float | None
+    ramp: tuple[float, float] | None
+    steps: tuple[Step, ...] | None
+    pace: str | None
+    arrivals: str | None
+    seed: int | None
+
+
+def open_loop_options(command: Command) -> Command:
+    """``-R``, ``--ramp``, ``--steps``, ``--pace``, ``--arrivals`` and ``--seed``, for ``OpenLoopOptions``."""
     for option in reversed(
         [
             click.option("--rate", "-R", type=Rate(), default=None, help="Open loop: so many a second, come what may."),
@@ -97,22 +108,22 @@ def offer_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def offer(words: dict[str, Any]) -> Offer | None:
+def offer(options: OpenLoopOptions) -> Offer | None:
     """The open loop that was asked for; None for a closed one.
 
     Raises:
         BadUsage: what belongs to an open loop was given, and no rate.
     """
-    if words["rate"] is None and words["ramp"] is None and words["steps"] is None:
-        for name in ("pace", "arrivals", "seed"):
-            if words[name] is not None:
-                raise BadUsage(f"--{name} {words[name]} is of an open loop, and none was asked for; give -R RATE, too")
+    if options.rate is None and options.ramp is None and options.steps is None:
+        for name, value in (("pace", options.pace), ("arrivals", options.arrivals), ("seed", options.seed)):
+            if value is not None:
+                raise BadUsage(f"--{name} {value} is of an open loop, and none was asked for; give -R RATE, too")
         return None
     return Offer(
-        rate_per_s=words["rate"],
-        ramp=words["ramp"],
-        steps=words["steps"] or (),
-        precision=words["pace"] or PRECISIONS[0],
-        arrivals=words["arrivals"] or ARRIVALS[0],
-        seed=1 if words["seed"] is None else words["seed"],
+        rate_per_s=options.rate,
+        ramp=options.ramp,
+        steps=options.steps or (),
+        precision=options.pace or PRECISIONS[0],
+        arrivals=options.arrivals or ARRIVALS[0],
+        seed=1 if options.seed is None else options.seed,
     )

@@ -1,19 +1,27 @@
-"""What several commands share: durations and shares as words, where races are kept, how files are written."""
+"""Options that several commands share: their types, their declarations, and the values that commands receive.
+
+A command that has more than a few options receives them as one frozen dataclass (``gathered``). Options that several
+commands share are declared once here: a decorator that adds them, and a dataclass with their fields to derive from.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from dragstrip.errors import BadUsage
+from dragstrip.loading.arrivals import PRECISIONS
 from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
+from dragstrip.racing import options as bounds
 from dragstrip.racing.options import LONGEST_S, Whole
 from dragstrip.record import Race
 from dragstrip.store.database import Store, default_path
@@ -23,11 +31,32 @@ if TYPE_CHECKING:
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+Options = TypeVar("Options")
+Command = TypeVar("Command", bound=Callable[..., object])
 
+_UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 #: No command runs for longer than a year.
 _LONGEST_S = 366 * 86_400.0
+
+
+def gathered(make: Callable[..., Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Hands a command its options and arguments as one value.
+
+    click calls a command with a keyword for each of its parameters; the dataclass's fields have the same names.
+
+    Args:
+        make: the dataclass.
+    """
+
+    def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def called_by_click(**values: object) -> None:
+            command(make(**values))
+
+        return called_by_click
+
+    return decorate
 
 
 class Duration(click.ParamType[float]):
@@ -35,7 +64,7 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds, above zero."""
         if isinstance(value, float):
             return value
@@ -48,21 +77,21 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
-class More(float):
+class ExtraSeconds(float):
     """Seconds that a race gets on top of what it had."""
 
 
 class Budget(Duration):
     """A duration, or ``+2m``, so much more for a race that is resumed."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; a ``More`` where they are to be added."""
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; ``ExtraSeconds`` where they are to be added."""
         text = str(value)
-        more = text.startswith("+")
-        seconds = super().convert(text[1:] if more else value, param, ctx)
+        is_extra = text.startswith("+")
+        seconds = super().convert(text[1:] if is_extra else value, param, ctx)
         if seconds > LONGEST_S:
             self.fail(f"{text!r} is longer than a week; use 60s, 2m or 1h", param, ctx)
-        return More(seconds) if more else seconds
+        return ExtraSeconds(seconds) if is_extra else seconds
 
 
 def refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -75,7 +104,7 @@ def refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | Non
         )
 
 
-class Output(click.ParamType[Path]):
+class OutputFile(click.ParamType[Path]):
     """A file to write, tried before anything is measured: its folder is there, and it can be opened for writing.
 
     Args:
@@ -88,12 +117,13 @@ class Output(click.ParamType[Path]):
     def __init__(self, *, dash: bool = False, folder: bool = False) -> None:
         self.dash, self.folder = dash, folder
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path, unchanged."""
-        path = Path(value)
+        path = Path(str(value))
         if self.dash and str(path) == "-":
             return path
-        if problem := refusal(path, folder=self.folder):
+        problem = why_not_writable(path, folder=self.folder)
+        if problem is not None:
             self.fail(problem, param, ctx)
         return path
 
@@ -104,25 +134,25 @@ class Output(click.ParamType[Path]):
         return [CompletionItem(incomplete, type="file")]
 
 
-def refusal(path: Path, *, folder: bool = False) -> str:
-    """Why a file can't be written, and what would do; "" if it can be. A file that was not there is not there after."""
+def why_not_writable(path: Path, *, folder: bool = False) -> str | None:
+    """Why a file can't be written, and what would do; None if it can be. Leaves behind no file that was not there."""
     remedy = "give another path"
     try:
         if not path.parent.is_dir():
             return f"{path}: its folder {path.parent} is not there; make it first, or give another path"
         if folder or path.is_dir():
             fits = folder and (path.is_dir() or not path.exists())
-            return "" if fits else f"{path} is {'no folder' if folder else 'a folder'}; {remedy}"
+            return None if fits else f"{path} is {'no folder' if folder else 'a folder'}; {remedy}"
         if path.exists() and not path.is_file():
-            return ""  # a pipe or a device: to open it may block, or be seen at its other end
-        there = path.exists()
+            return None  # a pipe or a device: to open it may block, or be seen at its other end
+        existed = path.exists()
         with path.open("ab"):
             pass
-        if not there:
+        if not existed:
             path.unlink()
     except (OSError, ValueError) as error:
         return f"{path}: can't be written ({getattr(error, 'strerror', None) or error}); {remedy}"
-    return ""
+    return None
 
 
 class Share(click.ParamType[float]):
@@ -137,7 +167,7 @@ class Share(click.ParamType[float]):
     def __init__(self, least: float | None = None) -> None:
         self.least = least
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """A share as a float."""
         if isinstance(value, float):
             return value
@@ -156,19 +186,76 @@ def share_of(text: str) -> float | None:
     return float(match[1]) / (100 if match[2] else 1) if match else None
 
 
-def whole(bound: Whole) -> click.IntRange:
+def whole_number(bound: Whole) -> click.IntRange:
     """A number of a race's plan, within the same bounds as in a call from Python."""
     return click.IntRange(bound.least, bound.most)
 
 
-def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--store FILE``, handed over as ``store_path``."""
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """Where races are kept; None for the usual place."""
+
+    store_path: Path | None
+
+
+def store_options(command: Command) -> Command:
+    """``--store FILE``, for ``StoreOptions``."""
     return click.option(
         "--store", "store_path", type=click.Path(path_type=Path), default=None, help="Where races are kept."
     )(command)
 
 
-def awake_option(usual: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+@dataclass(frozen=True, kw_only=True)
+class DefinitionOptions:
+    """Folders of definitions, and parameters like ``NAME.key=value``."""
+
+    folders: tuple[Path, ...]
+    settings: tuple[str, ...]
+
+
+def definition_options(command: Command) -> Command:
+    """``--contenders DIR`` and ``--set NAME.key=value``, for every command that names contenders."""
+    folder = click.Path(path_type=Path, exists=True, file_okay=False)
+    command = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME.key=value",
+        help="A parameter; program=/opt/… says where it is.",
+    )(command)
+    return click.option(
+        "--contenders", "folders", multiple=True, type=folder, help="A folder of definitions of your own."
+    )(command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreOptions:
+    """The cores of servers and of the engine, as texts like ``2-3``; None for the usual ones."""
+
+    server_cores: str | None
+    engine_cores: str | None
+
+
+def core_options(
+    *, server: str | None = "For example 1 or 2-3.", engine: str | None = "Where the load comes from."
+) -> Callable[[Command], Command]:
+    """``--server-cores`` and ``--engine-cores``, with their help."""
+
+    def add(command: Command) -> Command:
+        command = click.option("--engine-cores", default=None, help=engine)(command)
+        return click.option("--server-cores", default=None, help=server)(command)
+
+    return add
+
+
+def io_option(text: str | None = None) -> Callable[[Command], Command]:
+    """``--io auto|uring|epoll``, the engine's back end, with its help."""
+    return click.option(
+        "--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True, help=text
+    )
+
+
+def awake_option(usual: str) -> Callable[[Command], Command]:
     """``--awake auto|off``; ``usual`` is what holds where nothing is said."""
     return click.option(
         "--awake",
@@ -179,7 +266,48 @@ def awake_option(usual: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     )
 
 
-class _Telling(Store):
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(DefinitionOptions, CoreOptions, StoreOptions):
+    """What ``race`` and ``sweep`` share: whom to start, and how the engine loads them.
+
+    Args:
+        contenders, serve: names or files as on the command line; commands of one's own, with ``{port}``.
+        threads: of the engine; None for one per core.
+        timeout: seconds for one answer.
+        pace: how sharply an open loop's schedule is kept.
+        seed: of the order of everything; None draws one.
+        io, awake: the engine's back end; whether cores are kept from sleeping.
+    """
+
+    contenders: tuple[str, ...]
+    serve: tuple[str, ...]
+    threads: int | None
+    timeout: float
+    pace: str
+    seed: int | None
+    io: str
+    awake: str
+    quiet: bool
+
+
+threads_option = click.option(
+    "--threads", "-t", type=whole_number(bounds.THREADS), default=None, help="Engine threads; one per core."
+)
+timeout_option = click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
+seed_option = click.option("--seed", type=whole_number(bounds.SEED), default=None, help="Of the order of everything.")
+
+
+def serve_option(purpose: str) -> Callable[[Command], Command]:
+    """``--serve "NAME=COMMAND {port}"``; ``purpose`` is its help."""
+    return click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help=purpose)
+
+
+def pace_option(text: str) -> Callable[[Command], Command]:
+    """``--pace precise|…`` with its help."""
+    return click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help=text)
+
+
+class _ReportingStore(Store):
     """A store that says at its end which races it had to pass over."""
 
     def close(self) -> None:
@@ -192,30 +320,30 @@ class _Telling(Store):
 
 def open_store(store_path: Path | None) -> Store:
     """The store that was named, or the usual one."""
-    return _Telling(store_path or default_path())
+    return _ReportingStore(store_path or default_path())
 
 
 def read_store(store_path: Path | None) -> Store:
     """The same for a command that only reads: a store that is not there is not made."""
-    return _Telling(store_path or default_path(), write=False)
+    return _ReportingStore(store_path or default_path(), write=False)
 
 
-def stored(word: str, store_path: Path | None) -> Race:
+def read_race(name: str, store_path: Path | None) -> Race:
     """A race by its id (or the beginning of one, or last), or from a file that ``dragstrip export`` wrote.
 
     Raises:
         StoreError: there is none, or several, or the file is no exported race.
     """
-    if not is_file(Path(word)):
+    if not is_file(Path(name)):
         with read_store(store_path) as store:
-            return store.load(word)
+            return store.load(name)
     with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder, Store(Path(folder) / "one.sqlite") as store:
-        return store.load(store.import_race(Path(word)))
+        return store.load(store.import_race(Path(name)))
 
 
-def write_json(path: Path, told: Mapping[str, Any], option: str) -> None:
+def write_json(path: Path, content: Mapping[str, object], option: str) -> None:
     """Writes an object as indented JSON; ``write_text`` has the rest."""
-    write_text(path, json.dumps(told, indent=2) + "\n", option)
+    write_text(path, json.dumps(content, indent=2) + "\n", option)
 
 
 def write_text(path: Path, text: str, option: str) -> None:
@@ -231,18 +359,3 @@ def write_text(path: Path, text: str, option: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadUsage(f"{option} {path}: can't be written ({error.strerror}); give another path") from error
-
-
-def definitions(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--contenders DIR`` and ``--set NAME.key=value``, for every command that names contenders."""
-    folders = click.Path(path_type=Path, exists=True, file_okay=False)
-    command = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME.key=value",
-        help="A parameter; program=/opt/… says where it is.",
-    )(command)
-    return click.option(
-        "--contenders", "folders", multiple=True, type=folders, help="A folder of definitions of your own."
-    )(command)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.cli import completion
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store, store_option, stored
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store, read_race, store_options
 from dragstrip.racing import run as racing
 from dragstrip.racing.rerun import request_of
 from dragstrip.record import Race
@@ -25,7 +25,7 @@ from dragstrip.workload import load as load_workload
 @click.argument("run", shell_complete=completion.races)
 @click.option("--workload", default=None, help="The workload's file, where it was one.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
-@store_option
+@store_options
 def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) -> None:
     """Race RUN again, a file that `dragstrip export` wrote or a stored race: the same plan, here; then compare.
 
@@ -33,7 +33,7 @@ def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) 
     between two machines are shown as what they are: the two differ, and nothing is called.
     """
     console = Console()
-    before = stored(run, store_path)
+    before = read_race(run, store_path)
     request = request_of(before, load_workload(workload) if workload else None)
     with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         after = racing.run(request, store=store, progress=progress)

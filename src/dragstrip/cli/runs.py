@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from dragstrip.cli.options import read_store, store_option
+from dragstrip.cli.options import read_store, store_options
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True)
-@store_option
+@store_options
 def runs(as_json: bool, store_path: Path | None) -> None:
     """Stored races, newest first."""
     with read_store(store_path) as store:
-        told = dict(reversed(store.noted("verdict")))  # as ``report.badge`` left it, a later one before an earlier one
-        rows = [asdict(line) | {"verdict": told.get(line.race, "")} for line in store.runs()]
+        verdicts = dict(reversed(store.noted("verdict")))  # as ``report.race.badge`` left them; the first is the newest
+        rows = [asdict(line) | {"verdict": verdicts.get(line.race, "")} for line in store.runs()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return

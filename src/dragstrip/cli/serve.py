@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from dragstrip.cli.options import store_option
+from dragstrip.cli.options import store_options
 from dragstrip.errors import BadUsage
 from dragstrip.store.database import default_path
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0 for a free one.")
-@store_option
+@store_options
 def serve(port: int, store_path: Path | None) -> None:
     """Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C: search, compare, history, races as they run.
 

@@ -30,7 +30,7 @@ def fill_closed() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
-class _Raw(io.RawIOBase):
+class _WatchedStream(io.RawIOBase):
     """Writes to a descriptor and remembers the first failure instead of raising it.
 
     A race goes on, and keeps its record and exit code, when nobody can read what it prints.
@@ -67,50 +67,50 @@ class _Raw(io.RawIOBase):
         return b"".join(self._held)
 
 
-class Output:
-    """What became of the standard output; ``raw`` is None where it is not ours to watch (a test's own)."""
+class WatchedOutput:
+    """What became of the standard output; ``stream`` is None where it is not ours to watch (a test's own)."""
 
-    def __init__(self, raw: _Raw | None) -> None:
-        self.raw = raw
+    def __init__(self, stream: _WatchedStream | None) -> None:
+        self.stream = stream
 
-    def settled(self, code: int, *, measured: bool) -> int:
-        """The exit code, after everything is written; says where the text went if it could not be.
+    def exit_code(self, code: int, *, measured: bool) -> int:
+        """The exit code once everything is written; says where the text went if it could not be.
 
         The code of a failure or of a measurement stays; any other success whose words nobody got ends with 1, unless
         the reader left of its own (``| head``).
         """
-        if self.raw is None:
+        if self.stream is None:
             return code
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-        failure = self.raw.failure
+        failure = self.stream.failure
         if failure is None or failure.errno == errno.EPIPE:
             return code
-        kept = _keep("output", self.raw.held())
-        where = f"what was to be shown is in {kept}" if kept else "and no other place takes what was to be shown"
+        file = _write_report("output", self.stream.held())
+        where = f"what was to be shown is in {file}" if file else "and no other place takes what was to be shown"
         _say(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept as ever")
         return code if measured else code or 1
 
 
 @contextmanager
-def kept_output() -> Iterator[Output]:
+def watched_output() -> Iterator[WatchedOutput]:
     """Stands a watched stream in for the standard output, where that is a real one."""
     before = sys.stdout
     try:
         number = before.fileno()
     except (AttributeError, OSError, ValueError):
-        yield Output(None)
+        yield WatchedOutput(None)
         return
     if number != 1:
-        yield Output(None)
+        yield WatchedOutput(None)
         return
     before.flush()
-    raw = _Raw(number)
+    stream = _WatchedStream(number)
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), before.encoding, before.errors, line_buffering=before.isatty()
+        io.BufferedWriter(stream), before.encoding, before.errors, line_buffering=before.isatty()
     )
     try:
-        yield Output(raw)
+        yield WatchedOutput(stream)
     finally:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
@@ -118,7 +118,7 @@ def kept_output() -> Iterator[Output]:
         sys.stdout = before
 
 
-def told(error: BaseException) -> int:
+def report_failure(error: BaseException) -> int:
     """Says on stderr what ended the command, and gives its exit code; what nobody foresaw goes to a file."""
     from dragstrip.report.figures import visible
 
@@ -131,9 +131,11 @@ def told(error: BaseException) -> int:
     from dragstrip.version import __version__
 
     about = f"dragstrip {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
-    kept = _keep("crash", (about + "".join(traceback.format_exception(error))).encode("utf-8", "backslashreplace"))
+    file = _write_report(
+        "crash", (about + "".join(traceback.format_exception(error))).encode("utf-8", "backslashreplace")
+    )
     what = visible(f"{type(error).__name__}: {error}")[:300]
-    details = f"the details are in {kept}; please report it with that file" if kept else "please report it"
+    details = f"the details are in {file}; please report it with that file" if file else "please report it"
     _say(f"something failed that should not have ({what}); {details}. What was measured before is in the store.")
     return EXIT_OURS
 
@@ -143,7 +145,7 @@ def _say(text: str) -> None:
         click.echo(f"dragstrip: {text}", err=True)
 
 
-def _keep(what: str, data: bytes) -> Path | None:
+def _write_report(what: str, data: bytes) -> Path | None:
     """Writes a file that says what happened, in the user's state folder or wherever one can; None if nowhere."""
     import tempfile
     import time

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -19,16 +19,27 @@ from dragstrip.cli.options import (
     EXIT_INTERRUPTED,
     EXIT_VOID,
     Duration,
-    Output,
+    OutputFile,
+    RunOptions,
     awake_option,
-    definitions,
-    store_option,
+    core_options,
+    definition_options,
+    gathered,
+    io_option,
+    pace_option,
+    seed_option,
+    serve_option,
+    store_options,
+    threads_option,
+    timeout_option,
+    whole_number,
     write_json,
 )
 from dragstrip.errors import BadUsage
-from dragstrip.loading.arrivals import MOST_PER_S, PRECISIONS
+from dragstrip.loading.arrivals import MOST_PER_S
+from dragstrip.racing import options as bounds
 from dragstrip.racing.request import Request as RaceRequest
-from dragstrip.report import sweep as shown
+from dragstrip.report import sweep as sweep_report
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.sweep import file as sweep_file
@@ -40,12 +51,12 @@ from dragstrip.workload import load as load_workload
 MOST_RATES = 50
 
 
-class ObjectiveWord(click.ParamType[Objective]):
+class ObjectiveText(click.ParamType[Objective]):
     """``p99=5ms``: a quantile of the latency, and the limit that it stays below."""
 
     name = "objective"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Objective:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Objective:
         """The objective."""
         if isinstance(value, Objective):
             return value
@@ -60,29 +71,42 @@ class Rates(click.ParamType[tuple[float, ...]]):
 
     name = "rates"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
         """Rates a second, ascending; empty for auto."""
         if isinstance(value, tuple) or value == "auto":
             return value if isinstance(value, tuple) else ()
-        text, one = str(value), Rate()
+        text, rate = str(value), Rate()
         if span := re.fullmatch(r"([^:,]+):([^:,]+):(\d+)", text):
-            first, last, count = one.convert(span[1], param, ctx), one.convert(span[2], param, ctx), int(span[3])
+            first, last, count = rate.convert(span[1], param, ctx), rate.convert(span[2], param, ctx), int(span[3])
             if not (first < last and 2 <= count <= MOST_RATES):
                 self.fail(f"{text!r}: give FROM below TO, and 2 to {MOST_RATES} rates; use 1k:20k:8", param, ctx)
             rates = [float(f"{first + (last - first) * at / (count - 1):.4g}") for at in range(count)]
         else:
-            rates = sorted({one.convert(word.strip(), param, ctx) for word in text.split(",")})
+            rates = sorted({rate.convert(part.strip(), param, ctx) for part in text.split(",")})
         if not 0 < rates[0] <= rates[-1] <= MOST_PER_S or len(rates) > MOST_RATES:
             limits = f"1 to {MOST_RATES} rates above 0, up to {MOST_PER_S:,.0f} a second"
             self.fail(f"{text!r} can't be offered; {limits} (1k:20k:8, 1k,5k,20k or auto)", param, ctx)
         return tuple(rates)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(RunOptions):
+    """What ``dragstrip sweep`` was given; the decorators of ``sweep`` say what each is."""
+
+    slo: Objective
+    rates: tuple[float, ...]
+    launches: int
+    workload: str
+    connections: int
+    json_path: Path | None
+    show_path: Path | None
+
+
 @click.command()
 @click.argument("contenders", nargs=-1, shell_complete=completion.contenders)
-@click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help="Sweep a command of your own.")
-@definitions
-@click.option("--slo", type=ObjectiveWord(), default="p99=5ms", show_default=True, help="What capacity is under.")
+@serve_option("Sweep a command of your own.")
+@definition_options
+@click.option("--slo", type=ObjectiveText(), default="p99=5ms", show_default=True, help="What capacity is under.")
 @click.option(
     "--rates", type=Rates(), default="auto", show_default=True, metavar="A:B:N", help="To begin with; or 1k,5k,20k."
 )
@@ -100,59 +124,61 @@ class Rates(click.ParamType[tuple[float, ...]]):
     show_default=True,
     help="hello, multiply, or a TOML file.",
 )
-@click.option("--connections", "-c", type=click.IntRange(1, 100_000), default=32, show_default=True)
-@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads; one per core.")
-@click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
-@click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help="See load --help.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=None, help="Of the order of everything.")
-@click.option("--json", "json_path", type=Output(dash=True), default=None, help="Or -.")
+@click.option("--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=32, show_default=True)
+@threads_option
+@timeout_option
+@pace_option("See load --help.")
+@seed_option
+@click.option("--json", "json_path", type=OutputFile(dash=True), default=None, help="Or -.")
 @click.option("--show", "show_path", type=click.Path(path_type=Path), default=None, help="A sweep's file, shown again.")
-@click.option("--server-cores", default=None, help="For example 1 or 2-3.")
-@click.option("--engine-cores", default=None, help="Where the load comes from.")
-@click.option("--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True)
+@core_options()
+@io_option()
 @awake_option("off")
 @click.option("--quiet", "-q", is_flag=True, help="Only the result.")
-@store_option
-def sweep(json_path: Path | None, show_path: Path | None, store_path: Path | None, quiet: bool, **words: Any) -> None:
+@store_options
+@gathered(SweepOptions)
+def sweep(options: SweepOptions) -> None:
     """Measure latency against offered rate, and find the capacity of CONTENDERS under a service-level objective.
 
     Contenders are named as in a race; one is enough.
     """
-    console = Console(stderr=str(json_path) == "-")
-    if show_path:
-        swept = sweep_file.read(show_path)
+    console = Console(stderr=str(options.json_path) == "-")
+    if options.show_path:
+        swept = sweep_file.read(options.show_path)
     else:
-        request = _request(words)
-        with Progress(console, quiet=quiet) as progress:
+        request = _request(options)
+        with Progress(console, quiet=options.quiet) as progress:
             swept = run(request, progress=progress)
-    shown.show(console, swept)
-    if not show_path:
-        console.print(f"record  {_keep(swept, store_path)} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False)
-    if str(json_path) == "-":
+    sweep_report.show(console, swept)
+    if not options.show_path:
+        console.print(
+            f"record  {_keep(swept, options.store_path)} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False
+        )
+    if str(options.json_path) == "-":
         click.echo(json.dumps(sweep_file.data(swept), indent=2))
-    elif json_path:
-        write_json(json_path, sweep_file.data(swept), "--json")
+    elif options.json_path:
+        write_json(options.json_path, sweep_file.data(swept), "--json")
     _leave(swept)
 
 
-def _request(words: dict[str, Any]) -> Request:
-    if not words["contenders"] and not words["serve"]:
+def _request(options: SweepOptions) -> Request:
+    if not options.contenders and not options.serve:
         raise BadUsage("nobody to sweep: name a contender (`dragstrip contenders` lists them), or give --serve")
-    named = contender.entrants(words["contenders"], extra_dirs=words["folders"], settings=words["settings"])
+    named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings)
     field = RaceRequest(
-        entries=(*named, *(contender.serve_entry(text) for text in words["serve"])),
-        workload=load_workload(words["workload"]),
-        connections=words["connections"],
-        threads=words["threads"],
-        timeout_s=words["timeout"],
-        pace=words["pace"],
-        seed=words["seed"],
-        server_cores=words["server_cores"],
-        engine_cores=words["engine_cores"],
-        io=words["io"],
-        awake=words["awake"],
+        entries=(*named, *(contender.serve_entry(text) for text in options.serve)),
+        workload=load_workload(options.workload),
+        connections=options.connections,
+        threads=options.threads,
+        timeout_s=options.timeout,
+        pace=options.pace,
+        seed=options.seed,
+        server_cores=options.server_cores,
+        engine_cores=options.engine_cores,
+        io=options.io,
+        awake=options.awake,
     )
-    return Request(field=field, objective=words["slo"], rates_per_s=words["rates"], launches=words["launches"])
+    return Request(field=field, objective=options.slo, rates_per_s=options.rates, launches=options.launches)
 
 
 def _keep(swept: sweep_file.Sweep, store_path: Path | None) -> Path:

@@ -326,21 +326,21 @@ def test_hints_name_only_flags_that_the_command_lacks() -> None:
 
 def test_other_tools_flags_mean_what_fingers_expect() -> None:
     """-d and --duration are the budget, --runs the rounds, --export-json the JSON; +2m is so much more."""
-    from dragstrip.cli.options import Budget, More
+    from dragstrip.cli.options import Budget, ExtraSeconds
     from dragstrip.cli.race import race
 
     by_flag = {flag: one.name for one in race.params for flag in one.opts}
     told = [by_flag[flag] for flag in ("-d", "--duration", "--runs", "--export-json", "--export-markdown", "--name")]
     assert told == ["budget", "budget", "rounds", "json_path", "markdown_path", "called"]
     more, plain = Budget().convert("+2m", None, None), Budget().convert("90s", None, None)
-    assert (more, isinstance(more, More), plain, isinstance(plain, More)) == (120.0, True, 90.0, False)
+    assert (more, isinstance(more, ExtraSeconds), plain, isinstance(plain, ExtraSeconds)) == (120.0, True, 90.0, False)
 
 
 def test_names_of_ones_own_go_to_contenders_and_commands_in_order() -> None:
     """--name replaces what a contender, or a command of --serve, would be called."""
-    from dragstrip.cli.race import _named
+    from dragstrip.cli.race import _with_own_names
 
-    names, serve = _named(["node", "lua:workers=1"], ["mine=./x --port {port}"], ["a", "b", "c"])
+    names, serve = _with_own_names(["node", "lua:workers=1"], ["mine=./x --port {port}"], ["a", "b", "c"])
     assert (list(names), list(serve)) == (["a=node", "b=lua:workers=1"], ["c=./x --port {port}"])
 
 

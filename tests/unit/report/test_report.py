@@ -953,9 +953,9 @@ def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
     place = tmp_path / "races.sqlite"
     with Store(place) as store:
         store.begin(race)
-    said = {"pairs": False, "verbose": False, "json_path": None, "html_path": None, "markdown_path": None}
+    options = cli_race.RaceOptions(**cli_race.race.make_context("race", ["--store", str(place)]).params)
     try:
-        cli_race._conclude(Console(width=80), race, said, place)
+        cli_race._conclude(Console(width=80), race, options)
         ended = 0
     except SystemExit as leaving:
         ended = int(str(leaving.code))

@@ -1,0 +1,133 @@
+"""``dragstrip claims add``: a claim of one's own, as a TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from dragstrip.claim import definition
+from dragstrip.cli.claims_table import own_folder
+from dragstrip.cli.options import Share, gathered, serve_option
+from dragstrip.contender import entry, serve_entry
+from dragstrip.errors import BadUsage
+from dragstrip.loading import other_tools
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOptions:
+    """What ``dragstrip claims add`` was given; the decorators of ``add_command`` say what each is."""
+
+    name: str
+    first: str
+    second: str
+    outputs: tuple[Path, Path] | None
+    rates: tuple[float, float] | None
+    ratio: float | None
+    statement: str
+    source: str
+    year: int | None
+    workload: str
+    serve: tuple[str, ...]
+    tolerance: float
+    connections: int | None
+    http: str | None
+    keepalive: bool | None
+    folder: Path | None
+
+
+@click.command(name="add")
+@click.argument("name")
+@click.argument("first")
+@click.argument("second")
+@click.option("--outputs", nargs=2, type=click.Path(path_type=Path), help="What wrk, ab, hey or oha printed for each.")
+@click.option("--rates", nargs=2, type=float, help="Answers a second of each.")
+@click.option("--ratio", type=float, help="Or the first's speed over the second's.")
+@click.option("--statement", default="", help="One sentence; made from the figures if not given.")
+@click.option("--source", default="added here")
+@click.option("--year", type=int, default=None, help="This one if not given.")
+@click.option("--workload", default="hello", show_default=True)
+@serve_option("A server of your own, by name.")
+@click.option("--tolerance", type=Share(), default="10%", show_default=True, help="Within it the size holds.")
+@click.option("--connections", "-c", type=int, default=None, help="Of the published load.")
+@click.option("--http", type=click.Choice(["1.0", "1.1"]), default=None)
+@click.option("--keepalive/--no-keepalive", default=None)
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path, file_okay=False), default=None, help="Where its file goes."
+)
+@gathered(AddOptions)
+def add_command(options: AddOptions) -> None:
+    """Add a claim of your own: NAME, that FIRST serves so many times the requests of SECOND."""
+    name, folder = options.name, options.folder
+    fields = _claim_file(options)
+    for contender in fields.contenders:
+        # A name that nobody has is refused now, not when the claim is checked.
+        serve_entry(f"{contender}={fields.serve[contender]}") if contender in fields.serve else entry(contender)
+    if "/" in name:
+        remedy = "give a plain name; --to names a folder"
+        raise BadUsage(f"claims add: {name!r} would leave the claims' folder; {remedy}")
+    claim = definition.write((folder or own_folder()) / f"{name}.toml", fields)
+    click.echo(f"{claim.source.file}\n{claim.fields.statement} ({claim.fields.load.text()})")
+    click.echo(f"dragstrip claims check {claim.source.file if folder else name}")
+
+
+def _claim_file(options: AddOptions) -> definition.ClaimFile:
+    """The claim's file from what was given: two outputs, two rates, or a ratio."""
+    outputs = [other_tools.load(file) for file in options.outputs or ()]
+    if sum(map(bool, (options.outputs, options.rates, options.ratio))) != 1:
+        raise BadUsage("claims add: give one of --outputs FILE FILE, --rates NUMBER NUMBER, --ratio NUMBER")
+    rates = tuple(output.rate_per_s for output in outputs) or tuple(options.rates or ())
+    ratio = options.ratio or (rates[0] / rates[1] if rates and min(rates) > 0 else 0.0)
+    note = _difference(outputs)
+    if note:
+        click.echo(f"dragstrip: {note}", err=True)
+    serve = dict(text.partition("=")[::2] for text in options.serve)
+    try:
+        return definition.ClaimFile(
+            statement=options.statement or f"{options.first} serves {ratio:.3g} times the requests of {options.second}",
+            source=options.source,
+            year=options.year or datetime.now(UTC).year,
+            contenders=(options.first, options.second),
+            workload=options.workload,
+            tolerance=options.tolerance,
+            note=note or "",
+            load=_load_of(options, outputs[0] if outputs else None),
+            published=definition.PublishedFields(per_s=rates, ratio=options.ratio),
+            serve=serve,
+            folder=str(Path.cwd()) if serve else "",
+        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(["claims add", *map(str, fault["loc"])])
+        raise BadUsage(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from error
+
+
+def _difference(outputs: Sequence[other_tools.ForeignRun]) -> str | None:
+    """In what two runs differ that should have been alike; None if in nothing that they tell."""
+    values_of: dict[str, list[object]] = {
+        "tool": [output.tool for output in outputs],
+        "connections": [output.connections for output in outputs],
+        "keep-alive": [output.keepalive for output in outputs],
+    }
+    differing = [f"{what} {values[0]} and {values[1]}" for what, values in values_of.items() if len(set(values)) > 1]
+    return f"the two runs were not made alike: {', '.join(differing)}" if differing else None
+
+
+def _load_of(options: AddOptions, output: other_tools.ForeignRun | None) -> definition.LoadFields:
+    """The published load: as given, else as the first output tells, else the fair one."""
+    known: dict[str, object] = {}
+    if output:
+        known = {
+            "tool": output.tool,
+            "http": output.http,
+            "keepalive": output.keepalive,
+            "connections": output.connections,
+            "requests": output.requests,
+        }
+    given = {"http": options.http, "keepalive": options.keepalive, "connections": options.connections}
+    known |= {key: value for key, value in given.items() if value is not None}
+    return definition.LoadFields.model_validate({key: value for key, value in known.items() if value is not None})

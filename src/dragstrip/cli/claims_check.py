@@ -1,0 +1,72 @@
+"""``dragstrip claims check``: what claims are about is raced here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+
+from dragstrip.claim.definition import FAIR, PUBLISHED
+from dragstrip.claim.grouping import Group, groups
+from dragstrip.claim.run import check
+from dragstrip.cli import completion
+from dragstrip.cli.claims_table import TableOptions, claims_named, remarks_option, show_table, table_options
+from dragstrip.cli.options import EXIT_VOID, Duration, StoreOptions, gathered, open_store, store_options
+from dragstrip.errors import BadUsage
+from dragstrip.report.race.live import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(TableOptions, StoreOptions):
+    """What ``dragstrip claims check`` was given; the decorators of ``check_command`` say what each is."""
+
+    names: tuple[str, ...]
+    everything: bool
+    budget: float
+    resume: bool
+    setting: str | None
+    quiet: bool
+
+
+@click.command(name="check")
+@click.argument("names", nargs=-1, shell_complete=completion.claims)
+@click.option("--all", "everything", is_flag=True)
+@click.option("--budget", type=Duration(), default="25m", show_default=True, help="For all races together.")
+@click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")
+@click.option("--setting", type=click.Choice([PUBLISHED, FAIR]), default=None, help="Only this one of the two.")
+@remarks_option
+@click.option("--quiet", "-q", is_flag=True, help="Only the table.")
+@table_options
+@store_options
+@gathered(CheckOptions)
+def check_command(options: CheckOptions) -> None:
+    """Race what CLAIMS are about, by name or TOML file, under their published load and under fair settings."""
+    if bool(options.names) == options.everything:
+        raise BadUsage("claims check: name claims (`dragstrip claims list` has them), or give --all; one of the two")
+    wanted = claims_named(options.names)
+    settings = (options.setting,) if options.setting else (PUBLISHED, FAIR)
+    console = Console(stderr=str(options.json_path) == "-")
+    planned = groups(wanted, settings)
+    number = iter(range(1, len(planned) + 1))
+
+    @contextmanager
+    def show(group: Group) -> Iterator[Progress]:
+        if not options.quiet:
+            load = group.load.text()
+            console.print(f"race {next(number)} of at most {len(planned)}, {group.setting}: {load}", soft_wrap=True)
+        with Progress(console, quiet=options.quiet) as progress:
+            yield progress
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    with open_store(options.store_path) as store:
+        check(planned, store=store, budget_s=options.budget, resume=options.resume, show=show, say=say)
+        table = show_table(wanted, store, options)
+    raced = [finding for row in table for finding in (row.published, row.fair) if finding is not None and finding.race]
+    if raced and all(finding.void for finding in raced):
+        sys.exit(EXIT_VOID)

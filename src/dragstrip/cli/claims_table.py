@@ -1,0 +1,77 @@
+"""What the commands about claims share: which claims there are, and the table of what became of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from dragstrip.claim import definition
+from dragstrip.claim.assess import Row
+from dragstrip.claim.definition import Claim
+from dragstrip.claim.run import rows
+from dragstrip.cli.options import Command, OutputFile, write_text
+from dragstrip.report.claims import chart as claims_chart
+from dragstrip.report.claims import page as claims_page
+from dragstrip.report.claims import table as claims_report
+from dragstrip.store.database import Store, default_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """What is shown of the table of claims, and the files that it is written to; None for none."""
+
+    remarks: bool
+    markdown_path: Path | None
+    svg_path: Path | None
+    json_path: Path | None
+
+
+def table_options(command: Command) -> Command:
+    """``--markdown``, ``--svg`` and ``--json`` of ``TableOptions``."""
+    path = OutputFile(dash=True)
+    for name, text in (
+        ("markdown", "The page of docs."),
+        ("svg", "Its chart."),
+        ("json", "Every row; - for the standard output."),
+    ):
+        command = click.option(f"--{name}", f"{name}_path", type=path, default=None, help=text)(command)
+    return command
+
+
+remarks_option = click.option("--remarks", is_flag=True, help="What each verdict rests on.")
+
+
+def claims_named(names: Sequence[str]) -> tuple[Claim, ...]:
+    """Claims by name or TOML file; all of them, those that were added here included, where none is named."""
+    folders = (own_folder(),)
+    return tuple(definition.load(name, folders) for name in names) if names else definition.every(folders)
+
+
+def own_folder() -> Path:
+    """The folder of the claims that were added here: beside the store."""
+    return default_path().parent / "claims"
+
+
+def show_table(wanted: Sequence[Claim], store: Store, options: TableOptions) -> list[Row]:
+    """Shows the table, writes the files that are wanted, and returns the rows."""
+    found = list(rows(wanted, store))
+    if str(options.json_path) != "-":
+        claims_report.show(Console(), found, remarks=options.remarks)
+    if options.json_path:
+        write_text(options.json_path, json.dumps(claims_report.as_json(found), indent=2) + "\n", "--json")
+    if options.markdown_path:
+        ids = dict.fromkeys(
+            finding.race for row in found for finding in (row.published, row.fair) if finding and finding.race
+        )
+        chart = os.path.relpath(options.svg_path, options.markdown_path.parent) if options.svg_path else ""
+        text = claims_page.markdown(found, [store.load(race) for race in ids], chart=chart)
+        write_text(options.markdown_path, text, "--markdown")
+    if options.svg_path:
+        write_text(options.svg_path, claims_chart.svg(found), "--svg")
+    return found

@@ -1,0 +1,43 @@
+"""``dragstrip import``: a race that was exported, or another tool's result beside a race."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from dragstrip.cli import completion
+from dragstrip.cli.options import open_store, store_options
+from dragstrip.loading import other_tools
+from dragstrip.record import Event
+from dragstrip.report.race import external
+
+
+@click.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--beside",
+    "run",
+    default=None,
+    metavar="RUN",
+    shell_complete=completion.races,
+    help="Show another tool's result beside this race.",
+)
+@click.option("--name", default=None, help="What that result is called; default the tool's name.")
+@store_options
+def import_command(file: Path, run: str | None, name: str | None, store_path: Path | None) -> None:
+    """Take a race that was exported into the store; or, --beside a race, what another tool printed.
+
+    wrk, ab, hey, oha, h2load and k6 are read, and github-action-benchmark's JSON. Such a figure has no interval, is
+    shown apart, and is compared with nothing.
+    """
+    with open_store(store_path) as store:
+        if run is None:
+            click.echo(f"race {store.import_race(file)} is in {store.path}")
+            return
+        race_id = store.resolve(run)
+        for called, figure in other_tools.several(file):
+            detail = external.as_event(name or called, figure)
+            store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, detail=detail))
+            click.echo(f"{name or called}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, beside race {race_id}")

@@ -1,0 +1,39 @@
+"""``dragstrip report``: a stored race drawn again, as a page, as JSON or as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dragstrip import analysis
+from dragstrip.cli import completion
+from dragstrip.cli.options import OutputFile, read_store, store_options, write_json
+from dragstrip.errors import BadUsage
+from dragstrip.report.race import export as race_export
+from dragstrip.report.race import page as race_page
+from dragstrip.report.race import svg
+from dragstrip.validity import inspect
+
+
+@click.command()
+@click.argument("run", default="last", shell_complete=completion.races)
+@click.option("--html", "html_path", type=OutputFile(), default=None)
+@click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
+@click.option("--svg", "svg_path", type=OutputFile(), default=None, help="The terminal's picture.")
+@store_options
+def report(
+    run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None
+) -> None:
+    """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
+    if not (html_path or json_path or svg_path):
+        raise BadUsage("report: nothing to write; give --html FILE, --json FILE or --svg FILE")
+    with read_store(store_path) as store:
+        recorded = store.load(run)
+    judged, checks = analysis.judge(recorded), inspect(recorded)
+    if json_path:
+        write_json(json_path, race_export.race_json(recorded, judged, checks), "--json")
+    if html_path:
+        race_page.write(recorded, judged, checks, html_path)
+    if svg_path:
+        svg.terminal_svg(recorded, judged, checks, svg_path)

@@ -1,0 +1,75 @@
+"""``dragstrip verify``: scrutineering alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+
+import click
+
+from dragstrip import contender
+from dragstrip.cli import completion
+from dragstrip.cli.options import (
+    EXIT_FAILURE,
+    CoreOptions,
+    DefinitionOptions,
+    core_options,
+    definition_options,
+    gathered,
+    serve_option,
+)
+from dragstrip.racing import verify as verification
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(DefinitionOptions, CoreOptions):
+    """What ``dragstrip verify`` was given; the decorators of ``verify`` say what each is."""
+
+    names: tuple[str, ...]
+    line_up: str | None
+    serve: tuple[str, ...]
+    workload: str | None
+    as_json: bool
+    parity: bool
+
+
+@click.command()
+@click.argument("names", nargs=-1, shell_complete=completion.contenders)
+@click.option("--line-up", default=None)
+@serve_option("Verify a command of your own.")
+@click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
+@click.option("--json", "as_json", is_flag=True)
+@click.option("--parity", is_flag=True, help="Show what was seen of each: what can't be equal.")
+@core_options(server=None, engine=None)
+@definition_options
+@gathered(VerifyOptions)
+def verify(options: VerifyOptions) -> None:
+    """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
+    rows = []
+    cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
+    for proof in verification.verify(_entries(options), options.workload, **cores):
+        rows.append(asdict(proof))
+        if not options.as_json:
+            _show(proof, options.parity)
+    if options.as_json:
+        click.echo(json.dumps(rows, indent=2))
+    sys.exit(EXIT_FAILURE if any(row["status"] == "failed" for row in rows) else 0)
+
+
+def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
+    """Whom to verify: a line-up's or those that were named, and commands of one's own; without any of these, all."""
+    own = tuple(contender.serve_entry(text) for text in options.serve)
+    everybody = () if own else tuple(contender.names(options.folders))
+    names = contender.line_up(options.line_up).names if options.line_up else options.names or everybody
+    return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *own)
+
+
+def _show(proof: verification.Proof, parity: bool) -> None:
+    status = proof.status.upper() if proof.status == "failed" else proof.status
+    at = f" at {proof.workload}" if proof.workload else ""
+    click.echo(f"{status:<8} {proof.contender}{at}{': ' if proof.reason else ''}{proof.reason}")
+    if not parity and "doubled headers" in proof.facts:
+        click.echo(f"         warning: doubled headers: {proof.facts['doubled headers']}; send each once")
+    for name, fact in proof.facts.items() if parity else ():
+        click.echo(f"         {name}: {fact}")

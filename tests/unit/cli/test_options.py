@@ -1,0 +1,139 @@
+"""What commands receive: each option's value has the type that the command declares for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import click
+import pytest
+from click.testing import CliRunner
+from pydantic import TypeAdapter, ValidationError
+
+from dragstrip.cli import main as cli_main
+from dragstrip.cli.options import gathered, why_not_writable
+
+#: A command line for each command that gives every option once, as far as they may stand together.
+EVERY_OPTION = {
+    "claims": "--remarks --markdown m --svg s --json j --store x",
+    "claims add": "mine a b --outputs p q --rates 2 1 --ratio 2 --statement s --source w --year 2013 --workload hello "
+    "--serve a=b --tolerance 5% -c 10 --http 1.0 --keepalive --to .",
+    "claims check": "a b --all --budget 1m --resume --setting fair --remarks -q --markdown m --svg s "
+    "--json j --store x",
+    "claims list": "--json --contenders",
+    "compare": "a b --metric cpu --margin 2% --reference c --fail-if slower:3% --strict --anyway --json j --markdown m "
+    "--junit x --store s",
+    "contenders": "--json --contenders . --set a.b=c",
+    "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",
+    "export": "last f --as csv --contender a --rounds --chart pairs --dark --store s",
+    "import": "here --beside last --name n --store s",
+    "install": "a b --all --line-up default --yes --contenders . --set a.b=c",
+    "load": "http://127.0.0.1/ -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p --raw r "
+    "--latency --no-keepalive --close-after 3 --pipeline 4 --unix u --cacert c --insecure --sources auto --first-byte "
+    "--http 1.0 -k --timeout 2s --status 200 --check full --io uring --awake auto -R 1k --ramp 1:2 --steps 1k:1s,2k:2s "
+    "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
+    "--min-reached 99% -q",
+    "new": "mine --into .",
+    "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
+    "--http 1.0 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --typical --runs 3 --seed 1 "
+    "--json j --html h --export-markdown m -n n --fresh-scrutiny --resume last --server-cores 1 --engine-cores 0 "
+    "--io auto --awake off --pairs -v -q --store s",
+    "report": "last --html h --json j --svg s --store x",
+    "rerun": "last --workload w -q --store s",
+    "runs": "--json --store s",
+    "serve": "--port 0 --store s",
+    "show": "last --pairs -v --parity --method 6 --json --store s",
+    "sweep": "a --serve x=y --contenders . --set a.b=c --slo p99=5ms --rates 1k:2k:3 --launches 5 --workload w -c 2 "
+    "-t 1 --timeout 1s --pace precise --seed 3 --json j --show s --server-cores 1 --engine-cores 0 --io auto "
+    "--awake off -q --store s",
+    "verify": "a --line-up default --serve x=y --workload w --json --parity --server-cores 1 --engine-cores 0 "
+    "--contenders . --set a.b=c",
+}  # fmt: skip
+
+
+def every_command(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Commands and those below them, by the words that call them."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{name} ")
+
+
+COMMANDS = dict(every_command(cli_main.cli))
+
+
+def declared(command: click.Command) -> dict[str, Any]:
+    """The types that a command declares for its options: fields of its dataclass, or its own parameters."""
+    assert command.callback is not None
+    function = inspect.unwrap(command.callback)
+    hints = {name: hint for name, hint in get_type_hints(function).items() if name not in ("return", "context")}
+    (first, *others) = hints.values() or (None,)
+    return get_type_hints(first) if not others and is_dataclass(first) else hints
+
+
+def misfits(types: dict[str, Any], values: dict[str, Any]) -> list[str]:
+    """The names of values that are not of the type declared for them."""
+
+    def fits(kind: Any, value: Any) -> bool:
+        try:
+            TypeAdapter(kind).validate_python(value, strict=True)
+        except ValidationError:
+            return False
+        return True
+
+    return [name for name, kind in types.items() if not fits(kind, values[name])]
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the file that ``import`` reads."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").touch()
+
+
+@pytest.mark.usefixtures("somewhere")
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_arrives_in_the_type_that_its_command_declares(name: str) -> None:
+    """Names are those of the fields; values fit, both where each option is given and where none is."""
+    command, types, given = COMMANDS[name], declared(COMMANDS[name]), EVERY_OPTION[name].split()
+    assert {parameter.name for parameter in command.params if parameter.expose_value} == types.keys()
+    with command.make_context(name, list(given)) as context:
+        sources = {parameter: context.get_parameter_source(parameter) for parameter in types}
+        assert [key for key, source in sources.items() if source is not click.core.ParameterSource.COMMANDLINE] == []
+        assert misfits(types, context.params) == []
+    arguments = [p.nargs for p in command.params if isinstance(p, click.Argument) and p.required]
+    with command.make_context(name, ["here"] * sum(arguments)) as context:
+        assert misfits(types, context.params) == []
+
+
+def test_a_value_of_another_type_is_found() -> None:
+    """The check above sees a text in place of a number, a number in place of a text, and None."""
+    types = {"a": int, "b": str, "c": Path, "d": tuple[str, ...], "e": int | None}
+    wrong = {"a": "1", "b": 1, "c": None, "d": ("x", 1), "e": None}
+    assert misfits(types, wrong) == ["a", "b", "c", "d"]
+
+
+def test_a_command_without_a_field_for_its_option_fails_at_once() -> None:
+    """``gathered`` passes on what click hands over: neither too much nor too little goes unnoticed."""
+
+    @click.command()
+    @click.option("--colour")
+    @gathered(lambda *, size: size)
+    def paint(size: int) -> None: ...
+
+    result = CliRunner().invoke(paint, ["--colour", "red"])
+    assert isinstance(result.exception, TypeError)
+
+
+def test_a_file_that_can_be_written_is_refused_for_no_reason(tmp_path: Path) -> None:
+    """None where it can be written, and nothing is left behind; else what would do."""
+    assert why_not_writable(tmp_path / "new.json") is None
+    assert list(tmp_path.iterdir()) == []
+    assert "make it first" in str(why_not_writable(tmp_path / "no" / "new.json"))
+    assert "is a folder" in str(why_not_writable(tmp_path))
