@@ -76,9 +76,9 @@ def holder():
     def start(way: str) -> subprocess.Popen[str]:
         script = f"""
             import sys
-            from dragstrip.process import keep_awake as awake
+            from dragstrip.process import keep_awake
             with keep_awake.hold([{CORE}], ways=({way!r},)) as kept, kept.held():
-                print(kept.told, flush=True)
+                print(kept.text, flush=True)
                 sys.stdin.read()
         """
         words = [sys.executable, "-c", textwrap.dedent(script)]
@@ -97,7 +97,7 @@ def test_off_does_nothing() -> None:
     """No process is started, no file is opened, and the record says off."""
     before = descendants(os.getpid()).keys(), opened()
     with keep_awake.hold([CORE], on=False) as kept, kept.held():
-        assert (kept.told, kept.way) == ("off", "")
+        assert (kept.text, kept.way) == ("off", None)
         assert (descendants(os.getpid()).keys(), opened()) == before
 
 
@@ -105,7 +105,7 @@ def test_off_does_nothing() -> None:
 def test_the_device_is_open_while_held_and_only_then() -> None:
     """The kernel takes the wish back with the file: so it is closed between blocks, and gone with the process."""
     with keep_awake.hold([CORE], ways=("device", "idle")) as kept:
-        assert kept.told == "cpu_dma_latency held at 0"
+        assert kept.text == "cpu_dma_latency held at 0"
         assert keep_awake.DEVICE not in opened()
         with kept.held():
             assert keep_awake.DEVICE in opened()
@@ -117,7 +117,7 @@ def test_without_an_idle_driver_its_settings_are_passed_over() -> None:
     with keep_awake.hold([CORE]) as kept:
         if keep_awake._text(keep_awake.DRIVER) in ("", "none"):
             assert kept.way not in ("device", "resume")
-            assert "no idle driver" in kept.told
+            assert "no idle driver" in kept.text
         elif os.access(keep_awake.DEVICE, os.W_OK):
             assert kept.way == "device"
 
@@ -129,7 +129,7 @@ def test_the_resume_latency_is_set_while_held_and_put_back() -> None:
     try:
         RESUME.write_text("250")
         with keep_awake.hold([CORE], ways=("resume",)) as kept:
-            assert kept.told == "resume latency n/a on each core"
+            assert kept.text == "resume latency n/a on each core"
             with kept.held():
                 assert RESUME.read_text().strip() == "n/a"
             assert RESUME.read_text().strip() == "250"
@@ -151,7 +151,7 @@ def test_the_resume_latency_is_put_back_after_kill_9(holder) -> None:
 def test_spinners_run_at_the_lowest_priority_while_held_and_stand_still_in_between() -> None:
     """One on each core; they are of our own family, so that no race takes them for another program."""
     with keep_awake.hold([CORE], ways=("idle",)) as kept:
-        assert kept.told == "a SCHED_IDLE spinner on each core"
+        assert kept.text == "a SCHED_IDLE spinner on each core"
         with kept.held():
             (pid,) = spinners(os.getpid())
             assert os.sched_getaffinity(pid) == {CORE}
@@ -182,20 +182,20 @@ def test_a_way_that_is_barred_is_said_with_its_reason() -> None:
     """The record says why the cores sleep; nothing is left running."""
     nowhere = 4095
     with keep_awake.hold([nowhere], ways=("resume", "idle")) as kept, kept.held():
-        assert kept.way == ""
-        assert kept.told.startswith("off: resume: No such file or directory")
-        assert "idle: " in kept.told
+        assert kept.way is None
+        assert kept.text.startswith("off: resume: No such file or directory")
+        assert "idle: " in kept.text
     assert not spinners(os.getpid())
     with keep_awake.hold([CORE], ways=("idle",), against="nobody wants it") as kept:
-        assert kept.told == "off: nobody wants it"
+        assert kept.text == "off: nobody wants it"
 
 
 def test_cores_that_are_not_our_own_are_not_kept_busy() -> None:
     """Two hardware threads of one physical core would slow each other; then the engine sleeps, too."""
     assert "one physical core" in keep_awake.against_spinning([0, 1], [(0, 1), (0, 1)])
-    assert keep_awake.against_spinning([0], [(0, 1)]) == "" or keep_awake.cpu_quota() is not None
-    assert keep_awake.usual_wait("", shared=False) == "poll"
-    assert keep_awake.usual_wait("", shared=True) == keep_awake.usual_wait("a reason", shared=False) == "sleep"
+    assert keep_awake.against_spinning([0], [(0, 1)]) is None or keep_awake.cpu_quota() is not None
+    assert keep_awake.usual_wait(None, shared=False) == "poll"
+    assert keep_awake.usual_wait(None, shared=True) == keep_awake.usual_wait("a reason", shared=False) == "sleep"
 
 
 @pytest.mark.live
@@ -227,7 +227,7 @@ def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.Monk
     """A sleeping engine charges the slowest server 1.11 µs a request more, of 111, and nobody else."""
     folder = Path(__file__).parents[2] / "benchmarks"
     monkeypatch.syspath_prepend(str(folder))
-    spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "keep_awake.py")
+    spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "awake.py")
     assert spec is not None
     assert spec.loader is not None
     bench = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

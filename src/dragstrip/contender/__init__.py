@@ -24,9 +24,10 @@ from dragstrip.contender.entries import (
     variant,
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
-from dragstrip.contender.preparation import OwnCount, Start, build, check, prepare, status, to_build
+from dragstrip.contender.preparation import BUILD_S, OwnCount, Start, build, check, pending_build, prepare, status
 
 __all__ = [
+    "BUILD_S",
     "NAME",
     "PER_CORE",
     "Address",
@@ -54,13 +55,13 @@ __all__ = [
     "names",
     "nearest",
     "parse_entry",
+    "pending_build",
     "prepare",
     "read",
     "serve_entry",
     "serving",
     "shipped",
     "status",
-    "to_build",
     "url_entry",
     "variant",
 ]

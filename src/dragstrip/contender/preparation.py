@@ -108,12 +108,16 @@ def _ready(contender: Contender) -> Ready:
     return state
 
 
-def to_build(one: Entry | Contender) -> str:
-    """What ``build`` would run now, in words; "" if there is nothing to build, or it was built before."""
+def pending_build(one: Entry | Contender) -> tuple[str, ...] | None:
+    """The command that ``build`` would run now, for up to ``BUILD_S``; None if there is nothing left to build.
+
+    Raises:
+        NotReady: a program it needs is missing.
+    """
     contender = one.contender if isinstance(one, Entry) else one
     if contender is None or contender.fields.build is None or _build_dir(contender, _ready(contender)).is_dir():
-        return ""
-    return f"building once, up to {BUILD_S / 60:.0f} min: {' '.join(contender.fields.build.command)}"
+        return None
+    return tuple(contender.fields.build.command)
 
 
 def build(one: Entry | Contender) -> Path | None:

@@ -319,8 +319,8 @@ def _noise(situation: Situation) -> Iterable[Finding]:
     wait = keep_awake.usual_wait(against, shared=lanes.shared)
     sleepers = lanes.server if wait == "poll" else lanes.all
     try:
-        with keep_awake.hold(sleepers, against=against) as kept, _engine(lanes.engine, situation.io, wait) as engine:
-            ways = (kept.held, nullcontext) if kept.way else (nullcontext,)
+        with keep_awake.hold(sleepers, against=against) as awake, _engine(lanes.engine, situation.io, wait) as engine:
+            ways = (awake.held, nullcontext) if awake.way else (nullcontext,)
             found, *without = noise_floor.pilot(engine, lambda: FixedServer(lanes.server), ways=ways, cores=lanes.all)
     except EngineError as error:
         yield Finding(name="noise", status=FAIL, detail=f"it could not be measured: {error}", remedy="see there")
@@ -333,21 +333,23 @@ def _noise(situation: Situation) -> Iterable[Finding]:
         remedy="end other programs; a machine of one's own sees more" if noisy else "",
         numbers=found.numbers(),
     )
-    yield _kept_awake(kept, found, without)
+    yield _awake(awake, found, without)
 
 
-def _kept_awake(kept: keep_awake.Awake, found: noise_floor.Noise, without: Sequence[noise_floor.Noise]) -> Finding:
+def _awake(awake: keep_awake.Awake, found: noise_floor.Noise, without: Sequence[noise_floor.Noise]) -> Finding:
     """What keeping cores awake does here: the host's share and the scatter, with and without."""
     if not without:
-        return Finding(name="awake", status=WARN, detail=f"cores can't be kept awake ({kept.told})", remedy=ALLOW_AWAKE)
+        return Finding(
+            name="awake", status=WARN, detail=f"cores can't be kept awake ({awake.text})", remedy=ALLOW_AWAKE
+        )
     (plain,) = without
     return Finding(
         name="awake",
         status=PASS,
-        detail=f"{kept.told}: the hypervisor took {found.steal:.1%} of the cores' time, and a round's ratio scattered "
+        detail=f"{awake.text}: the hypervisor took {found.steal:.1%} of the cores' time, and a round's ratio scattered "
         f"by {100 * found.sd:.2g} %; with cores as they are {plain.steal:.1%} and {100 * plain.sd:.2g} %",
         numbers={
-            "way": kept.way,
+            "way": awake.way,
             "steal_share": found.steal,
             "round_sd": found.sd,
             "steal_share_off": plain.steal,

@@ -170,7 +170,7 @@ def _awake(request: LoadRequest, notes: list[str]) -> Iterator[None]:
     against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
     with keep_awake.hold(cores, against=against) as kept, kept.held():
         notes.append(
-            f"cores kept awake: {kept.told}" if kept.way else f"cores not kept awake, though asked ({kept.told})"
+            f"cores kept awake: {kept.text}" if kept.way else f"cores not kept awake, though asked ({kept.text})"
         )
         yield
 

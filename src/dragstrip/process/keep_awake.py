@@ -9,9 +9,8 @@ host. A server that lets the machine sleep more often would pay for it. Three wa
 
 The first two are settings of the kernel's idle driver: without one they do nothing, so there they are passed over. The
 last two are done by this file itself, run as a script: ``python -I -S keep_awake.py WAY CORES``. It reads ``on`` and
-``off``
-from its stdin and answers each with ``ok``, or with what went wrong. That its stdin closes means that its director is
-gone (``kill -9`` included): then it puts everything back and ends.
+``off`` from its stdin and answers each with ``ok``, or with what went wrong. That its stdin closes means that whoever
+started it is gone (``kill -9`` included): then it puts everything back and ends.
 """
 
 from __future__ import annotations
@@ -45,6 +44,9 @@ AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for an answer of the script, which takes milliseconds.
 LOST_S = 5.0
 
+#: What the script answers when it has done as told.
+DONE = "ok"
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -52,12 +54,12 @@ class Awake:
     """What keeps the cores awake, while ``held``.
 
     Args:
-        told: in words, for the record: the way, or "off" and why.
-        way: one of ``WAYS``; "" for none.
+        text: for the record, in words: the way, or "off" and why.
+        way: one of ``WAYS``; None where the cores do as the kernel wants.
     """
 
-    def __init__(self, told: str = OFF, way: str = "", helper: Popen[bytes] | None = None) -> None:
-        self.told, self.way = told, way
+    def __init__(self, text: str = OFF, way: str | None = None, helper: Popen[bytes] | None = None) -> None:
+        self.text, self.way = text, way
         self._helper = helper
 
     @contextlib.contextmanager
@@ -80,7 +82,7 @@ class Awake:
 
 @contextlib.contextmanager
 def hold(
-    cores: Sequence[int], *, on: bool = True, ways: Sequence[str] | None = None, against: str = ""
+    cores: Sequence[int], *, on: bool = True, ways: Sequence[str] | None = None, against: str | None = None
 ) -> Iterator[Awake]:
     """Finds a way to keep these cores awake; all is put back at the end, also after a ``kill -9``.
 
@@ -88,22 +90,22 @@ def hold(
         cores: the race's.
         on: False: nothing is done.
         ways: to be tried, in this order, whether or not they can have an effect here; None for the usual ones.
-        against: why cores are not to be kept busy here (``against_spinning``); "" for nothing.
+        against: why cores are not to be kept busy here (``against_spinning``); None: they may be.
     """
     helper = None
     try:
         if not on:
             yield Awake()
             return
-        made, helper = _first(tuple(cores), ways, against)
-        yield made
+        awake, helper = _first_that_works(tuple(cores), ways, against)
+        yield awake
     finally:
         if helper is not None:
             _dismiss(helper)
 
 
-def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) -> str:
-    """What speaks against keeping these cores busy when they have nothing to do; "" for nothing.
+def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) -> str | None:
+    """The reason, in words, why these cores must not be kept busy when they have nothing to do; None if they may be.
 
     Args:
         siblings: for each core, the hardware threads of its physical core.
@@ -114,21 +116,27 @@ def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) ->
     limit = cpu_quota()
     if limit is not None and limit < len(wanted):
         return f"CPU time here is limited to that of {limit:g} cores, which spinning would use up"
-    return ""
+    return None
 
 
-def usual_wait(against: str, *, shared: bool) -> str:
-    """How a race's engine waits: it polls where its cores are its own to keep busy; ``shared``: with the servers."""
+def usual_wait(against: str | None, *, shared: bool) -> str:
+    """How a race's engine waits, "poll" or "sleep": it polls where its cores are its own to keep busy.
+
+    Args:
+        against: why they must not be kept busy (``against_spinning``). shared: servers run on them, too.
+    """
     return "sleep" if against or shared else "poll"
 
 
-def beside(wait: str, against: str) -> str:
-    """What speaks against spinners in a race whose engine waits so; ``against``: what does anyway.
+def against_spinners(wait: str, against: str | None) -> str | None:
+    """Why no spinner may run in a race whose engine waits so; ``against``: why not anyway; None if it may.
 
     An engine that polls keeps its own cores awake, and a loaded server its own. A spinner beside the server took up to
     6 % of its core, whenever it woke up, and doubled the scatter of its throughput (docs/CALIBRATION.md).
     """
-    return against or ("" if wait == "sleep" else "the engine polls, and a spinner would take time from the servers")
+    if against is not None or wait == "sleep":
+        return against
+    return "the engine polls, and a spinner would take time from the servers"
 
 
 def cpu_quota() -> float | None:
@@ -149,30 +157,34 @@ def cpu_quota() -> float | None:
     return min(limits, default=None)
 
 
-def _first(cores: tuple[int, ...], ways: Sequence[str] | None, against: str) -> tuple[Awake, Popen[bytes] | None]:
+def _first_that_works(
+    cores: tuple[int, ...], ways: Sequence[str] | None, against: str | None
+) -> tuple[Awake, Popen[bytes] | None]:
     """The first way that works, and the helper that does it; the reasons why not those before, in words."""
-    driver = _text(DRIVER)
-    passed = "" if driver not in ("", "none") else "this kernel has no idle driver, so settings of it do nothing"
-    why: list[str] = [passed] if passed and ways is None else []
-    tried: Sequence[str] = ways if ways is not None else ("idle",) if passed else WAYS
-    for way in tried:
-        because = f" ({'; '.join(why)})" if why else ""
+    reasons: list[str] = []
+    if ways is None:
+        ways = WAYS
+        if _text(DRIVER) in ("", "none"):
+            ways, reasons = ("idle",), ["this kernel has no idle driver, so settings of it do nothing"]
+    for way in ways:
+        because = f" ({'; '.join(reasons)})" if reasons else ""
         try:
             if way == "device":
                 os.close(_hold_device())
                 return Awake(f"cpu_dma_latency held at 0{because}", way), None
-            if way == "idle" and against:
-                why.append(against)
+            if way == "idle" and against is not None:
+                reasons.append(against)
                 continue
             helper = _helper(way, cores)
-            told = {"resume": "resume latency n/a on each core", "idle": "a SCHED_IDLE spinner on each core"}[way]
-            return Awake(f"{told}{because}", way, helper), helper
+            text = {"resume": "resume latency n/a on each core", "idle": "a SCHED_IDLE spinner on each core"}[way]
+            return Awake(f"{text}{because}", way, helper), helper
         except OSError as error:
-            why.append(f"{way}: {error.strerror or error}")
-    return Awake(f"{OFF}: {'; '.join(why)}"), None
+            reasons.append(f"{way}: {error.strerror or error}")
+    return Awake(f"{OFF}: {'; '.join(reasons)}"), None
 
 
 def _hold_device() -> int:
+    """The open file descriptor that holds the latency at 0; OSError where that is not allowed."""
     descriptor = os.open(DEVICE, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, struct.pack("i", 0))
@@ -186,28 +198,28 @@ def _helper(way: str, cores: Sequence[int]) -> Popen[bytes]:
     """This file as a script, tried once; raises OSError with its reason where the way is barred."""
     import subprocess
 
-    made = subprocess.Popen(
+    helper = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, way, ",".join(map(str, cores))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # the terminal's Ctrl-C is the director's affair; and it has an autogroup of its own
     )
-    said = [_order(made, word) for word in ("on", "off")]
-    if said != ["ok", "ok"]:
-        _dismiss(made)
-        raise OSError(next(word for word in said if word != "ok"))
-    return made
+    answers = [_order(helper, order) for order in ("on", "off")]
+    if answers != [DONE, DONE]:
+        _dismiss(helper)
+        raise OSError(next(answer for answer in answers if answer != DONE))
+    return helper
 
 
-def _order(helper: Popen[bytes], word: str) -> str:
-    """Its answer; a helper that is gone says so, and nothing of it is left by then."""
+def _order(helper: Popen[bytes], order: str) -> str:
+    """The helper's answer to "on" or "off": ``DONE``, or what went wrong, also where it is gone."""
     import select
 
     assert helper.stdin is not None
     assert helper.stdout is not None
     try:
-        helper.stdin.write(word.encode() + b"\n")
+        helper.stdin.write(order.encode() + b"\n")
         helper.stdin.flush()
         waiting = select.poll()
         waiting.register(helper.stdout, select.POLLIN)
@@ -361,20 +373,20 @@ def main(way: str, cores: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
-    made = Resume(cores) if way == "resume" else Spinners(cores)
+    keeper = Resume(cores) if way == "resume" else Spinners(cores)
     try:
-        for line in sys.stdin:
+        for order in sys.stdin:
             try:
-                made.on() if line.strip() == "on" else made.off()
-                said = "ok"
+                keeper.on() if order.strip() == "on" else keeper.off()
+                answer = DONE
             except OSError as error:
-                said = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
-            sys.stdout.write(f"{said}\n")
+                answer = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
+            sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()
     except BrokenPipeError:
         pass  # nobody listens any more: the end comes next
     finally:
-        made.end()
+        keeper.end()
 
 
 if __name__ == "__main__":

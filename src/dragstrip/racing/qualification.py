@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip import machine, parity
 from dragstrip.analysis.cpu_shares import own_p50_ns
-from dragstrip.contender import Entry, Missing, Ready, build, check, to_build
+from dragstrip.contender import BUILD_S, Entry, Missing, Ready, build, check, pending_build
 from dragstrip.errors import NotReady, StageError
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S
 from dragstrip.process.running import Running
@@ -181,8 +181,8 @@ def _candidate(
         one.why = f"missing: {state.reason}; {state.remedy}"
         return one
     try:
-        if doing := to_build(entry):
-            progress.entrant(entry.name, doing)
+        if command := pending_build(entry):
+            progress.entrant(entry.name, f"building once, up to {BUILD_S / 60:.0f} min: {' '.join(command)}")
         built: Path | None = build(entry)
     except StageError as error:
         one.why = str(error)

@@ -22,7 +22,7 @@ def io_facts(track: RaceSetup) -> dict[str, str]:
     return {
         "engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps",
         "engine_wait": track.engine.wait,
-        "awake": track.awake.told,
+        "awake": track.awake.text,
     }
 
 

@@ -143,7 +143,7 @@ def race_setup(
         if wait == "auto":
             wait = keep_awake.usual_wait(against, shared=lanes.shared)
         sleepers = lanes.server if wait == "poll" else lanes.all
-        against = keep_awake.beside(wait, against)
+        against = keep_awake.against_spinners(wait, against)
         kept = resources.enter_context(keep_awake.hold(sleepers, on=keep != keep_awake.OFF, against=against))
         try:
             engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)

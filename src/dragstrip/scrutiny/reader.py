@@ -6,6 +6,7 @@ a time limit for the answer as a whole instead of one per piece, caps on head, b
 
 from __future__ import annotations
 
+import http
 import re
 import socket
 import time
@@ -36,9 +37,17 @@ _START = b"HTTP/1."
 _FRAMING_BYTES = 8
 
 
-#: Control characters, tab apart; the values of all Content-Length headers.
+#: Control characters, tab apart.
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-_LENGTHS = re.compile(rb"(?im)^content-length:[ \t]*([^\r\n]*)")
+
+#: A blank line: the end of a head, as h11 reads it.
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+
+#: Digits of a Content-Length that h11 takes at most.
+_LENGTH_DIGITS = 20
+
+#: The status of h11's limit on what it holds: a head, or a chunk's extension, or trailers (RFC 6585, 5).
+_TOO_LONG = 431
 
 
 class AnswerError(Exception):
@@ -151,7 +160,10 @@ class _Reading:
         self._most_bytes = body_bytes + SPARE_BYTES
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         method = request.partition(b" ")[0] or b"GET"
-        self._h11.send(h11.Request(method=method, target="/", headers=[("Host", "dragstrip")]))
+        # The real request asks for no other protocol. Here one is named, so that an answer that switches protocols all
+        # the same comes as an event (status 101) and not as an error like any other.
+        named = [("Host", "dragstrip"), ("Upgrade", "any")]
+        self._h11.send(h11.Request(method=method, target="/", headers=named))
         self._h11.send(h11.EndOfMessage())
         self._bodiless = method == b"HEAD"
         # A request in HTTP/1.0 keeps its connection only where the answer says so, whatever version that has.
@@ -159,6 +171,8 @@ class _Reading:
         self._head: h11.Response | None = None
         self._head_bytes = self._wire_bytes = 0
         self._first = b""  # what came until the head was complete
+        self._interim_bytes = 0  # of it, those of interim answers
+        self._ended = False  # the server has closed the connection
         self._fields: tuple[tuple[bytes, bytes], ...] = ()
         self._body = bytearray()
         self._cut = ""
@@ -182,10 +196,6 @@ class _Reading:
                 self._take(event.data)
             elif event is h11.NEED_DATA:
                 self._more()
-            elif self._head is None:  # h11 pauses where the protocol is switched
-                raise AnswerError(
-                    "switches protocols (status 101), which nobody asked for; a plain answer would be right"
-                )
             else:
                 return self._whole()
             if self._cut:
@@ -202,6 +212,7 @@ class _Reading:
             raise LateError(self._late()) from None
         except ConnectionResetError as error:
             raise AnswerError(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
+        self._ended = not piece
         self._wire_bytes += len(piece)
         if self._head is None:
             self._first += piece
@@ -215,6 +226,9 @@ class _Reading:
         self._h11.receive_data(piece)
 
     def _interim(self, event: h11.InformationalResponse) -> None:
+        if event.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS:
+            raise AnswerError("switches protocols (status 101), which nobody asked for; a plain answer would be right")
+        self._interim_bytes = self._read_bytes()
         if self._read_bytes() > HEAD_BYTES:
             raise AnswerError(
                 f"sends interim answers (status {event.status_code}) without end, {self._read_bytes():,} bytes of "
@@ -314,23 +328,32 @@ class _Reading:
         )
 
     def _unsound(self, error: h11.RemoteProtocolError) -> str:
-        """What h11 refused, in words that name the server's part."""
-        why = str(error)
-        if "closed connection" in why or "ConnectionClosed" in why:
+        """What h11 refused, in words that name the server's part.
+
+        Which kind of fault it is, h11 says only in a sentence. What is known of the connection and of the head's bytes
+        tells it: all that had come before was read, so an error after the connection's end is about that end.
+        """
+        if self._ended:
             return f"closed the connection {self._so_far()}; {self._whole_one()} would be right"
-        if "too long" in why or error.error_status_hint == 431:
+        if error.error_status_hint == _TOO_LONG:
             if self._head is None:
                 return _long_head(self._read_bytes() + len(self._h11.trailing_data[0]))
             return f"sends a chunk's extension or trailers of more than {HEAD_BYTES:,} bytes; less would be right"
-        if "SWITCH" in why:
-            return "switches protocols (status 101), which nobody asked for; a plain answer would be right"
-        if "Content-Length" in why:
-            given = b", ".join(_LENGTHS.findall(self._first))
-            return f"says a Content-Length that is no length, {quoted(given)}; one plain number would be right"
+        if self._head is None and (wrong := self._wrong_lengths()):
+            return f"says a Content-Length that is no length, {quoted(wrong)}; one plain number would be right"
         part = "head" if self._head is None else "body's framing"
-        what, _, bytes_ = why.partition(": bytearray(b")
+        # Only for the eye: "…: bytearray(b'this')" reads "…, 'this'".
+        what, _, bytes_ = str(error).partition(": bytearray(b")
         what += f", {bytes_[1:-2][:QUOTED]!r}" if bytes_ else ""
         return f"sends an unsound {part} ({what[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
+
+    def _wrong_lengths(self) -> bytes | None:
+        """The Content-Length values of a head that h11 refused, if they are no number or not one; else None."""
+        head = _BLANK_LINE.split(self._first[self._interim_bytes :], maxsplit=1)[0]
+        lengths = [value for name, value in _fields_of(head) if name.lower() == b"content-length"]
+        numbers = {number.strip() for value in lengths for number in value.split(b",")}
+        wrong = len(numbers) > 1 or any(not number.isdigit() or len(number) > _LENGTH_DIGITS for number in numbers)
+        return b", ".join(lengths) if wrong else None
 
 
 def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
