@@ -15,7 +15,9 @@ FUZZ_LINES ?= 1000
 FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
-.PHONY: race build test test-deps lint prose fmt bench claims check-live awake calibrate answers simulate fuzz fuzz-cli sanitize check-stacks docs pictures clean
+.PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-contenders lint prose fmt bench claims \
+	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fuzz mutations sanitize check-stacks \
+	docs pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -39,6 +41,9 @@ $(BIN)/python:
 	@touch $@
 
 test-deps: .stamps/test-deps
+	$(BIN)/dragstrip install --line-up default --yes
+
+check-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --all --yes
 	@# The page's tests want a browser; without one, and not root, they are skipped with that reason.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
@@ -58,15 +63,47 @@ fmt: .stamps/test-deps
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: test-deps lint fuzz
-	cargo test --workspace --release --exclude dragstrip-python
-	$(BIN)/python -m pytest
+# docs/testing.md says what each tier proves and takes; tests/tiers.py lists their parts, times them and prints a table.
+test: test-deps  ## in a few minutes: unit tests, the engine's, and real servers of the default line-up
+	$(BIN)/python tests/tiers.py test
+
+check: check-deps  ## all that CI runs: also linters, every contender and a short fuzz run
+	$(BIN)/python tests/tiers.py check
+
+soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server, long fuzz runs
+	$(BIN)/python tests/tiers.py soak
+
+PYTEST := $(BIN)/python -m pytest
+# The first is the only one on all cores at once: it starts no server, so nothing is disturbed.
+test-unit: .stamps/test-deps
+	$(PYTEST) -q -m 'unit and not (live or contenders or soak)' -n 2 tests/unit tests/statistics tests/live tests/contenders
+
+test-rust: .stamps/build
+	cargo test --workspace --profile quick --exclude dragstrip-python
+
+test-live: .stamps/test-deps
+	$(PYTEST) -q -m 'live and not (contenders or soak)'
+
+test-contenders: .stamps/test-deps
+	$(PYTEST) -q -m 'contenders and not soak'
+
+soak-kill: .stamps/build
+	$(BIN)/python benchmarks/kill_check.py --kills 100
+
+soak-rogue: .stamps/test-deps
+	$(PYTEST) -q -m soak tests/live/test_rogue.py
+
+soak-fuzz:
+	$(MAKE) --no-print-directory fuzz FUZZ_CASES=1000000 FUZZ_RUNS=10000000
+
+mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests that must fail, into docs/testing.md
+	$(BIN)/python benchmarks/mutations.py --write
 
 fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_LINES, FUZZ_FILES, FUZZ_SEED
 	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
 fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
-	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release -p dragstrip-engine --test response --test corpus
+	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
 	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
 
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is

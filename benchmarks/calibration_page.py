@@ -45,14 +45,10 @@ PLANTS: dict[str, tuple[str, ...]] = {
         "unit/racing/test_environment.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
         "unit/racing/test_environment.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
     ),
-    "memory": (
-        "unit/racing/test_environment.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",
-    ),
+    "memory": ("live/test_race.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",),
     "block length": ("unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",),
     "connections": ("unit/racing/test_environment.py::test_connections_that_are_not_kept_open_as_asked_are_named",),
-    "server's count": (
-        "live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_and_honest_ones_count_exactly",
-    ),
+    "server's count": ("live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0",),
     "answers' length": ("unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",),
     "parity": ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }

@@ -40,6 +40,17 @@ def _settle() -> None:
 
 _settle()
 
+#: What a test wants, from the most to the least; `pyproject.toml` says what each means.
+WANTS = ("soak", "contenders", "live", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test without a mark of its own has its folder's: live, contenders, or unit for all the others."""
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in WANTS):
+            folder = item.path.relative_to(Path(__file__).parent).parts[0]
+            item.add_marker(folder if folder in WANTS else "unit")
+
 
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[Nginx]:

@@ -15,8 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dragstrip.cli.main import cli
-from dragstrip.contender.fields import ContenderFile
-from dragstrip.errors import BadUsage
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "CONTENDERS.md"
@@ -38,41 +36,6 @@ def dragstrip(*words: str) -> Result:
     return CliRunner().invoke(cli, words, catch_exceptions=False)
 
 
-def test_the_pages_tables_are_what_the_models_say() -> None:
-    """`make docs` has been run since a key changed."""
-    told = subprocess.run(
-        [sys.executable, ROOT / "docs" / "write_reference.py", "--check"], capture_output=True, text=True
-    )
-    assert told.returncode == 0, told.stderr
-
-
-def test_every_key_has_a_description_and_stands_in_the_skeleton(here: Path) -> None:
-    """So that nobody must read the source to learn what there is."""
-    dragstrip("new", "my-server")
-    text = (here / "my-server" / "contender.toml").read_text()
-    for name, field in ContenderFile.model_fields.items():
-        assert field.description, name
-        assert re.search(rf"^(# )?\[?{name}\b", text, re.MULTILINE), name
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("node", "a shipped contender"),
-        ("My Server", "no contender's name"),
-        ("../x", "no contender's"),
-        ("old", "there already"),
-    ],
-)
-def test_a_name_that_would_not_do_is_refused_and_nothing_is_made(here: Path, name: str, told: str) -> None:
-    """With what would do."""
-    (here / "old").mkdir()
-    with pytest.raises(BadUsage, match=told):
-        dragstrip("new", name)
-    assert [place.name for place in here.iterdir()] == ["old"]
-
-
-@pytest.mark.live
 def test_the_worked_example_of_the_docs_is_installed_and_passes(here: Path) -> None:
     """A server from PyPI that Dragstrip doesn't know, by the files in docs/CONTENDERS.md and nothing else."""
     examples = re.findall(r"<!-- example:(\S+) -->\n```\w+\n(.*?)```\n", PAGE.read_text(), re.DOTALL)
@@ -91,7 +54,6 @@ def test_the_worked_example_of_the_docs_is_installed_and_passes(here: Path) -> N
     assert "runs as: nobody" in told.stdout or os.geteuid() != 0
 
 
-@pytest.mark.live
 @pytest.mark.timeout(300)
 def test_the_skeleton_races_at_once_beside_two_git_revisions_of_ones_own_server(here: Path) -> None:
     """`new`, then `race`: the skeleton as it is, and its server as it was committed and as it is checked out now."""

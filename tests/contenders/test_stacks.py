@@ -28,9 +28,6 @@ WRITE_UPS = [f"write-up-{number}" for number in range(1, 6)]
 SHIPPED = contender.shipped()
 READY = [name for name, one in SHIPPED.items() if not isinstance(contender.check(one), Missing)]
 
-#: Connections open at once, more than any default pool of processes or threads.
-MANY = 60
-
 
 def right_ones(entry: contender.Entry, workload: str = "multiply") -> tuple[Exchange, ...]:
     return load(workload).exchanges(mark=entry.mark if load(workload).needs_mark else "")
@@ -64,7 +61,6 @@ def changed(folder: Path, name: str, file: str, before: str, after: str) -> Path
     return definition
 
 
-@pytest.mark.live
 def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path) -> None:
     """The program as one would carelessly write it serves every other Lua rightly; scrutineering names the bytes."""
     careless = changed(
@@ -83,7 +79,6 @@ def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path)
         assert found.problems == ()
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("name", [n for n in READY if SHIPPED[n].fields.served])
 def test_a_servers_own_count_is_exact(name: str) -> None:
     """Thirty requests over one connection and ten with one each are forty by its own count, readings apart.
@@ -106,7 +101,6 @@ def test_a_servers_own_count_is_exact(name: str) -> None:
         assert told == 40 or (asked_for and told in range(38, 43))
 
 
-@pytest.mark.live
 def test_a_dead_backends_fast_502s_are_refused(tmp_path: Path) -> None:
     """nginx alone answers at once, and wrongly: it never comes to a number."""
     lone = changed(tmp_path, "fastcgi-lua51", "nginx.conf", "/app{{ number }}.sock", "/nobody.sock")
@@ -114,7 +108,6 @@ def test_a_dead_backends_fast_502s_are_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("name", [n for n in READY if any("hold.sh" in f for f in SHIPPED[n].files())])
 @pytest.mark.parametrize("victim", ["nginx", "backend"])
 def test_a_front_and_its_backend_end_together(name: str, victim: str) -> None:
@@ -145,7 +138,6 @@ def command(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-@pytest.mark.live
 @pytest.mark.skipif("uwsgi-lua51" not in READY, reason="uWSGI is not installed")
 def test_a_server_that_lets_a_connection_own_its_worker_is_named_as_unfair() -> None:
     """uWSGI's http11-socket answers every plain request rightly, and would look fast: the others get nothing."""
@@ -155,7 +147,6 @@ def test_a_server_that_lets_a_connection_own_its_worker_is_named_as_unfair() -> 
     assert problem.startswith("starves connections: while one was kept busy, 7 of 7 others got no answer")
 
 
-@pytest.mark.live
 @pytest.mark.parametrize(
     ("before", "after", "fact", "told"),
     [
@@ -216,7 +207,6 @@ end
 """
 
 
-@pytest.mark.live
 @pytest.mark.skipif("h2o-mruby" not in READY, reason="H2O, whose mruby stands in for ngx_mruby, is not installed")
 @pytest.mark.parametrize(("workload", "file"), [("hello", "hello.rb"), ("multiply", "multiply.rb")])
 def test_ngx_mrubys_handlers_answer_right_and_leave_the_length_to_it(tmp_path: Path, workload: str, file: str) -> None:
@@ -245,7 +235,6 @@ def test_ngx_mrubys_handlers_answer_right_and_leave_the_length_to_it(tmp_path: P
 IDLE = [name for name in ("node", "apache-static", "lighttpd-magnet", "h2o-mruby") if name in READY]
 
 
-@pytest.mark.live
 def test_a_connection_that_waits_for_its_next_block_is_kept() -> None:
     """Idle limits are lifted: after 11 s each still answers over the connection that it answered on before."""
     with contextlib.ExitStack() as stack:
@@ -285,7 +274,6 @@ Server((sys.argv[2], int(sys.argv[4])), Handler).serve_forever()
 """
 
 
-@pytest.mark.live
 def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
     """A stand-in under redbean's own definition and launcher, which can't be installed here: the keeper outlives it and
     launches it again."""
@@ -312,23 +300,6 @@ def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
                 assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-@pytest.mark.live
-@pytest.mark.parametrize("name", READY)
-def test_no_connection_owns_a_worker(name: str) -> None:
-    """60 connections stay open, and each gets its answers in turn: nobody starves behind another (uWSGI's
-    http11-socket, kept upstream connections, too few processes)."""
-    with serving(name, "hello") as (entry, running), contextlib.ExitStack() as stack:
-        (exchange,) = right_ones(entry, "hello")
-        address = (running.host, running.port)
-        many = [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(MANY)]
-        for _ in range(2):
-            for one in many:
-                answer = fetch(one, exchange)
-                assert fault(exchange, answer) is None
-                assert not answer.closes
-
-
-@pytest.mark.live
 @pytest.mark.parametrize(
     "text",
     [

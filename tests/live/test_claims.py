@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import samples
+from commands import Done, dragstrip
 from rich.console import Console
 
 from dragstrip.claim import counted_run
@@ -459,13 +460,9 @@ def test_a_run_whose_server_forgets_some_connections_ends_and_says_how_many_wait
     assert "4 waited 0.5 s in vain for an answer" in made.told
 
 
-def dragstrip_run(
-    tmp_path: Path, *words: str, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160", **(env or {})}
-    return subprocess.run(
-        [sys.executable, "-m", "dragstrip", "claims", *words], env=env, capture_output=True, text=True, timeout=280
-    )
+def dragstrip_run(tmp_path: Path, *words: str, env: Mapping[str, str] | None = None) -> Done:
+    kept = {"DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160", **(env or {})}
+    return dragstrip("claims", *words, env=kept)
 
 
 AB = """This is ApacheBench, Version 2.3

@@ -1,13 +1,12 @@
 """Servers that misbehave (``servers/rogue.py``): each is named in time and in bounded memory, and harms nobody else.
 
-By default a part of the modes goes through the whole commands; ``DRAGSTRIP_ROGUE=all`` takes all of them, on both back
-ends (some minutes).
+A part of the modes goes through the whole commands; ``make soak`` (``pytest -m soak``) takes all of them, on both back
+ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from dragstrip.scrutiny import Findings, check_correctness
 from dragstrip.store.database import Store
 
 ROGUE = Path(__file__).parents[1] / "servers" / "rogue.py"
-ALL = os.environ.get("DRAGSTRIP_ROGUE") == "all"
 
 #: Our own process may take so much memory, whatever servers send.
 MOST_MB = 300
@@ -128,6 +126,16 @@ PART = [
 ]  # fmt: skip
 #: Requests that are answered right before a server dies or stands still: after scrutineering, before the load's end.
 LATER = {"dies": 400, "freezes": 400}
+
+
+#: Whole commands on a part of the modes; all of them take many minutes.
+EACH = pytest.mark.parametrize(
+    "whole",
+    [
+        pytest.param(False, marks=[pytest.mark.live, pytest.mark.timeout(400)], id="part"),
+        pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(3600)], id="all"),
+    ],
+)
 
 
 def test_every_mode_has_its_words() -> None:
@@ -293,11 +301,10 @@ def sound(done: Done) -> None:
     assert done.peak_mb < MOST_MB, done.words
 
 
-@pytest.mark.live
-@pytest.mark.timeout(900 if ALL else 240)
-def test_verify_names_each_and_leaves_nothing(folder: Path) -> None:
+@EACH
+def test_verify_names_each_and_leaves_nothing(folder: Path, whole: bool) -> None:
     """Exit code 1 where a mode is wrong, 0 where it is only odd; no server stays."""
-    modes = list(TOLD) if ALL else PART
+    modes = list(TOLD) if whole else PART
     commands = [["verify", entry(mode), "--workload", "hello", "--contenders", str(folder)] for mode in modes]
     for mode, done in zip(modes, run_all(commands, folder / "store"), strict=True):
         sound(done)
@@ -307,13 +314,12 @@ def test_verify_names_each_and_leaves_nothing(folder: Path) -> None:
     assert left_over(folder) == []
 
 
-@pytest.mark.live
-@pytest.mark.timeout(3600 if ALL else 300)
-def test_a_race_goes_on_beside_those_that_misbehave(folder: Path) -> None:
+@EACH
+def test_a_race_goes_on_beside_those_that_misbehave(folder: Path, whole: bool) -> None:
     """They are out, each with its reason; the good ones race on. Both back ends at once, for no rate is looked at."""
-    modes = [mode for mode in (TOLD if ALL else PART) if mode != "right"]
+    modes = [mode for mode in (TOLD if whole else PART) if mode != "right"]
     wrong = [mode for mode in modes if TOLD[mode] or mode in LATER]
-    raced = {"uring": wrong, "epoll": wrong if ALL else wrong[:4]}
+    raced = {"uring": wrong, "epoll": wrong if whole else wrong[:4]}
     good = ["right", "odd-case"]
     rest = ["--rounds", "2", "--contenders", str(folder), "-c", "8"]
     commands = [["race", *map(entry, [*bad, *good]), "--io", io, *rest] for io, bad in raced.items()]
@@ -331,12 +337,11 @@ def test_a_race_goes_on_beside_those_that_misbehave(folder: Path) -> None:
     assert left_over(folder) == []
 
 
-@pytest.mark.live
-@pytest.mark.timeout(3600 if ALL else 300)
-def test_load_ends_whatever_a_server_begins_to_do_meanwhile(tmp_path: Path) -> None:
+@EACH
+def test_load_ends_whatever_a_server_begins_to_do_meanwhile(tmp_path: Path, whole: bool) -> None:
     """From its 200th answer on it misbehaves: what failed is told by its kind, and the exit code is 1."""
     usual = [mode for mode in TOLD if TOLD[mode] and mode != "never-accepts"]
-    modes = [*(usual if ALL else [mode for mode in PART if TOLD[mode]]), *LATER]
+    modes = [*(usual if whole else [mode for mode in PART if TOLD[mode]]), *LATER]
     # As far as load goes: its answers' types and the server's closing are not looked at.
     fine = {"never-closes", "wrong-type", "gzip"}
     rest = ["-c", "4", "-n", "600", "-d", "3s", "--timeout", "500ms", "--max-errors", "1%"]

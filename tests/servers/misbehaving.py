@@ -5,11 +5,12 @@ usage: misbehaving.py PORT FAULT [FILE [COUNT]]; PORT may be the path of a unix 
 FAULT: none, wrong-byte (the body differs by one byte), fast-500, never (starts, never listens),
 forgets (every 500th request, whose connection it keeps open), exits (ends at once),
 slow (spends 300 µs of CPU time on each answer),
-restless (works while idle, and keeps 8 KiB of every request for ever),
+restless (works while idle, and keeps 32 MiB for ever after each pause),
 counts (says at /served how many it has answered), lies (says a tenth fewer),
 holds (answers the first request alone, and lets every later one wait for ever),
 hostile (right answers, with headers that attack a terminal and a page),
-dies (lives through its first launch, which makes FILE; ends after 5000 answers of any later one, or COUNT).
+dies (lives through its first launch, which makes FILE; ends after COUNT answers of any later one, or, where COUNT is
+"block", a few answers after its third pause: a warm-up has none, and before each block there is one).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import time
 from pathlib import Path
 
 BODY = b"hello world\n"
+#: Longer without a request is a pause: others have their turn, between two blocks.
+PAUSE_S = 0.05
 
 
 # No ESC: the engine takes a control character in a header for no answer at all. 0x9B means the same to a terminal.
@@ -61,9 +64,18 @@ def serve(port: str, fault: str) -> None:
     mortal = fault == "dies" and Path(sys.argv[3]).exists()
     if fault == "dies":
         Path(sys.argv[3]).touch()
-    last = int(sys.argv[4]) if len(sys.argv) > 4 else 5000
+    in_block = mortal and sys.argv[4] == "block"
+    last = int(sys.argv[4]) if mortal and not in_block else 0
+    pauses, latest = 0, time.monotonic()
     while True:
-        for key, _ in ready.select():
+        events = ready.select()
+        if time.monotonic() - latest > PAUSE_S:
+            pauses += 1
+            last = served + 5 if in_block and pauses == 3 else last
+            if fault == "restless":
+                kept.append(b"\x01" * 2**25)
+        latest = time.monotonic()
+        for key, _ in events:
             if key.fileobj is listener:
                 connection, _ = listener.accept()
                 if port.isdecimal():
@@ -100,12 +112,10 @@ def serve(port: str, fault: str) -> None:
             except ConnectionError:
                 close = True
             served += 1
-            if fault == "restless":
-                kept.append(b"\x01" * 8192)
             if close:
                 ready.unregister(connection)
                 connection.close()
-            if mortal and served >= last:
+            if mortal and last and served >= last:
                 sys.stderr.write("misbehaving: dying now, as told\n")
                 sys.stderr.flush()
                 os._exit(9)

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import os
-import pwd
-import resource
 import shutil
-import signal
-import socket
-import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,21 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragstrip import contender
-from dragstrip.contender import Entry, Missing, Ready, Start, binary, discovery
+from dragstrip.contender import Missing, Ready, binary, discovery
 from dragstrip.contender.definition import Source
 from dragstrip.errors import BadDefinition, BadUsage, NotReady, StageError
-from dragstrip.workload import Exchange
 from dragstrip.workload import load as load_workload
-
-#: The default line-up must be ready wherever the tests run; of the others, those that are installed are tried.
-#: (`make test` installs all that a registry has; some are only to be had from their own projects.)
-SHIPPED = sorted(
-    name
-    for name, one in contender.shipped().items()
-    if name in contender.line_up("default").names or not isinstance(contender.check(one), Missing)
-)
-SERVED = [(name, workload) for name in SHIPPED for workload in contender.find(name).fields.workloads]
-NOBODY = pwd.getpwnam("nobody")
 
 GOOD = """\
 name = "mine"
@@ -638,194 +618,3 @@ def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -
     """Debian's own LuaJIT conflicts with OpenResty's branch; luajit2 is the one to ask for."""
     for one in contender.shipped().values():
         assert not {"luajit", "libluajit-5.1-dev"} & set(one.fields.install.debian)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_contender_is_ready_here(name: str) -> None:
-    """CI installs them: one that is missing fails, with its remedy. A packaged program says its package's version."""
-    row = contender.status(contender.entry(name))
-    assert row["status"] == "ready", f"{row['reason']}; {row['remedy']}"
-    assert row["version"] not in ("", "unknown")
-    if row["name"].startswith("nginx") and Path("/var/lib/dpkg/info/nginx.list").exists():
-        told = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "nginx"], capture_output=True, text=True)
-        assert f"({told.stdout}" in row["version"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-@contextlib.contextmanager
-def serving(text: str, workload: str, cores: tuple[int, ...] = (0,)) -> Iterator[tuple[Start, subprocess.Popen[bytes]]]:
-    """Starts a contender straight from its Start, as nobody when root, and waits until it listens."""
-    scratch = Path(tempfile.mkdtemp(prefix="contender-"))
-    try:
-        entry: Entry = contender.entry(text)
-        start = contender.prepare(entry, scratch=scratch, port=free_port(), cores=cores, workload=workload)
-        who = {}
-        if os.geteuid() == 0 and start.unprivileged:
-            for place in (scratch, *scratch.rglob("*")):
-                os.chown(place, NOBODY.pw_uid, NOBODY.pw_gid, follow_symlinks=False)
-            who = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
-        log = (scratch.parent / f"{scratch.name}.log").open("w+b")
-        server = subprocess.Popen(
-            start.command, cwd=start.cwd, env={**os.environ, **start.env}, stdin=subprocess.DEVNULL,
-            stdout=log, stderr=log, start_new_session=True, **who,
-        )  # fmt: skip
-        try:
-            await_listening(start, server, Path(log.name))
-            yield start, server
-        finally:
-            # By its own signal first: a back end in a session of its own (PHP-FPM) is out of killpg's reach.
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                server.send_signal(getattr(signal, f"SIG{start.stop_signal}"))
-                server.wait(15)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
-            log.close()
-            Path(log.name).unlink()
-    finally:
-        shutil.rmtree(scratch)
-
-
-def await_listening(start: Start, server: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + start.wake_s
-    while True:
-        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", start.port), timeout=5):
-            return
-        assert server.poll() is None, log.read_text(errors="replace")
-        assert time.monotonic() < end, f"not listening after {start.wake_s} s: {log.read_text(errors='replace')}"
-        time.sleep(0.01)
-
-
-def await_no_group(leader: int) -> None:
-    """Until no process of a group is left; 15 s only bound a failing test."""
-    end = time.monotonic() + 15
-    with contextlib.suppress(ProcessLookupError):
-        while os.killpg(leader, 0) is None:
-            assert time.monotonic() < end, f"processes of group {leader} are left"
-            time.sleep(0.01)
-
-
-def answer(connection: socket.socket, request: bytes) -> tuple[http.client.HTTPResponse, bytes]:
-    connection.sendall(request)
-    response = http.client.HTTPResponse(connection, method="GET")
-    response.begin()
-    return response, response.read()
-
-
-def assert_right(response: http.client.HTTPResponse, body: bytes, exchange: Exchange) -> None:
-    assert response.status == exchange.status
-    assert (response.getheader("Content-Type") or "").split(";")[0] == exchange.content_type
-    assert body == exchange.body
-    assert response.getheader("Content-Length") == str(len(body))
-
-
-@pytest.mark.live
-@pytest.mark.parametrize(("name", "workload"), SERVED)
-def test_every_contender_answers_every_workload_byte_for_byte(name: str, workload: str) -> None:
-    """As nobody; over one connection in order, back and again; then a connection each, which the server closes."""
-    asked = load_workload(workload)
-    mark = contender.find(name).fields.mark
-    keep = [*asked.exchanges(mark=mark, seed=1), *asked.probes(mark=mark, seed=1, count=30)]
-    close = asked.probes(mark=mark, seed=2, count=10, keepalive=False)
-    with serving(name, workload) as (start, _):
-        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-            for exchange in [*keep, *reversed(keep)]:
-                response, body = answer(connection, exchange.request)
-                assert_right(response, body, exchange)
-                assert not response.will_close
-        for exchange in close:
-            with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-                response, body = answer(connection, exchange.request)
-                assert_right(response, body, exchange)
-                assert connection.recv(1) == b""
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", SHIPPED)
-def test_no_contender_closes_a_busy_connection(name: str) -> None:
-    """Limits of 1000 requests or so are lifted: 2500 answers come over one connection. SIGTERM then ends it."""
-    (exchange,) = load_workload("hello").exchanges()
-    with (
-        serving(name, "hello") as (start, server),
-        socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection,
-    ):
-        for _ in range(2500):
-            response, body = answer(connection, exchange.request)
-            assert body == exchange.body
-            assert not response.will_close
-        os.kill(server.pid, signal.Signals[f"SIG{start.stop_signal}"])
-        server.wait(15)
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", [name for name, workload in SERVED if workload == "multiply"])
-def test_a_query_without_numbers_harms_nobody(name: str) -> None:
-    """Refused with a status of 400 or more ("//" as the stack likes); the next right request is answered right."""
-    exchange = load_workload("multiply").exchanges(mark=contender.find(name).fields.mark)[0]
-    with serving(name, "multiply") as (start, _):
-        for path in ("/multiply", "/multiply?a=x&b=3", "/nowhere", "//"):
-            with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-                response, _ = answer(
-                    connection, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
-                )
-                assert response.status >= 400 or path == "//"
-        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-            assert_right(*answer(connection, exchange.request), exchange)
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", [n for n in SHIPPED if "workers" in contender.find(n).fields.parameters])
-def test_several_workers_answer_and_end_together(name: str) -> None:
-    """`workers=2` serves, and after the stop signal nothing of its process group is left."""
-    (exchange,) = load_workload("hello").exchanges(keepalive=False)
-    with serving(f"{name}:workers=2", "hello") as (start, server):
-        for _ in range(20):
-            with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-                assert_right(*answer(connection, exchange.request), exchange)
-        os.kill(server.pid, signal.Signals[f"SIG{start.stop_signal}"])
-        server.wait(15)
-        await_no_group(server.pid)
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", [n for n in SHIPPED if "most connections" in contender.find(n).fields.parity])
-def test_more_connections_than_select_knows_are_closed_and_the_others_served(name: str) -> None:
-    """1100 connections: those beyond the descriptor set are closed, the first one still gets its answers."""
-    (exchange,) = load_workload("hello").exchanges()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
-    try:
-        with serving(name, "hello") as (start, server), contextlib.ExitStack() as open_ones:
-            many = [
-                open_ones.enter_context(socket.create_connection(("127.0.0.1", start.port), timeout=10))
-                for _ in range(1100)
-            ]
-            with contextlib.suppress(ConnectionError):
-                assert many[-1].recv(1) == b""
-            assert_right(*answer(many[0], exchange.request), exchange)
-            assert server.poll() is None
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("lua")])
-def test_split_glued_and_old_requests_are_answered(name: str) -> None:
-    """A request in two pieces, three in one piece, and an HTTP/1.0 one, after which the connection is closed."""
-    (exchange,) = load_workload("hello").exchanges()
-    with serving(name, "hello") as (start, _):
-        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-            connection.sendall(exchange.request[:20])
-            assert_right(*answer(connection, exchange.request[20:]), exchange)
-            connection.sendall(exchange.request * 3)
-            got = b""
-            while got.count(exchange.body) < 3:
-                got += connection.recv(4096)
-        with socket.create_connection(("127.0.0.1", start.port), timeout=10) as connection:
-            response, body = answer(connection, b"GET / HTTP/1.0\r\n\r\n")
-            assert_right(response, body, exchange)
-            assert connection.recv(1) == b""

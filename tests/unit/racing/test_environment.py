@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -14,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 import samples
@@ -24,7 +22,6 @@ from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
 from dragstrip.racing.loop import RaceLoop
 from dragstrip.record import Block, Event, Load, Race
-from dragstrip.report.race import export as race_export
 
 HERE = Path(__file__).parents[2]
 MS = samples.MS
@@ -310,24 +307,3 @@ def test_a_disturbed_comparison_of_block_lengths_says_nothing(monkeypatch: pytes
     monkeypatch.setattr(environment.time, "sleep", lambda _: None)
     assert calibration.short_against_long(Engine(70 * MS, wait=0.1), 0, 10 * MS, 25 * MS) is None  # type: ignore[arg-type]
     assert calibration.short_against_long(Engine(70 * MS), 0, 100 * MS, 500 * MS) is None  # type: ignore[arg-type]
-
-
-@pytest.mark.live
-def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told(tmp_path: Path) -> None:
-    """It works for a third of the time though nobody asks: the sheet says that it is frozen, and it still serves."""
-    server = f"restless=/usr/bin/python3 {HERE}/servers/misbehaving.py {{port}} restless"
-    out = tmp_path / "out.json"
-    words = ["race", "nginx-return", "--serve", server, "--rounds", "3", "-q", "--json", str(out)]
-    store = ["--store", str(tmp_path / "races.sqlite")]
-    subprocess.run([sys.executable, "-m", "dragstrip", *words, *store], check=False, timeout=120)
-    told = json.loads(out.read_text())
-    jsonschema.validate(told, race_export.schema())
-    quiet, restless = told["contenders"]
-    assert "frozen but for its own blocks" in restless["parity"]["while idle"]
-    assert "while idle" not in quiet["parity"]
-    assert "short blocks" in quiet["parity"]
-    assert restless["out"] == ""
-    assert min(restless["blocks"], quiet["blocks"]) > 0
-    grew = [one["detail"] for one in told["events"] if one["kind"] == validity.GROWING]
-    assert len(grew) >= told["rounds"] / 2
-    assert all(detail.startswith("restless: ") for detail in grew)

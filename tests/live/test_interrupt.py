@@ -1,0 +1,123 @@
+"""Races that are interrupted, resumed and killed: what was measured is kept, and nothing is left running."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from races import (
+    assert_nothing_left,
+    begin,
+    begun,
+    dragstrip_run,
+    misbehaving,
+    rounds_in,
+    running_server,
+    servers,
+    settings,
+    until,
+)
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """After each test: no scratch directory of a race begun in it, and no process with a foot in one."""
+    begun.clear()
+    yield
+    assert_nothing_left()
+
+
+def racing(env: dict[str, str], *words: str) -> subprocess.Popen[str]:
+    """A race that has added at least two rounds to its store, and goes on."""
+    before = rounds_in(env)
+    race = begin(env, "race", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "no round was recorded")
+    assert race.poll() is None, race.stdout.read() if race.stdout else ""
+    return race
+
+
+def interrupted(race: subprocess.Popen[str]) -> None:
+    """Ctrl-C; its exit code says so."""
+    race.send_signal(signal.SIGINT)
+    out, _ = race.communicate(timeout=120)
+    assert race.returncode == 130, out
+
+
+def runs(env: dict[str, str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(dragstrip_run(env, "runs", "--json").stdout)
+    return found
+
+
+def shown(env: dict[str, str]) -> dict[str, Any]:
+    done = dragstrip_run(env, "show", "last", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path: Path) -> None:
+    """One race through all of it; seed, plan and rounds stay, and every resume counts on.
+
+    1. Ctrl-C: exit code 130, the servers are stopped, what was measured is kept, the race counts as interrupted.
+    2. Resumed after a server that was already running has gone: named in the record, in no pair, the others go on.
+    3. Ctrl-C in the resumed race: as the first time, and it is still one race.
+    4. Resumed and `kill -9`: the supervisors end what is left, and `show` prints every finished round.
+    """
+    env = settings(tmp_path)
+    with running_server() as (url, _):
+        race = racing(env, "nginx-return", "nginx-static", url, "--rounds", "500")
+        interrupted(race)
+        assert_nothing_left()
+    (run,) = runs(env)
+    assert run["finished"] == "interrupted"
+    assert run["rounds"] == rounds_in(env) >= 2
+    seed = shown(env)["seed"]
+
+    race = racing(env, "--resume", "last")
+    interrupted(race)
+    (run,) = runs(env)
+    assert run["rounds"] == rounds_in(env) >= 4
+    told = shown(env)
+    out = {one["name"]: one["out"] for one in told["contenders"]}
+    assert "refused" in out[url].lower()
+    assert not out["nginx-return"]
+    assert all(url not in (pair["a"], pair["b"]) for pair in told["pairs"])
+    assert told["seed"] == seed
+
+    race = racing(env, "--resume", "last")
+    race.kill()
+    race.wait()
+    until(lambda: not servers(), 20, "servers outlive the race")
+    assert len(runs(env)) == 1
+    assert len(shown(env)["order"]) == rounds_in(env) >= 6
+
+
+def test_ctrl_c_while_servers_are_asked_side_by_side_leaves_nothing(tmp_path: Path) -> None:
+    """Two that hold every request are waited for in threads; the interrupt ends them with their servers."""
+    env = settings(tmp_path)
+    words = ["race", "nginx-return", *misbehaving("one", "holds"), *misbehaving("two", "holds")]
+    race = begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    below = psutil.Process(race.pid)
+
+    def held() -> int:
+        count = 0
+        for one in below.children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # a version command that has just ended
+                count += "misbehaving.py" in " ".join(one.cmdline())
+        return count
+
+    until(lambda: held() >= 2, 60, "they were never up together")
+    race.send_signal(signal.SIGINT)
+    out, _ = race.communicate(timeout=60)
+    assert race.returncode == 130, out
+    assert "Traceback" not in out
+    assert runs(env) == []

@@ -1,0 +1,115 @@
+"""What tests of whole races share: the command as a user types it, servers with a planted fault, and what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import dragstrip
+from dragstrip.process.launcher import free_port
+
+HERE = Path(__file__).parent
+DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
+SCHEMA = json.loads((Path(dragstrip.__file__).parent / "data" / "schema" / "race.schema.json").read_text())
+PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
+
+#: Races that the running test has started, by process: what they leave is told by their number in its name.
+begun: set[int] = set()
+
+
+def misbehaving(name: str, fault: str, *more: str, address: str = "{port}") -> list[str]:
+    """The words that add a server with a fault (``servers/misbehaving.py``) to a race."""
+    return ["--serve", f"{name}={PYTHON} {HERE}/servers/misbehaving.py {address} {fault} {' '.join(more)}"]
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """The environment of a command whose store is in this folder."""
+    return {**os.environ, "DRAGSTRIP_STORE": str(folder / "races.sqlite"), "COLUMNS": "200"}
+
+
+def begin(env: Mapping[str, str], *words: str, **more: Any) -> subprocess.Popen[str]:
+    """A command that runs on; its process is noted."""
+    process = subprocess.Popen([*DRAGSTRIP, *words], env=env, text=True, **more)
+    begun.add(process.pid)
+    return process
+
+
+def dragstrip_run(env: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """A command, to its end."""
+    with begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            out, err = process.communicate(timeout=280)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def until(condition: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    """Waits for an event that must come; ``seconds`` only bounds a failing test."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+def scratches() -> list[Path]:
+    """Scratch folders of the races begun here that are still there."""
+    return [place for pid in begun for place in Path("/tmp").glob(f"dragstrip-{pid}-*") if place.is_dir()]
+
+
+def servers() -> list[str]:
+    """Processes whose command line or working directory lies in the scratch directory of a race begun here."""
+    found, ours = [], tuple(f"/tmp/dragstrip-{pid}-" for pid in begun)
+    for process in psutil.process_iter():
+        try:
+            words, cwd = " ".join(process.cmdline()), process.cwd()
+        except psutil.Error:
+            continue
+        if any(place in words or cwd.startswith(place) for place in ours):
+            found.append(f"{process.pid} {cwd} {words}")
+    return found
+
+
+def assert_nothing_left() -> None:
+    """No scratch directory of a race begun here, and no process with a foot in one."""
+    until(lambda: not scratches(), 20, f"left: {scratches()}")
+    assert not servers()
+
+
+def rounds_in(env: Mapping[str, str]) -> int:
+    """How many rounds the store has, read while a race may write."""
+    try:
+        with sqlite3.connect(f"file:{env['DRAGSTRIP_STORE']}?mode=ro", uri=True) as store:
+            return int(store.execute("select count(distinct round) from block").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A right server that nobody's race starts: its URL and its process. It is ended at the end, if it still runs."""
+    port = free_port()
+    server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
+    try:
+        until(lambda: _listens(port), 60, "the server never listened")
+        yield f"http://127.0.0.1:{port}/", server
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
