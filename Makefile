@@ -17,7 +17,7 @@ FUZZ_SEED ?= 1
 
 .PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-contenders lint prose fmt bench claims \
 	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fuzz mutations sanitize check-stacks \
-	docs pictures clean
+	docs architecture pictures clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -150,10 +150,13 @@ simulate: build  ## the same by simulation and on recorded noise, into docs/meth
 check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
 	$(BIN)/python benchmarks/check_stacks.py
 
-docs: build  ## the tables of docs/CONTENDERS.md, from the models that read the files; all pages into runs/docs
+docs: architecture  ## the tables of CONTENDERS.md and ARCHITECTURE.md, from the sources; all pages into runs/docs
 	$(BIN)/python docs/write_reference.py
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+architecture: .stamps/test-deps  ## the picture and the tables of docs/ARCHITECTURE.md, from the sources
+	$(BIN)/python docs/draw_architecture.py
 
 RUN ?= last
 pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored race; RUN=ID

@@ -18,8 +18,13 @@ TURNED = {"faster": "slower", "slower": "faster"}
 
 
 def write_page(lines: Sequence[Line], method: int, page: Path) -> None:
-    """Puts the tables between the page's marks, which are put at its end where there are none."""
+    """Puts the tables between the page's marks, which are put at its end where there are none.
+
+    The conclusion also stands at the page's beginning, where the page has marks for it.
+    """
     put(page, "disturbed", report(lines, method))
+    if "<!-- disturbed-conclusion:begin -->" in page.read_text():
+        put(page, "disturbed-conclusion", f"**On disturbed machines:** {conclusion(Races(lines, method))}")
 
 
 def put(page: Path, mark: str, body: str) -> None:

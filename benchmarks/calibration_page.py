@@ -64,9 +64,18 @@ FORECAST = "forecast"
 
 HEAD = """# Calibration
 
+<!-- conclusion:begin -->
+<!-- conclusion:end -->
+
+<!-- disturbed-conclusion:begin -->
+<!-- disturbed-conclusion:end -->
+
 Is the error rate what it says, and how soon is a difference found? Short races of known truth on real servers, each
 kind in turn, every look counted (a race stops as soon as it has decided). `make calibrate` runs them, for as long as
-it is told, and adds to [what there is](calibration/races.jsonl); [the method](METHOD.md) has the same from simulation.
+it is told, and adds to [what there is](calibration/races.jsonl);
+[the simulation](method/simulation.md) has the same for simulated races.
+
+## Races of known truth
 
 <!-- calibration:begin -->
 <!-- calibration:end -->
@@ -76,9 +85,9 @@ the budget. *Void*: the race's own checks refused it; it counts neither way. Tim
 the verdict), without scrutineering and calibration; a race that is still open counts as longer than any. Shares have
 95 % intervals by Clopper and Pearson, quantiles of time by order statistics. *Foretold*: what `dragstrip doctor` said
 in between, from ten rounds of two built-in servers, of differences in throughput between servers that launch at once
-(the median of its forecasts). *Planted* is a share of the server's own cost of a request, as it measures that itself;
-its own cost differs a little from its twin's by what burning does to the rhythm of its answers: by so much the ratio
-is off.
+(the median of its forecasts). *Planted* is a share of the server's own cost of a request, as it measures that itself.
+Its own cost differs a little from its twin's, because burning changes the rhythm of its answers. By so much the
+ratio is off.
 """
 
 
@@ -88,12 +97,29 @@ def write_page(lines: Sequence[Line], kinds: Sequence[str], page: Path) -> None:
     picture = page.parent / "pictures" / "calibration.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(chart(lines, kinds))
-    marks = re.compile(r"(<!-- calibration:begin -->\n).*?(<!-- calibration:end -->)", re.DOTALL)
-    body = report(lines, kinds)
-    text, found = marks.subn(lambda match: f"{match[1]}{body}\n{match[2]}", text)
-    if found != 1:
-        raise SystemExit(f"{page} has {found} sections between calibration:begin and :end marks; one would do")
+    for mark, body in (("conclusion", conclusion(lines, kinds)), ("calibration", report(lines, kinds))):
+        marks = re.compile(rf"(<!-- {mark}:begin -->\n).*?(<!-- {mark}:end -->)", re.DOTALL)
+        text, found = marks.subn(lambda match, body=body: f"{match[1]}{body}\n{match[2]}", text)
+        if found != 1:
+            raise SystemExit(f"{page} has {found} sections between {mark}:begin and :end marks; one would do")
     page.write_text(text)
+
+
+def conclusion(lines: Sequence[Line], kinds: Sequence[str]) -> str:
+    """What all the races come to, in two sentences."""
+    valid = [line for line in races(lines) if not line["void"]]
+    same = [line for line in valid if line["kind"] in kinds and line["kind"].startswith("same")]
+    planted = [line for line in valid if line["kind"] in kinds and line["kind"].startswith("planted")]
+    if not same and not planted:
+        return "No race yet."
+    methods = ", ".join(sorted({f"{line['method']}" for line in valid}))
+    wrong = sum(_called(line, "throughput") for line in same if "throughput" in line["pairs"])
+    of = sum("throughput" in line["pairs"] for line in same)
+    return (
+        f"**A server raced against itself was called apart in {share(wrong, of)}, where 5 % is allowed. "
+        f"A planted difference was found in {share(sum(bool(line['right']) for line in planted), len(planted))}.** "
+        f"(Races by method {methods}; shares in brackets are 95 % intervals.)"
+    )
 
 
 def share(count: int, of: int) -> str:

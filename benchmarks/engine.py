@@ -179,17 +179,22 @@ def judged(results: Results) -> list[str]:
 
 
 def table(results: Results) -> list[str]:
-    """CPU µs per request, requests/s of the engine and memory, by case and generator."""
+    """CPU µs per request, requests/s of the engine and memory, by case and generator; the wide tables are folded."""
     names = [ENGINE, *rivals.RIVALS, *RAW]
     there = [name for name in names if any(key[1] == name for key in results)]
     heads = ["CPU µs per request", *there]
-    lines = ["| " + " | ".join(heads) + " |", "|-" * len(heads) + "|"]
+    lines = [
+        *folded("CPU time per request, every case and generator"),
+        "| " + " | ".join(heads) + " |",
+        "|-" * len(heads) + "|",
+    ]
     for cell in CELLS:
         found = [median(results, cell.name, name, "CPU per request") for name in there]
         if any(value is not None for value in found):
             texts = ["" if value is None else f"{value:.2f}" for value in found]
             lines.append(f"| {cell.name} | " + " | ".join(texts) + " |")
-    lines += ["", "| requests/s, and memory at the most in MB | " + " | ".join(there) + " |", "|-" * len(heads) + "|"]
+    lines += ["", "</details>", "", *folded("Requests per second and memory, every case and generator")]
+    lines += ["| requests/s, and memory at the most in MB | " + " | ".join(there) + " |", "|-" * len(heads) + "|"]
     for cell in CELLS:
         texts = []
         for name in there:
@@ -198,7 +203,21 @@ def table(results: Results) -> list[str]:
             texts.append("" if rate is None else f"{rate:,.0f}, {peak_kb / 1024:.0f}")
         if any(texts):
             lines.append(f"| {cell.name} | " + " | ".join(texts) + " |")
-    return lines
+    return [*lines, "", "</details>"]
+
+
+def folded(title: str) -> list[str]:
+    """The head of a part that is shown when it is asked for."""
+    return [f'<details markdown="1"><summary>{title}</summary>', ""]
+
+
+def conclusion(goals: Sequence[str]) -> str:
+    """How many of the goals were met, in a sentence."""
+    rows = [row for row in goals if row.startswith("| ") and not row.startswith("| |")]
+    missed = [row for row in rows if "**missed**" in row]
+    noise = sum("no more than rounds differ" in row for row in missed)
+    close = f" {noise} of the {len(missed)} misses are no larger than rounds differ." if missed else ""
+    return f"**{len(rows) - len(missed)} of {len(rows)} goals are met.**{close}"
 
 
 def chart(results: Results) -> str:
@@ -264,7 +283,8 @@ def main() -> int:
     results = bench(cells, given.rounds, kept, here)
     rounds = max((len(runs) for runs in results.values()), default=0)
     told = [f"{circumstances()}; medians of {rounds} rounds; left out: {', '.join(absent) or 'none'}.", ""]
-    text = "\n".join([*told, *judged(results), "", *table(results)])
+    goals = judged(results)
+    text = "\n".join([*told, conclusion(goals), "", *goals, "", *table(results)])
     print(text)
     if given.record:
         picture = ROOT / "docs" / "pictures" / "engine.svg"

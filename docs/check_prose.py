@@ -26,9 +26,21 @@ MOST_WORDS, MOST_CHARACTERS = 35, 100
 STRICT = tuple(
     ROOT / name
     for name in (
+        "README.md",
+        "docs/ARCHITECTURE.md",
+        "docs/CALIBRATION.md",
+        "docs/CONTENDERS.md",
+        "docs/ENGINE.md",
         "docs/METHOD.md",
+        "docs/biases.md",
+        "docs/ci.md",
+        "docs/commands.md",
+        "docs/index.md",
         "docs/method/details.md",
         "docs/method/history.md",
+        "docs/method/simulation.md",
+        "docs/tutorial.md",
+        "docs/verdicts.md",
     )
 )
 

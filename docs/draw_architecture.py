@@ -1,6 +1,6 @@
 """Who imports whom, in Python and in Rust: prints circles and imports upwards, draws docs/pictures/architecture.svg.
 
-    python docs/draw_architecture.py            # draws, and prints what breaks a rule
+    python docs/draw_architecture.py            # draws, writes docs/ARCHITECTURE.md's parts, prints what breaks a rule
     python docs/draw_architecture.py --check    # prints only; the exit code is 1 where a rule is broken
 
 ``tests/unit/test_house.py`` holds the same facts against the rules.
@@ -8,17 +8,31 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import pages
+
+PACKAGE = ROOT / "src" / "dragstrip"
 CRATE = ROOT / "crates" / "engine" / "src"
 PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
+PAGE = ROOT / "docs" / "ARCHITECTURE.md"
+
+#: The picture's width, in its own units.
+WIDTH = 960
+
+#: From row to row.
+STEP = 74
 
 #: Rows of the picture, from the top. Every room has its own rank: in a row, a room may import those to its right.
 ROWS = (
@@ -36,11 +50,16 @@ ROOMS = tuple(room for row in ROWS for room in row)
 RANK = {room: len(ROOMS) - at for at, room in enumerate(ROOMS)}
 
 #: The same for the engine's modules; ``worker`` and ``io`` stand for all their parts.
-RUST_ROOMS = (
-    "lib", "threads", "worker", "conn", "block_run", "snapshots", "coalescing", "reference_server", "barrier",
-    "cpu_accounting", "io", "clock", "response", "error_sample", "tally", "failure", "plan", "schedule", "tls", "error",
-    "target", "sys",
-)  # fmt: skip
+RUST_ROWS = (
+    ("lib",),
+    ("threads", "worker"),
+    ("conn", "block_run", "snapshots", "coalescing", "reference_server"),
+    ("barrier", "cpu_accounting", "io", "clock"),
+    ("response", "error_sample", "tally", "failure"),
+    ("plan", "schedule", "tls", "error"),
+    ("target", "sys"),
+)
+RUST_ROOMS = tuple(room for row in RUST_ROWS for room in row)
 RUST_RANK = {room: len(RUST_ROOMS) - at for at, room in enumerate(RUST_ROOMS)}
 
 Edges = Mapping[str, frozenset[str]]
@@ -151,47 +170,184 @@ def upwards(edges: Edges, rank: Mapping[str, int]) -> list[tuple[str, str]]:
     ]
 
 
-def between_rooms(edges: Edges) -> dict[tuple[str, str], int]:
+def between_rooms(edges: Edges, rank: Mapping[str, int]) -> dict[tuple[str, str], int]:
     """How many imports lead from one room to another."""
     found: dict[tuple[str, str], int] = {}
     for module, others in edges.items():
         for other in others:
             pair = (room_of(module), room_of(other))
-            if pair[0] != pair[1] and pair[0] in RANK:
+            if pair[0] != pair[1] and pair[0] in rank:
                 found[pair] = found.get(pair, 0) + 1
     return found
 
 
-def draw(counts: Mapping[tuple[str, str], int]) -> str:
-    """The rooms in their rows, and a line for each pair of them; thicker for more imports."""
-    width, step, high = 960, 86, 34
-    place = {
-        room: (width * (at + 0.5) / len(row), 40 + step * number)
-        for number, row in enumerate(ROWS)
-        for at, room in enumerate(row)
-    }
-    height = 40 + step * (len(ROWS) - 1) + 50
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="15">',
-        "<title>Rooms of src/dragstrip: each imports only what stands below it, or to its right</title>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+def draw(python: Edges, rust: Edges) -> str:
+    """The rooms of both languages in their rows, and a line for each pair of them; thicker for more imports.
+
+    An import that others imply (a room imports one that imports the third) is drawn faintly.
+    """
+    above = _Panel("Python: src/dragstrip", ROWS, python, RANK, top=60, paper="#eef4f4", ink="#488")
+    below = _Panel(
+        "Rust: crates/engine/src", RUST_ROWS, rust, RUST_RANK, top=above.bottom + 150, paper="#f7efe6", ink="#a75"
+    )
+    height = below.bottom + 40
+    middle, door = WIDTH / 2, above.bottom + 85
+    through = [
+        _line(*above.place[room], middle, door, "#868", 1.5, 0.8, f"{room} drives the engine") for room in drivers()
     ]
-    for (a, b), count in sorted(counts.items()):
-        (x1, y1), (x2, y2) = place[a], place[b]
-        parts.append(
-            f'<path d="M{x1:.0f} {y1:.0f} Q{(x1 + x2) / 2 + 20:.0f} {(y1 + y2) / 2:.0f} {x2:.0f} {y2:.0f}" fill="none" '
-            f'stroke="#8aa" stroke-opacity="0.55" stroke-width="{min(1 + count / 6, 5):.1f}">'
-            f"<title>{escape(a)} imports {escape(b)}: {count}</title></path>"
+    through.append(_line(middle, door, *below.place["lib"], "#868", 3, 0.8, "the doorway hands blocks to the engine"))
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" '
+            'font-family="sans-serif" font-size="14">',
+            "<title>Rooms of Dragstrip: each imports only what stands below it, or to its right</title>",
+            f'<rect width="{WIDTH}" height="{height:.0f}" fill="#fff"/>',
+            *through,
+            *above.lines(),
+            *_box(middle, door, "crates/python: the doorway, dragstrip._engine", "#f2e9f5"),
+            *below.lines(),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def drivers() -> list[str]:
+    """Rooms that load the compiled engine."""
+    needle = re.compile(r"^\s*from dragstrip\._engine import", re.MULTILINE)
+    typed = re.compile(r"^if TYPE_CHECKING:\n(?: .*\n)+", re.MULTILINE)
+    found = {
+        room_of(path.relative_to(PACKAGE).with_suffix("").as_posix())
+        for path in PACKAGE.rglob("*.py")
+        if needle.search(typed.sub("", path.read_text()))
+    }
+    return sorted(found, key=ROOMS.index)
+
+
+def implied(counts: Mapping[tuple[str, str], int]) -> set[tuple[str, str]]:
+    """Imports between rooms that a chain of others implies."""
+    below: dict[str, set[str]] = {}
+    for a, b in counts:
+        below.setdefault(a, set()).add(b)
+
+    def reached(room: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [room]
+        while waiting:
+            new = below.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    return {(a, b) for a, b in counts if any(b in reached(other) for other in below[a] - {b})}
+
+
+def _box(x: float, y: float, text: str, paper: str) -> list[str]:
+    wide = 18 + 8 * len(text)
+    return [
+        f'<rect x="{x - wide / 2:.0f}" y="{y - 16:.0f}" width="{wide}" height="32" rx="6" '
+        f'fill="{paper}" stroke="#355"/>',
+        f'<text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle">{escape(text)}</text>',
+    ]
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, ink: str, wide: float, opacity: float, title: str) -> str:
+    """Curved, so that a line over several rows does not run behind the rooms between."""
+    x, y = (x1 + x2) / 2 + (26 if y1 != y2 else 0), (y1 + y2) / 2 - (34 if y1 == y2 else 0)
+    return (
+        f'<path d="M{x1:.0f} {y1:.0f} Q{x:.0f} {y:.0f} {x2:.0f} {y2:.0f}" fill="none" stroke="{ink}" '
+        f'stroke-opacity="{opacity}" stroke-width="{wide:.1f}"><title>{escape(title)}</title></path>'
+    )
+
+
+class _Panel:
+    """One language's rooms."""
+
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[Sequence[str]],
+        edges: Edges,
+        rank: Mapping[str, int],
+        *,
+        top: float,
+        paper: str,
+        ink: str,
+    ) -> None:
+        self.title, self.counts, self.top, self.paper, self.ink = title, between_rooms(edges, rank), top, paper, ink
+        self.bottom = top + STEP * (len(rows) - 1)
+        self.place = {
+            room: (WIDTH * (at + 0.5) / len(row), top + STEP * number)
+            for number, row in enumerate(rows)
+            for at, room in enumerate(row)
+        }
+
+    def lines(self) -> list[str]:
+        """Title, imports, boxes: in this order, so that no line crosses a name."""
+        parts = [f'<text x="16" y="{self.top - 30:.0f}" font-weight="bold">{escape(self.title)}</text>']
+        faint = implied(self.counts)
+        for pair, count in sorted(self.counts.items(), key=lambda item: item[0] not in faint):
+            opacity = 0.12 if pair in faint else 0.9
+            title = f"{pair[0]} imports {pair[1]}: {count}"
+            ends = (*self.place[pair[0]], *self.place[pair[1]])
+            parts.append(_line(*ends, self.ink, min(1 + count / 6, 5), opacity, title))
+        for room, (x, y) in self.place.items():
+            parts += _box(x, y, room, self.paper)
+        return parts
+
+
+def purposes() -> dict[str, str]:
+    """What each room of the package is for: the first sentence of its docstring."""
+    found = {}
+    for room in ROOMS:
+        path = PACKAGE / room / "__init__.py" if (PACKAGE / room).is_dir() else PACKAGE / f"{room}.py"
+        doc = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
+        found[room] = re.split(r"(?<=[.!?]) ", doc)[0].replace("``", "`").removesuffix(".")
+    return found
+
+
+def room_table(edges: Edges) -> str:
+    """The rooms from the top, with what they are for and which they import."""
+    counts, purpose = between_rooms(edges, RANK), purposes()
+    lines = ["| room | is for | imports |", "|-|-|-|"]
+    for room in ROOMS:
+        below = ", ".join(sorted({b for a, b in counts if a == room}, key=ROOMS.index))
+        lines.append(f"| `{room}` | {purpose[room]} | {below or '–'} |")
+    return "\n".join(lines)
+
+
+def rust_table() -> str:
+    """The engine's modules from the top, with the first sentence of what they say of themselves."""
+    lines = ["| module | is for |", "|-|-|"]
+    for room in RUST_ROOMS:
+        path = CRATE / room / "mod.rs" if (CRATE / room / "mod.rs").exists() else CRATE / f"{room}.rs"
+        head = itertools.takewhile(lambda line: line.startswith("//!"), path.read_text().splitlines())
+        doc = " ".join(line.removeprefix("//!").strip() for line in head)
+        sentence = re.split(r"(?<=[.!?]) ", " ".join(doc.split()))[0].removesuffix(".")
+        lines.append(f"| `{room}` | {sentence} |")
+    return "\n".join(lines)
+
+
+def counted(python: Edges, rust: Edges) -> str:
+    """How many modules, imports between rooms, circles and imports upwards there are; a line for each language."""
+    told = []
+    for kind, edges, rank in (("Python", python, RANK), ("Rust", rust, RUST_RANK)):
+        between = sum(between_rooms(edges, rank).values())
+        up = upwards(edges, rank)
+        named = f" ({', '.join(f'`{a}` imports `{b}`' for a, b in up)})" if up else ""
+        told.append(
+            f"{kind}: {len(edges)} modules in {len(rank)} rooms, {between} imports between rooms, "
+            f"{len(circles(edges))} circles, {len(up)} upwards{named}."
         )
-    for room, (x, y) in place.items():
-        wide = 16 + 9 * len(room)
-        parts.append(
-            f'<rect x="{x - wide / 2:.0f}" y="{y - high / 2:.0f}" width="{wide}" height="{high}" rx="6" '
-            'fill="#eef4f4" stroke="#355"/>'
-        )
-        parts.append(f'<text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle">{escape(room)}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join(f"- {line}" for line in told)
+
+
+def write_page(python: Edges, rust: Edges) -> None:
+    """Draws the picture, and puts counts and tables between the page's marks."""
+    PICTURE.write_text(draw(python, rust))
+    pages.splice(PAGE, "imports", counted(python, rust))
+    pages.splice(PAGE, "rooms", room_table(python))
+    pages.splice(PAGE, "engine", rust_table())
 
 
 def told(kind: str, edges: Edges, rank: Mapping[str, int]) -> Iterable[str]:
@@ -206,7 +362,7 @@ def main() -> None:
     lines = [*told("Python", python, RANK), *told("Rust", rust, RUST_RANK)]
     print("\n".join([*lines, f"{len(python)} Python modules, {len(rust)} Rust modules, {len(lines)} rules broken"]))
     if "--check" not in sys.argv[1:]:
-        PICTURE.write_text(draw(between_rooms(python)))
+        write_page(python, rust)
     sys.exit(bool(lines) and "--check" in sys.argv[1:])
 
 

@@ -24,7 +24,7 @@ METHOD = ROOT / "docs" / "METHOD.md"
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every line of a code block that runs dragstrip, with the page it stands on."""
+    """Every line of a code block, and every word of code in a text, that runs dragstrip, with its page."""
     found = []
     for page in PAGES:
         for block in re.findall(r"```(?:sh|yaml)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
@@ -32,6 +32,9 @@ def commands() -> list[tuple[str, str]]:
                 match = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?dragstrip (\S.*)", line)
                 if match:
                     found.append((page.name, re.sub(r"\s(#|\|\|).*", "", match[1])))
+        plain = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        within = re.findall(r"`(?:\.venv/bin/)?dragstrip ([a-z][^`]*)`", plain)
+        found += [(page.name, " ".join(words.split())) for words in within if page.name != "CHANGELOG.md"]
     return found
 
 
@@ -90,6 +93,31 @@ def test_sentences_and_lines_stay_short(page: Path) -> None:
     """At most 35 words and 100 characters; tables, code and what a program wrote apart."""
     assert not prose.long_sentences(page)
     assert not prose.long_lines(page)
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    """Paths in backquotes stand below the package where they don't begin with another of the repository's folders."""
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = {name for name in re.findall(r"`([\w./]+/[\w./]*)`", text) if "NAME" not in name}
+    assert len(named) > 40
+    own = [ROOT / "src" / "dragstrip", ROOT]
+    assert not sorted(name for name in named if not any((below / name).exists() for below in own))
+
+
+def test_the_architecture_page_is_what_the_sources_say() -> None:
+    """No circle and no import upwards beyond what the page owns up to; every room stands in its tables."""
+    import draw_architecture as architecture
+
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    told = re.findall(r"- (?:Python|Rust): .*?, (\d+) circles, (\d+) upwards", page)
+    facts = (
+        (architecture.python_edges(), architecture.RANK),
+        (architecture.rust_edges(), architecture.RUST_RANK),
+    )
+    counted = [(len(architecture.circles(edges)), len(architecture.upwards(edges, rank))) for edges, rank in facts]
+    assert [(int(circles), int(up)) for circles, up in told] == counted, "make architecture"
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert rows == [*architecture.ROOMS, *architecture.RUST_ROOMS], "make architecture"
 
 
 def test_the_prose_check_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
