@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from pages import circumstances, splice  # noqa: E402
 
 from dragstrip import machine  # noqa: E402
-from dragstrip._engine import Engine, EngineError, Tally  # noqa: E402
+from dragstrip._engine import BlockPlan, Engine, EngineError, Exchange, SessionPlan, Tally, Target  # noqa: E402
 from dragstrip.analysis.significance import quantile  # noqa: E402
 from dragstrip.process import keep_awake  # noqa: E402
 from dragstrip.process.launcher import free_port  # noqa: E402
@@ -42,7 +42,7 @@ PAGE = ROOT / "docs" / "CALIBRATION.md"
 BURNS = {"base": 0, "twin": 0, "more": 30, "most": 100}
 #: How the engine waits, and whether cores are kept awake; the last is what all are held against.
 CELLS = (("sleep", False), ("sleep", True), ("poll", False), ("poll", True))
-REQUEST = (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"hello world\n")
+HELLO = Exchange(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"hello world\n")
 CONNECTIONS, LEAD_NS, COUNTED_NS, TIMES = 32, 2_000_000, 12_000_000, 6
 #: An interval over fewer says nothing.
 LEAST_ROUNDS = 5
@@ -136,7 +136,7 @@ class Bench:
                 for cell in self.rng.sample(CELLS, len(CELLS)):
                     wait, on = cell
                     names = self.rng.sample(list(BURNS), len(BURNS))
-                    blocks = [(sessions[wait, name], LEAD_NS, COUNTED_NS, 0) for name in names]
+                    blocks = [BlockPlan(sessions[wait, name], lead_ns=LEAD_NS, counted_ns=COUNTED_NS) for name in names]
                     with self.kept.held() if on else contextlib.nullcontext():
                         tallies = self.engines[wait].run(blocks, steal_cores=self.cores)
                     for name, tally in zip(names, tallies, strict=True):
@@ -150,7 +150,13 @@ def opened(engine: Engine, port: int) -> int:
     while True:
         try:
             return engine.open(
-                "127.0.0.1", port, [REQUEST], connections=CONNECTIONS, keepalive=True, timeout_ns=2_000_000_000
+                SessionPlan(
+                    Target("127.0.0.1", port),
+                    [HELLO],
+                    connections=CONNECTIONS,
+                    keepalive=True,
+                    timeout_ns=2_000_000_000,
+                )
             )
         except EngineError:
             if time.monotonic() > until:

@@ -31,6 +31,7 @@ from dragstrip.racing.qualification import qualified  # noqa: E402
 from dragstrip.racing.request import Request, lanes_of, load_of  # noqa: E402
 from dragstrip.racing.round import warm_up  # noqa: E402
 from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
+from dragstrip.racing.setup import block_plan  # noqa: E402
 from dragstrip.report.race.live import Progress  # noqa: E402
 from dragstrip.workload import load  # noqa: E402
 
@@ -56,8 +57,11 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
             while time.monotonic() < until:
                 for lead_ms, ratios in found.items():
                     lead_ns = 1_000_000 * lead_ms
-                    short = [(session, lead_ns, int(COUNTED_LEADS * lead_ns), 0) for session in sessions]
-                    long = [(session, *LONG_NS, 0) for session in sessions]
+                    short = [
+                        block_plan(session, lead_ns=lead_ns, counted_ns=int(COUNTED_LEADS * lead_ns))
+                        for session in sessions
+                    ]
+                    long = [block_plan(session, lead_ns=LONG_NS[0], counted_ns=LONG_NS[1]) for session in sessions]
                     rates = [
                         math.log(tally.requests / tally.counted_ns) for tally in track.engine.run(short * TIMES + long)
                     ]

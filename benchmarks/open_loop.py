@@ -70,16 +70,23 @@ def server(core: int) -> Iterator[int]:
 
 def ours(io: str, pace: str, port: int, words: argparse.Namespace) -> Run:
     """The engine's own run: half a second of lead-in, then the counted part."""
-    from dragstrip._engine import Engine
+    from dragstrip._engine import BlockPlan, Engine, Exchange, OpenLoop, RateStep, SessionPlan, Target
 
     lead_ns, counted_ns = 500_000_000, int(words.seconds * 1e9)
     engine = Engine([words.core], io=io)
     try:
         session = engine.open(
-            "127.0.0.1", port, [EXCHANGE], connections=words.connections, keepalive=True, timeout_ns=5_000_000_000
+            SessionPlan(
+                Target("127.0.0.1", port),
+                [Exchange(*EXCHANGE)],
+                connections=words.connections,
+                keepalive=True,
+                timeout_ns=5_000_000_000,
+            )
         )
-        steps = [(float(words.rate), float(words.rate), lead_ns + counted_ns)]
-        (tally,) = engine.run([(session, lead_ns, counted_ns, 0)], pace=("constant", pace, steps, 1))
+        steps = [RateStep(from_per_s=words.rate, to_per_s=words.rate, until_ns=lead_ns + counted_ns)]
+        open_loop = OpenLoop(steps, precision=pace, seed=1)
+        (tally,) = engine.run([BlockPlan(session, lead_ns=lead_ns, counted_ns=counted_ns, open_loop=open_loop)])
     finally:
         engine.shutdown()
     return Run(

@@ -1,10 +1,216 @@
 """The compiled load engine (``crates/python``): blocks of load in, tallies out. Times are CLOCK_MONOTONIC ns."""
 
 from collections.abc import Callable, Sequence
-from typing import final
+from os import PathLike
+from typing import Literal, Protocol, final, type_check_only
+
+#: What a program may tell an ``EngineError`` by.
+#: ``address``: can't be resolved; ``address_in_use``; ``busy``: with a run in another thread; ``connect``: a connection
+#: can't be opened, for another reason than those below; ``cores``: none given, or one that can't be used;
+#: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: can't be read; ``plan``: a field is out of bounds;
+#: ``ports``: all taken; ``refused``: nobody listens there; ``session``: not open; ``shut_down``; ``system``: no thread,
+#: ring or epoll instance; ``timeout``: no connection in time; ``tls``: no handshake, or a wrong certificate; ``uring``:
+#: does not work here; ``watch``: a file of the server's CPU time can't be opened.
+ErrorKind = Literal[
+    "address",
+    "address_in_use",
+    "busy",
+    "connect",
+    "cores",
+    "defect",
+    "descriptors",
+    "histogram",
+    "plan",
+    "ports",
+    "refused",
+    "session",
+    "shut_down",
+    "system",
+    "timeout",
+    "tls",
+    "uring",
+    "watch",
+]
 
 class EngineError(Exception):
-    """The engine can't run: no descriptors, no such address, a plan that makes no sense; says which field and why."""
+    """The engine can't do what was asked; the message says which field, what was given and what would do.
+
+    A run that Ctrl-C ends raises ``KeyboardInterrupt``, not this.
+    """
+
+    kind: ErrorKind
+
+@type_check_only
+class ExchangeLike(Protocol):
+    """A request and the one right answer to it; any object with these attributes will do."""
+
+    @property
+    def request(self) -> bytes:
+        """Head and body, as sent."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def body(self) -> bytes:
+        """Without transfer coding."""
+
+@final
+class Exchange:
+    """A request and the one right answer to it."""
+
+    def __init__(self, request: bytes, status: int, body: bytes) -> None: ...
+    @property
+    def request(self) -> bytes: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+@final
+class Target:
+    """Where a server listens: host and port, which are resolved when a session is opened, or a socket file."""
+
+    def __init__(self, host: str, port: int) -> None: ...
+    @staticmethod
+    def unix(path: str | PathLike[str]) -> Target:
+        """A unix socket."""
+
+@final
+class Tls:
+    """Encryption; no handshake resumes another."""
+
+    def __init__(self, name: str, *, cacert: str | PathLike[str] | None = None, insecure: bool = False) -> None:
+        """What the server has to prove.
+
+        Args:
+            name: the one that its certificate must have.
+            cacert: PEM file of those who may have signed it, None for those whom this machine trusts.
+            insecure: takes any certificate.
+        """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def cacert(self) -> PathLike[str] | None: ...
+    @property
+    def insecure(self) -> bool: ...
+
+@final
+class SessionPlan:
+    """Connections to one server, and what goes over them."""
+
+    def __init__(
+        self,
+        target: Target,
+        exchanges: Sequence[ExchangeLike],
+        *,
+        connections: int,
+        keepalive: bool,
+        timeout_ns: int,
+        tls: Tls | None = None,
+        requests_per_connection: int = 0,
+        pipelining: int = 1,
+        first_byte: bool = False,
+        sources: int = 1,
+        by_length: bool = False,
+    ) -> None:
+        """Plain values; ``Engine.open`` checks them.
+
+        Args:
+            exchanges: cycled per worker.
+            connections: over all workers.
+            keepalive: False opens a new connection for each request; the request itself must then
+                carry ``Connection: close``, and nothing is connected before the first block.
+            timeout_ns: per request and per attempt to connect.
+            tls: None for no encryption.
+            requests_per_connection: above 0 a kept connection ends with its so manieth request, which says so.
+            pipelining: how many requests may be on their way on one connection.
+            first_byte: records the time to each answer's first byte.
+            sources: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
+            by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
+                (over TCP, unencrypted, with none of the four before).
+        """
+
+@final
+class RateStep:
+    """A stretch of an open loop: the rate goes in a straight line from one value to the other; 0 sends nothing."""
+
+    def __init__(self, *, from_per_s: float, to_per_s: float, until_ns: int) -> None:
+        """It begins where the step before ends.
+
+        Args:
+            until_ns: its end, from the begin of the block's lead-in.
+        """
+
+    @property
+    def from_per_s(self) -> float: ...
+    @property
+    def to_per_s(self) -> float: ...
+    @property
+    def until_ns(self) -> int: ...
+
+@final
+class OpenLoop:
+    """Requests leave by the clock, whatever the server does."""
+
+    def __init__(
+        self, steps: Sequence[RateStep], *, arrivals: str = "constant", precision: str = "precise", seed: int = 0
+    ) -> None:
+        """A schedule of departures.
+
+        Args:
+            steps: in order; the last one reaches to the block's end at least.
+            arrivals: ``constant`` gaps, or those of a ``poisson`` process.
+            precision: how sharply departures keep to it, paid for in wake-ups: ``precise``, ``balanced`` (ticks of
+                210 µs) or ``thrifty`` (of 1 ms).
+            seed: of Poisson arrivals; of several blocks in one run, each draws its own from it.
+
+        Raises:
+            EngineError: arrivals or precision is not one of these.
+        """
+
+    @property
+    def steps(self) -> list[RateStep]: ...
+    @property
+    def arrivals(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+
+@final
+class BlockPlan:
+    """One stretch of load on a session."""
+
+    def __init__(
+        self,
+        session: int,
+        *,
+        counted_ns: int,
+        lead_ns: int = 0,
+        max_requests: int = 0,
+        open_loop: OpenLoop | None = None,
+    ) -> None:
+        """Plain values; ``Engine.run`` checks them.
+
+        Args:
+            session: as ``Engine.open`` returned it.
+            lead_ns: loaded before, and not counted.
+            counted_ns: loaded and counted.
+            max_requests: above 0 ends the block when exactly so many were sent; ``counted_ns`` is then the limit.
+            open_loop: None for a closed loop: a connection's next request leaves when its answer is there.
+        """
+
+    @property
+    def session(self) -> int: ...
+    @property
+    def lead_ns(self) -> int: ...
+    @property
+    def counted_ns(self) -> int: ...
+    @property
+    def max_requests(self) -> int: ...
+    @property
+    def open_loop(self) -> OpenLoop | None: ...
 
 @final
 class Tally:
@@ -147,8 +353,15 @@ class Engine:
         """
 
     @property
+    def io(self) -> str:
+        """What an engine is to be asked for in order to work as this one does: ``auto``, ``uring`` or ``epoll``.
+
+        ``auto``: io_uring, and another way to wait where a worker has one connection.
+        """
+
+    @property
     def backend(self) -> str:
-        """Which back end runs and with what; where it is epoll against the wish, why."""
+        """Which back end runs and with what, for a person; where it is epoll against the wish, why."""
 
     @property
     def wait(self) -> str:
@@ -158,42 +371,8 @@ class Engine:
     def latency_stamps(self) -> str:
         """Who says when an answer arrived: "kernel", by its stamp, or "user", by a clock read when it was looked at."""
 
-    def open(
-        self,
-        host: str,
-        port: int,
-        exchanges: Sequence[tuple[bytes, int, bytes]],
-        *,
-        connections: int,
-        keepalive: bool,
-        timeout_ns: int,
-        unix: str | None = None,
-        tls: str | None = None,
-        cacert: str | None = None,
-        insecure: bool = False,
-        requests_per_connection: int = 0,
-        pipelining: int = 1,
-        first_byte: bool = False,
-        sources: int = 1,
-        by_length: bool = False,
-    ) -> int:
-        """Opens a session: ``connections`` to one address, kept until ``close``.
-
-        Args:
-            exchanges: (request bytes as sent, expected status, expected body), cycled per worker.
-            keepalive: False opens a new connection for each request; the request itself must then
-                carry ``Connection: close``, and nothing is connected before the first block.
-            timeout_ns: per request and per attempt to connect.
-            unix: a socket file; host and port are then not asked.
-            tls: the name that the server's certificate must have, None for no encryption; no handshake resumes another.
-            cacert: PEM file of those who may have signed it, None for those whom this machine trusts.
-            insecure: takes any certificate.
-            requests_per_connection: above 0 a kept connection ends with its so manieth request, which says so.
-            pipelining: how many requests may be on their way on one connection.
-            first_byte: records the time to each answer's first byte.
-            sources: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
-            by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
-                (over TCP, unencrypted, with none of the four before).
+    def open(self, plan: SessionPlan) -> int:
+        """Opens a session, kept until ``close``, and returns its number.
 
         Raises:
             EngineError: a field is out of bounds, too few descriptors, or the server can't be reached.
@@ -207,45 +386,27 @@ class Engine:
                 vanished can't be read: its blocks then have None).
         """
 
-    def run(
-        self,
-        blocks: Sequence[tuple[int, int, int, int]],
-        *,
-        steal_cores: Sequence[int] = (),
-        pace: tuple[str, str, Sequence[tuple[float, float, int]], int] | None = None,
-    ) -> list[Tally]:
-        """Runs blocks of (session, lead_ns, counted_ns, max_requests) in order.
-
-        max_requests above 0 ends the block when exactly that many were sent; counted_ns is then the limit.
+    def run(self, blocks: Sequence[BlockPlan], *, steal_cores: Sequence[int] = ()) -> list[Tally]:
+        """Runs blocks in order.
 
         Args:
-            pace: of each block, None for a closed loop: arrivals (``constant``, ``poisson``), precision (``precise``,
-                ``balanced``: ticks of 210 µs, ``thrifty``: 1 ms), steps of (rate per s at the begin, at the end, end in
-                ns from the lead-in's begin), and the seed of Poisson arrivals, which each block makes its own.
+            steal_cores: whose steal time is read around each block.
 
         Raises:
             EngineError: a plan that makes no sense, or the engine is busy in another thread.
             KeyboardInterrupt: as Python's handlers raise it; what was finished is in ``last_tallies``.
         """
 
-    def run_seen(
-        self,
-        block: tuple[int, int, int, int],
-        *,
-        every_ns: int,
-        see: Callable[[Tally], None],
-        pace: tuple[str, str, Sequence[tuple[float, float, int]], int] | None = None,
-    ) -> Tally | None:
+    def run_observed(self, block: BlockPlan, *, every_ns: int, observe: Callable[[Tally], None]) -> Tally | None:
         """Runs one block without a pause and shows what is done on it as it goes; None where it was stopped.
 
         Args:
-            block, pace: as of ``run``.
-            every_ns: about how often ``see`` is called with a tally of what was done since the last time. The last
+            every_ns: about how often ``observe`` is called with a tally of what was done since the last time. The last
                 call has what is left, whether the block was finished, stopped, or interrupted; all add up to the block.
 
         Raises:
             EngineError: as ``run``.
-            KeyboardInterrupt: as Python's handlers or ``see`` raise it, after the last call.
+            KeyboardInterrupt: as Python's handlers or ``observe`` raise it, after the last call.
         """
 
     def last_tallies(self) -> list[Tally]:
@@ -261,7 +422,7 @@ class Engine:
         """Closes everything and ends the workers; later calls raise ``EngineError``."""
 
 @final
-class FixedServer:
+class ReferenceServer:
     """A minimal server on 127.0.0.1 that answers everything with ``hello world`` and a newline: one thread per core."""
 
     def __init__(self, cores: Sequence[int]) -> None:

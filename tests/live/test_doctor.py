@@ -17,7 +17,7 @@ from scipy import stats
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from dragstrip import analysis, machine, validity
-from dragstrip._engine import FixedServer
+from dragstrip._engine import ReferenceServer
 from dragstrip.doctor import examine, noise_floor
 from dragstrip.doctor.noise_floor import Noise
 from dragstrip.racing import schedule
@@ -102,7 +102,7 @@ def test_a_contender_near_the_generators_ceiling_is_marked(ceiling_per_s: float,
 
 def test_the_built_in_server_answers_whole_requests_however_they_are_cut() -> None:
     """Two in one segment, one in single bytes; one that asks for the end is answered and closed."""
-    server = FixedServer(machine.lanes(None, None).server)
+    server = ReferenceServer(machine.lanes(None, None).server)
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nhello world\n"
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer, peer.makefile("rb") as answers:

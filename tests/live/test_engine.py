@@ -21,10 +21,21 @@ import pytest
 _engine = pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import as_started  # noqa: E402
 
-from dragstrip._engine import Engine, EngineError, Tally, merge  # noqa: E402
+from dragstrip._engine import (  # noqa: E402
+    BlockPlan,
+    Engine,
+    EngineError,
+    Exchange,
+    OpenLoop,
+    RateStep,
+    SessionPlan,
+    Tally,
+    Target,
+    merge,
+)
 
 FAULTY = Path(__file__).parents[1] / "servers" / "faulty.py"
-HELLO = (b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", 200, b"hello world")
+HELLO = Exchange(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", 200, b"hello world")
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
 
@@ -74,7 +85,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 def connect(engine: Engine, port: int, connections: int = 4, **settings: object) -> int:
     chosen = {"keepalive": True, "timeout_ns": 5 * SECOND_NS} | settings
-    return engine.open("127.0.0.1", port, [HELLO], connections=connections, **chosen)  # type: ignore[arg-type]
+    plan = SessionPlan(Target("127.0.0.1", port), [HELLO], connections=connections, **chosen)  # type: ignore[arg-type]
+    return engine.open(plan)
+
+
+def counted(session: int, requests: int, limit_ns: int = HOUR_NS) -> BlockPlan:
+    """A block that ends with so many requests; 0: with its time."""
+    return BlockPlan(session, counted_ns=limit_ns, max_requests=requests)
 
 
 def adds_up(tally: Tally) -> bool:
@@ -127,11 +144,13 @@ def test_the_count_of_answers_is_nginx_own_count(tmp_path: Path, size: int, conn
     (tmp_path / "body").write_bytes(body)
     engine = Engine([min(os.sched_getaffinity(0))] * 2, io)
     with nginx(tmp_path) as port:
-        exchange = (b"GET /body HTTP/1.1\r\nHost: test\r\n\r\n", 200, body)
-        settings = {"connections": connections, "keepalive": True, "timeout_ns": 20 * SECOND_NS}
-        session = engine.open("127.0.0.1", port, [exchange], **settings)  # type: ignore[arg-type]
-        timed = (session, 10_000_000, 30_000_000, 0)
-        tallies = engine.run([timed, (session, 0, 60 * SECOND_NS, 600), timed])
+        exchange = Exchange(b"GET /body HTTP/1.1\r\nHost: test\r\n\r\n", 200, body)
+        target, timeout_ns = Target("127.0.0.1", port), 20 * SECOND_NS
+        session = engine.open(
+            SessionPlan(target, [exchange], connections=connections, keepalive=True, timeout_ns=timeout_ns)
+        )
+        timed = BlockPlan(session, lead_ns=10_000_000, counted_ns=30_000_000)
+        tallies = engine.run([timed, counted(session, 600, 60 * SECOND_NS), timed])
         engine.shutdown()
     lines = (tmp_path / "access.log").read_text().splitlines()
     assert [line for line in lines if '" 200 ' not in line] == []
@@ -160,7 +179,7 @@ def test_each_fault_is_named_and_never_counted_as_an_answer(
 ) -> None:
     """What came before the fault counts; what comes after is an error of its kind, with a sample."""
     session = connect(engine, faulty(fault, "40").port, 2, timeout_ns=100_000_000)
-    (tally,) = engine.run([(session, 0, 20 * SECOND_NS, 50)])
+    (tally,) = engine.run([counted(session, 50, 20 * SECOND_NS)])
     assert adds_up(tally)
     assert (tally.sent, tally.answered, tally.requests) == (50, 40, 40)
     assert tally.errors == {kind: 10}
@@ -170,7 +189,7 @@ def test_each_fault_is_named_and_never_counted_as_an_answer(
 def test_an_answer_that_drips_byte_by_byte_is_right(engine: Engine, faulty: Callable[..., Faulty]) -> None:
     """However the answer is cut, it is one answer."""
     session = connect(engine, faulty("drip").port)
-    (tally,) = engine.run([(session, 0, 20 * SECOND_NS, 40)])
+    (tally,) = engine.run([counted(session, 40, 20 * SECOND_NS)])
     assert (tally.answered, tally.errors) == (40, {})
 
 
@@ -178,7 +197,9 @@ def test_blocks_on_several_sessions_interleave_in_one_run(engine: Engine, faulty
     """Each tally belongs to its own session, in the order asked for, and no block begins before the last ended."""
     sessions = [connect(engine, faulty("none").port) for _ in range(3)]
     order = [sessions[at] for at in (0, 2, 1, 1, 0, 2)]
-    tallies = engine.run([(session, 2_000_000, 5_000_000, 0) for session in order], steal_cores=[0])
+    tallies = engine.run(
+        [BlockPlan(session, lead_ns=2_000_000, counted_ns=5_000_000) for session in order], steal_cores=[0]
+    )
     assert [tally.session for tally in tallies] == order
     assert all(adds_up(tally) and tally.answered > 0 for tally in tallies)
     for one, after in pairwise(tallies):
@@ -191,7 +212,7 @@ def test_a_killed_server_ends_the_block_early_and_gave_up_says_so(
     """An hour's block on a server that dies ends at once; the next block on it does, too; others go on."""
     dying, living = faulty("die", "100"), faulty("none")
     dead, alive = connect(engine, dying.port, 8), connect(engine, living.port)
-    first, second, third = engine.run([(dead, 0, HOUR_NS, 0), (dead, 0, HOUR_NS, 0), (alive, 0, HOUR_NS, 100)])
+    first, second, third = engine.run([counted(dead, 0), counted(dead, 0), counted(alive, 100)])
     assert first.gave_up
     assert second.gave_up
     assert not third.gave_up
@@ -214,11 +235,11 @@ def test_ctrl_c_keeps_the_finished_blocks(engine: Engine, faulty: Callable[..., 
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        engine.run([(session, 0, HOUR_NS, count) for count in (10, 20, 0, 0)])
+        engine.run([counted(session, count) for count in (10, 20, 0, 0)])
     thread.join()
     assert [tally.answered for tally in engine.last_tallies()] == [10, 20]
     again = connect(engine, faulty("none").port)
-    assert engine.run([(again, 0, HOUR_NS, 10)])[0].answered == 10
+    assert engine.run([counted(again, 10)])[0].answered == 10
     assert [tally.answered for tally in engine.last_tallies()] == [10]
 
 
@@ -238,7 +259,7 @@ def test_stop_from_another_thread_returns_what_is_finished(engine: Engine, fault
 
     thread = threading.Thread(target=stop)
     thread.start()
-    tallies = engine.run([(session, 0, HOUR_NS, 10), (session, 0, HOUR_NS, 0)])
+    tallies = engine.run([counted(session, 10), counted(session, 0)])
     thread.join()
     assert [tally.answered for tally in tallies] == [10]
     assert "busy" in refusals[0]
@@ -250,7 +271,7 @@ def test_the_servers_cpu_time_is_read_around_each_block(engine: Engine, faulty: 
     one, other = connect(engine, watched.port), connect(engine, unwatched.port)
     threads = [str(path / "schedstat") for path in Path(f"/proc/{watched.process.pid}/task").iterdir()]
     engine.watch(one, cgroup_cpu_stat=None, schedstats=threads)
-    first, second = engine.run([(one, 0, HOUR_NS, 1000), (other, 0, HOUR_NS, 100)])
+    first, second = engine.run([counted(one, 1000), counted(other, 100)])
     assert first.server_cpu_ns is not None
     assert 0 < first.server_cpu_ns < first.duration_ns * 2
     assert first.server_wait_ns is not None
@@ -258,10 +279,8 @@ def test_the_servers_cpu_time_is_read_around_each_block(engine: Engine, faulty: 
     assert first.server_runs > 0
     assert (second.server_cpu_ns, second.server_wait_ns, second.server_runs) == (None, None, None)
     watched.kill()
-    (third,) = engine.run([(one, 0, HOUR_NS, 1000)])
+    (third,) = engine.run([counted(one, 1000)])
     assert (third.server_cpu_ns, third.server_wait_ns) == (None, None)
-    with pytest.raises(EngineError, match="no/such"):
-        engine.watch(one, cgroup_cpu_stat="/no/such", schedstats=[])
 
 
 def test_latencies_are_a_histogram_that_the_formats_own_library_reads(
@@ -270,7 +289,7 @@ def test_latencies_are_a_histogram_that_the_formats_own_library_reads(
     """V2 compressed, one entry per counted answer; merging adds them up."""
     histogram = pytest.importorskip("hdrh.histogram").HdrHistogram
     session = connect(engine, faulty("none").port)
-    tallies = engine.run([(session, 1_000_000, 10_000_000, 0)] * 3)
+    tallies = engine.run([BlockPlan(session, lead_ns=1_000_000, counted_ns=10_000_000)] * 3)
     for tally in tallies:
         read = histogram.decode(base64.b64encode(tally.latency_hdr))
         assert read.total_count == tally.requests <= tally.answered
@@ -323,27 +342,113 @@ def test_looking_in_vain_is_no_work_of_the_engine(io: str, connections: int, fau
     engine = Engine([min(os.sched_getaffinity(0))], io=io, wait="poll")
     session = connect(engine, faulty("stall", "10").port, connections, timeout_ns=SECOND_NS)
     before = time.process_time_ns()
-    (tally,) = engine.run([(session, 0, SECOND_NS, 0)])
+    (tally,) = engine.run([counted(session, 0, SECOND_NS)])
     spent_ns = time.process_time_ns() - before
     assert tally.answered == 10
     assert tally.engine_cpu_ns < spent_ns / 2
     engine.shutdown()
 
 
-def test_what_cannot_be_done_is_refused_in_words(engine: Engine, faulty: Callable[..., Faulty]) -> None:
-    """Each message names the field and what was given."""
+def test_what_cannot_be_done_is_refused_in_words_and_by_kind(engine: Engine, faulty: Callable[..., Faulty]) -> None:
+    """Each message names the field and what was given; a program tells them by their kind."""
     gone = faulty("none")
     gone.kill()
-    with pytest.raises(EngineError, match=f"127.0.0.1:{gone.port}.*refused"):
+    with refused("refused", f"127.0.0.1:{gone.port}.*refused"):
         connect(engine, gone.port)
-    with pytest.raises(EngineError, match="cores"):
+    with refused("cores", "cores"):
         Engine([])
-    with pytest.raises(EngineError, match="connections: 0"):
+    with refused("plan", "connections: 0"):
         connect(engine, gone.port, 0)
-    with pytest.raises(EngineError, match="session: 77"):
-        engine.run([(77, 0, SECOND_NS, 0)])
+    with refused("connect", "No such file"):
+        engine.open(SessionPlan(Target.unix("/no/such"), [HELLO], connections=1, keepalive=True, timeout_ns=SECOND_NS))
+    with refused("address", r"no\.such\.name"):
+        engine.open(SessionPlan(Target("no.such.name.", 1), [HELLO], connections=1, keepalive=True, timeout_ns=1))
+    with refused("session", "session: 77"):
+        engine.run([counted(77, 0, SECOND_NS)])
+    with refused("watch", "no/such"):
+        engine.watch(connect(engine, faulty("none").port), cgroup_cpu_stat="/no/such", schedstats=[])
+    with refused("histogram", "histogram 0"):
+        merge([b"nonsense"])
     engine.close(77)
     engine.shutdown()
     engine.shutdown()
-    with pytest.raises(EngineError, match="shut down"):
+    with refused("shut_down", "shut down"):
         engine.run([])
+
+
+@contextmanager
+def refused(kind: str, words: str) -> Iterator[None]:
+    """The engine refuses what is done within."""
+    with pytest.raises(EngineError, match=words) as caught:
+        yield
+    assert caught.value.kind == kind
+
+
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="no limits to be read")
+def test_too_few_descriptors_are_of_a_kind_of_their_own() -> None:
+    """Whether that is known beforehand or comes from the kernel; it is no fault of the server's."""
+    code = """
+import os, resource
+from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
+core = [min(os.sched_getaffinity(0))]
+server, engine = ReferenceServer(core), Engine(core)
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+hello, target = Exchange(b"GET / HTTP/1.1\\r\\n\\r\\n", 200, b"hello world\\n"), Target("127.0.0.1", server.port)
+for connections, held in (1000, 0), (10, 180):
+    kept = []
+    try:
+        while len(kept) < held:
+            kept.append(os.dup(0))
+    except OSError:
+        pass
+    try:
+        engine.open(SessionPlan(target, [hello], connections=connections, keepalive=True, timeout_ns=10**9))
+    except EngineError as error:
+        print(error.kind)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["descriptors", "descriptors"]
+
+
+def test_a_wrong_value_of_a_plan_is_refused_by_its_field() -> None:
+    """A word by the engine's own message; a value of no such type by the note that Python shows below the error."""
+    with refused("plan", 'arrivals: "often" given; give constant or poisson'):
+        OpenLoop([], arrivals="often")
+    with refused("plan", 'precision: "sharp" given; give precise, balanced or thrifty'):
+        OpenLoop([], precision="sharp")
+    for wrong, field in ((-1, "counted_ns"), ("long", "counted_ns")):
+        with pytest.raises((TypeError, OverflowError)) as caught:
+            BlockPlan(1, counted_ns=wrong)  # type: ignore[arg-type]
+        assert field in "".join(caught.value.__notes__)
+    with pytest.raises(AttributeError) as nothing:
+        SessionPlan(Target("a", 1), [b"GET /"], connections=1, keepalive=True, timeout_ns=1)  # type: ignore[list-item]
+    assert "exchanges" in "".join(nothing.value.__notes__)
+
+
+def test_plans_are_values_that_can_be_read_back() -> None:
+    """Equal where all of their fields are; shown as they are written."""
+    step = RateStep(from_per_s=0, to_per_s=100, until_ns=SECOND_NS)
+    ramp = OpenLoop([step], arrivals="poisson", precision="thrifty", seed=3)
+    block = BlockPlan(7, lead_ns=1, counted_ns=2, max_requests=3, open_loop=ramp)
+    assert block.open_loop == ramp
+    assert (ramp.steps, ramp.arrivals, ramp.precision, ramp.seed) == ([step], "poisson", "thrifty", 3)
+    assert (block.session, block.lead_ns, block.counted_ns, block.max_requests) == (7, 1, 2, 3)
+    assert repr(block) == (
+        "BlockPlan(7, counted_ns=2, lead_ns=1, max_requests=3, open_loop=OpenLoop([RateStep(from_per_s=0, "
+        'to_per_s=100, until_ns=1000000000)], arrivals="poisson", precision="thrifty", seed=3))'
+    )
+    assert block != BlockPlan(7, lead_ns=1, counted_ns=2, max_requests=3)
+    assert (Target("a", 1), Target.unix("/a")) == (Target("a", 1), Target.unix("/a"))
+    assert Target("a", 1) != Target("a", 2)
+
+
+def test_poisson_arrivals_are_each_blocks_own(faulty: Callable[..., Faulty]) -> None:
+    """Of one seed, two blocks of a run offer different numbers of requests; the same run again offers the same."""
+    engine = Engine([min(os.sched_getaffinity(0))])
+    session = connect(engine, faulty("none").port)
+    steps = [RateStep(from_per_s=2000, to_per_s=2000, until_ns=SECOND_NS // 4)]
+    block = BlockPlan(session, counted_ns=SECOND_NS // 4, open_loop=OpenLoop(steps, arrivals="poisson", seed=1))
+    first, again = ([tally.offered for tally in engine.run([block] * 4)] for _ in range(2))
+    engine.shutdown()
+    assert first == again
+    assert len(set(first)) > 1

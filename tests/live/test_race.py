@@ -32,7 +32,7 @@ from races import (
 )
 
 from dragstrip import validity
-from dragstrip._engine import Engine, EngineError, FixedServer
+from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
 from dragstrip.cli.main import run
 from dragstrip.racing import round as racing_round
 from dragstrip.racing import schedule
@@ -272,12 +272,13 @@ def test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0(tmp_
 def test_one_that_dies_as_its_cpu_time_is_looked_for_ends_no_race(tmp_path: Path) -> None:
     """Its cgroup has gone with it, and its blocks will tell; of one that is alive it is an error."""
     core = min(os.sched_getaffinity(0))
-    server, engine = FixedServer([core]), Engine([core], "epoll")
+    server, engine = ReferenceServer([core]), Engine([core], "epoll")
     try:
-        request = (b"GET / HTTP/1.1\r\n\r\n", 200, b"hello world\n")
-        session = engine.open(
-            "127.0.0.1", server.port, [request], connections=1, keepalive=True, timeout_ns=1_000_000_000
+        hello = Exchange(b"GET / HTTP/1.1\r\n\r\n", 200, b"hello world\n")
+        plan = SessionPlan(
+            Target("127.0.0.1", server.port), [hello], connections=1, keepalive=True, timeout_ns=1_000_000_000
         )
+        session = engine.open(plan)
         track, nowhere = SimpleNamespace(engine=engine), str(tmp_path / "cpu.stat")
         gone, there = (
             SimpleNamespace(cpu_stat=lambda: nowhere, schedstats=lambda: (), alive=lambda alive=alive: alive)

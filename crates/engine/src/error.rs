@@ -109,3 +109,37 @@ pub enum EngineError {
     #[error("engine: a worker thread has died; this is a defect of the engine, please report it with what was run")]
     WorkerDied,
 }
+
+impl EngineError {
+    /// What programs may tell it by, whatever its message says; all of them stand in `_engine.pyi`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoCores | Self::Core { .. } => "cores",
+            Self::System { source, .. } => of_system(source).unwrap_or("system"),
+            Self::Uring { .. } => "uring",
+            Self::Address { .. } => "address",
+            Self::Plan { .. } => "plan",
+            Self::Descriptors { .. } => "descriptors",
+            Self::Connect { source, .. } => of_system(source).unwrap_or("connect"),
+            Self::NoSession(_) => "session",
+            Self::Watch { source, .. } => of_system(source).unwrap_or("watch"),
+            Self::Histogram { .. } => "histogram",
+            Self::WorkerDied => "defect",
+        }
+    }
+}
+
+/// What the system lacks or the other side did, where that says more than what was attempted.
+fn of_system(source: &io::Error) -> Option<&'static str> {
+    if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+        return Some("descriptors");
+    }
+    match source.kind() {
+        io::ErrorKind::ConnectionRefused => Some("refused"),
+        io::ErrorKind::AddrInUse => Some("address_in_use"),
+        io::ErrorKind::AddrNotAvailable => Some("ports"), // every port of the connection's own address is taken
+        io::ErrorKind::TimedOut => Some("timeout"),
+        io::ErrorKind::InvalidData => Some("tls"),
+        _ => None,
+    }
+}

@@ -33,7 +33,7 @@ pub use error::EngineError;
 pub use io::Backend;
 use io::{Chosen, TimestampSource};
 pub use plan::{Block, BodyCheck, Exchange, SessionPlan, Target};
-pub use reference_server::FixedServer;
+pub use reference_server::ReferenceServer;
 use snapshots::{Between, SnapshotSender, Snapshots};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -124,6 +124,11 @@ impl Engine {
             chosen,
             stamping,
         })
+    }
+
+    /// What an engine is to be asked for in order to work as this one does.
+    pub fn io(&self) -> Backend {
+        self.chosen.backend()
     }
 
     /// Which back end runs, and its flags; why not io_uring, where the kernel would not have it.

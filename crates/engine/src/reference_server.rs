@@ -28,13 +28,13 @@ const CLOSING: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello world\n";
 
 /// Serves on 127.0.0.1 until it is dropped.
-pub struct FixedServer {
+pub struct ReferenceServer {
     port: u16,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl FixedServer {
+impl ReferenceServer {
     /// Starts one thread per core, pinned to it; it listens when this returns.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl FixedServer {
     }
 }
 
-impl Drop for FixedServer {
+impl Drop for ReferenceServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {

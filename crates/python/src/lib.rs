@@ -3,27 +3,22 @@
 // PyO3's macros make their own undocumented items, and a Tally's getters repeat its fields.
 #![allow(missing_docs)]
 
-mod fixed;
-mod pace;
+mod errors;
+mod plan;
+mod reference_server;
 mod run;
 mod tally;
 
-use dragstrip_engine::{
-    self as engine, Backend, Block, BodyCheck, EngineError as Refusal, Exchange, SessionPlan, Target, TlsPlan, Trust,
-};
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal};
+use errors::{EngineError, of_kind, refused};
+use plan::{BlockPlan, Exchange, OpenLoop, RateStep, SessionPlan, Target, Tls};
 use pyo3::prelude::*;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally::Tally;
 
-create_exception!(dragstrip._engine, EngineError, PyException);
-
-fn refused(refusal: Refusal) -> PyErr {
-    EngineError::new_err(refusal.to_string())
-}
+/// Names of the back ends, for `io`.
+const BACKENDS: [(&str, Backend); 3] = [("auto", Backend::Auto), ("uring", Backend::Uring), ("epoll", Backend::Epoll)];
 
 #[pyclass(frozen, module = "dragstrip._engine")]
 struct Engine {
@@ -34,6 +29,8 @@ struct Engine {
     #[pyo3(get)]
     wait: &'static str,
     #[pyo3(get)]
+    io: &'static str,
+    #[pyo3(get)]
     backend: String,
     #[pyo3(get)]
     latency_stamps: &'static str,
@@ -42,9 +39,8 @@ struct Engine {
 
 impl Engine {
     fn inner(&self) -> PyResult<MutexGuard<'_, Option<engine::Engine>>> {
-        self.inner.try_lock().map_err(|_| {
-            EngineError::new_err("engine: busy with a run in another thread; wait for it, or stop() it first")
-        })
+        let busy = "engine: busy with a run in another thread; wait for it, or stop() it first";
+        self.inner.try_lock().map_err(|_| of_kind("busy", busy.into()))
     }
 
     fn with<T: Send>(
@@ -53,7 +49,7 @@ impl Engine {
         work: impl FnOnce(&mut engine::Engine) -> Result<T, Refusal> + Send,
     ) -> PyResult<T> {
         let mut inner = self.inner()?;
-        let engine = inner.as_mut().ok_or_else(|| EngineError::new_err("engine: it has been shut down"))?;
+        let engine = inner.as_mut().ok_or_else(|| of_kind("shut_down", "engine: it has been shut down".into()))?;
         py.detach(|| work(engine)).map_err(refused)
     }
 
@@ -67,17 +63,13 @@ impl Engine {
     #[new]
     #[pyo3(signature = (cores, io = "auto", wait = "sleep"))]
     fn new(py: Python<'_>, cores: Vec<usize>, io: &str, wait: &str) -> PyResult<Self> {
-        let backend: Backend =
-            io.parse().map_err(|()| EngineError::new_err(format!("io: {io:?} given; give auto, uring or epoll")))?;
-        let wait = match wait {
-            "sleep" => "sleep",
-            "poll" => "poll",
-            _ => return Err(EngineError::new_err(format!("wait: {wait:?} given; give sleep or poll"))),
-        };
+        let backend = plan::named("io", io, &BACKENDS)?;
+        let wait = plan::named("wait", wait, &[("sleep", "sleep"), ("poll", "poll")])?;
         let inner = py.detach(|| engine::Engine::with_backend(&cores, backend)).map_err(refused)?;
         Ok(Self {
             stop: inner.stop_flag(),
             wait,
+            io: plan::name_of(inner.io(), &BACKENDS),
             backend: inner.backend(),
             latency_stamps: inner.latency_stamps(),
             inner: Mutex::new(Some(inner)),
@@ -85,53 +77,8 @@ impl Engine {
         })
     }
 
-    #[pyo3(signature = (host, port, exchanges, *, connections, keepalive, timeout_ns, unix = None, tls = None,
-        cacert = None, insecure = false, requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1,
-        by_length = false))]
-    #[allow(clippy::too_many_arguments)] // keywords in Python, one plan from here on
-    fn open(
-        &self,
-        py: Python<'_>,
-        host: &str,
-        port: u16,
-        exchanges: Vec<(Vec<u8>, u16, Vec<u8>)>,
-        connections: usize,
-        keepalive: bool,
-        timeout_ns: u64,
-        unix: Option<PathBuf>,
-        tls: Option<&str>,
-        cacert: Option<PathBuf>,
-        insecure: bool,
-        requests_per_connection: u32,
-        pipelining: u32,
-        first_byte: bool,
-        sources: u32,
-        by_length: bool,
-    ) -> PyResult<u32> {
-        let exchange = |(request, status, body)| Exchange { request, status, body };
-        let exchanges = exchanges.into_iter().map(exchange).collect();
-        self.with(py, |engine| {
-            let target =
-                unix.map_or_else(|| engine::resolve(host, port).map(Target::Tcp), |path| Ok(Target::Unix(path)))?;
-            let trust = match &cacert {
-                _ if insecure => Trust::Anybody,
-                Some(file) => Trust::File(file),
-                None => Trust::Platform,
-            };
-            engine.open(SessionPlan {
-                connections,
-                keepalive,
-                timeout_ns,
-                tls: tls.map(|name| TlsPlan::new(name, trust)).transpose()?,
-                requests_per_connection,
-                pipelining,
-                first_byte,
-                sources,
-                polls: self.wait == "poll",
-                body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
-                ..SessionPlan::new(target, exchanges)
-            })
-        })
+    fn open(&self, py: Python<'_>, plan: &SessionPlan) -> PyResult<u32> {
+        self.with(py, |engine| engine.open(plan.resolved(self.wait == "poll")?))
     }
 
     #[pyo3(signature = (session, *, cgroup_cpu_stat, schedstats))]
@@ -146,21 +93,10 @@ impl Engine {
         self.with(py, |engine| engine.watch(session, cgroup_cpu_stat, &schedstats))
     }
 
-    #[pyo3(signature = (blocks, *, steal_cores = vec![], pace = None))]
-    fn run(
-        &self,
-        py: Python<'_>,
-        blocks: Vec<(u32, u64, u64, u64)>,
-        steal_cores: Vec<usize>,
-        pace: Option<pace::Words>,
-    ) -> PyResult<Vec<Tally>> {
+    #[pyo3(signature = (blocks, *, steal_cores = vec![]))]
+    fn run(&self, py: Python<'_>, blocks: Vec<BlockPlan>, steal_cores: Vec<usize>) -> PyResult<Vec<Tally>> {
         self.keep(Vec::new());
-        let pace = pace.map(pace::pace).transpose()?;
-        let block = |(index, (session, lead_ns, counted_ns, max_requests))| {
-            let pace = pace::nth(pace.as_ref(), index);
-            Block { session, lead_ns, counted_ns, max_requests, pace }
-        };
-        let blocks: Vec<Block> = blocks.into_iter().enumerate().map(block).collect();
+        let blocks: Vec<Block> = blocks.iter().enumerate().map(|(index, plan)| plan.block(index)).collect();
         let (tallies, signalled) = self.with(py, |engine| {
             let run = engine.start(&blocks, &steal_cores)?;
             let (tallies, _, signalled) = run::wait(run, &self.stop, None);
@@ -171,27 +107,24 @@ impl Engine {
         Ok(tallies.into_iter().map(Tally).collect())
     }
 
-    #[pyo3(signature = (block, *, every_ns, see, pace = None))]
-    fn run_seen(
+    #[pyo3(signature = (block, *, every_ns, observe))]
+    fn run_observed(
         &self,
         py: Python<'_>,
-        block: (u32, u64, u64, u64),
+        block: BlockPlan,
         every_ns: u64,
-        see: Py<PyAny>,
-        pace: Option<pace::Words>,
+        observe: Py<PyAny>,
     ) -> PyResult<Option<Tally>> {
         self.keep(Vec::new());
-        let pace = pace.map(pace::pace).transpose()?;
-        let (session, lead_ns, counted_ns, max_requests) = block;
-        let block = Block { session, lead_ns, counted_ns, max_requests, pace };
+        let block = block.block(0);
         let (tallies, rest, signalled) = self.with(py, |engine| {
             let run = engine.start_seen(&block, every_ns)?;
-            let (tallies, rest, signalled) = run::wait(run, &self.stop, Some(&see));
+            let (tallies, rest, signalled) = run::wait(run, &self.stop, Some(&observe));
             Ok((tallies?, rest, signalled))
         })?;
         self.keep(tallies.clone());
         if let Some(rest) = rest {
-            see.call1(py, (Tally(rest),))?;
+            observe.call1(py, (Tally(rest),))?;
         }
         signalled?;
         Ok(tallies.into_iter().map(Tally).next())
@@ -225,7 +158,14 @@ fn merge(histograms: Vec<Vec<u8>>) -> PyResult<Vec<u8>> {
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Tally>()?;
-    module.add_class::<fixed::FixedServer>()?;
+    module.add_class::<Target>()?;
+    module.add_class::<Tls>()?;
+    module.add_class::<Exchange>()?;
+    module.add_class::<SessionPlan>()?;
+    module.add_class::<RateStep>()?;
+    module.add_class::<OpenLoop>()?;
+    module.add_class::<BlockPlan>()?;
+    module.add_class::<reference_server::ReferenceServer>()?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_function(wrap_pyfunction!(merge, module)?)
 }

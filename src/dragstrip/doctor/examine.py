@@ -215,8 +215,7 @@ def _limits(situation: Situation) -> Iterable[Finding]:
 
 def _backend(situation: Situation) -> Iterable[Finding]:
     with _engine(situation.lanes.engine, "auto") as engine:
-        backend = engine.backend
-    there = backend.startswith("io_uring")
+        backend, there = engine.backend, engine.io != "epoll"
     yield Finding(
         name="io_uring",
         status=PASS if there else WARN,
@@ -278,22 +277,22 @@ def _ceiling(situation: Situation) -> Iterable[Finding]:
 
 
 def _point(situation: Situation, connections: int, keepalive: bool) -> dict[str, Any]:
-    from dragstrip._engine import FixedServer
+    from dragstrip._engine import BlockPlan, Exchange, ReferenceServer, SessionPlan, Target
 
-    server = FixedServer(situation.lanes.server)
+    server = ReferenceServer(situation.lanes.server)
     try:
         with _engine(situation.lanes.engine, situation.io) as engine:
             request = REQUEST if keepalive else CLOSING
-            session = engine.open(
-                "127.0.0.1",
-                server.port,
-                [(request, 200, BODY)],
+            plan = SessionPlan(
+                Target("127.0.0.1", server.port),
+                [Exchange(request, 200, BODY)],
                 connections=max(connections, len(situation.lanes.engine)),
                 keepalive=keepalive,
                 timeout_ns=5_000_000_000,
             )
+            session = engine.open(plan)
             lead_ns, counted_ns = 100_000_000, int(situation.seconds * 1e9)
-            (tally,) = engine.run([(session, lead_ns, counted_ns, 0)])
+            (tally,) = engine.run([BlockPlan(session, lead_ns=lead_ns, counted_ns=counted_ns)])
             engine.close(session)
     finally:
         server.stop()
@@ -311,7 +310,7 @@ def _point(situation: Situation, connections: int, keepalive: bool) -> dict[str,
 
 def _noise(situation: Situation) -> Iterable[Finding]:
     """A server of ours against itself: what the machine alone makes of equal servers, cores kept awake and not."""
-    from dragstrip._engine import EngineError, FixedServer
+    from dragstrip._engine import EngineError, ReferenceServer
 
     situation.tell("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
     lanes = situation.lanes
@@ -321,7 +320,9 @@ def _noise(situation: Situation) -> Iterable[Finding]:
     try:
         with keep_awake.hold(sleepers, against=against) as awake, _engine(lanes.engine, situation.io, wait) as engine:
             ways = (awake.held, nullcontext) if awake.way else (nullcontext,)
-            found, *without = noise_floor.pilot(engine, lambda: FixedServer(lanes.server), ways=ways, cores=lanes.all)
+            found, *without = noise_floor.pilot(
+                engine, lambda: ReferenceServer(lanes.server), ways=ways, cores=lanes.all
+            )
     except EngineError as error:
         yield Finding(name="noise", status=FAIL, detail=f"it could not be measured: {error}", remedy="see there")
         return

@@ -19,14 +19,14 @@ from dragstrip.racing import schedule
 from dragstrip.record import Race
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, FixedServer
+    from dragstrip._engine import Engine, ReferenceServer
 
 #: A pilot: so many rounds of two servers each, fresh every time, in blocks with the lead-in that their contender's
 #: definition would name (``[warm_up] lead_ms``): they are at full speed at once.
 PILOT_ROUNDS = 10
 LEAD_NS = 2_000_000
 CONNECTIONS = 32
-REQUEST = (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"hello world\n")
+REQUEST, BODY = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"hello world\n"
 
 #: What launching, warming up and stopping two quick servers takes, beside the blocks.
 LAUNCHING_S = 0.25
@@ -86,7 +86,7 @@ def _minutes(seconds: float) -> str:
 
 def pilot(
     engine: Engine,
-    new_server: Callable[[], FixedServer],
+    new_server: Callable[[], ReferenceServer],
     *,
     ways: Sequence[Callable[[], AbstractContextManager[None]]] = (nullcontext,),
     cores: Sequence[int] = (),
@@ -129,16 +129,26 @@ def _round(
     cores: Sequence[int],
 ) -> tuple[float, float]:
     """The log ratio, and the share of the cores' time that the host took."""
+    from dragstrip._engine import BlockPlan, Exchange, SessionPlan, Target
+
+    hello = Exchange(REQUEST, 200, BODY)
     sessions = {
         name: engine.open(
-            "127.0.0.1", port, [REQUEST], connections=CONNECTIONS, keepalive=True, timeout_ns=2_000_000_000
+            SessionPlan(
+                Target("127.0.0.1", port),
+                [hello],
+                connections=CONNECTIONS,
+                keepalive=True,
+                timeout_ns=2_000_000_000,
+            )
         )
         for name, port in ports.items()
     }
     try:
-        engine.run([(session, 0, 50_000_000, 0) for session in sessions.values()])
+        engine.run([BlockPlan(session, counted_ns=50_000_000) for session in sessions.values()])
         names = [name for one in order.passes for name in one]
-        tallies = engine.run([(sessions[name], lead_ns, counted_ns, 0) for name in names], steal_cores=cores)
+        blocks = [BlockPlan(sessions[name], lead_ns=lead_ns, counted_ns=counted_ns) for name in names]
+        tallies = engine.run(blocks, steal_cores=cores)
     finally:
         for session in sessions.values():
             engine.close(session)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import TICKS_NS
+
+if TYPE_CHECKING:
+    from dragstrip._engine import OpenLoop
 
 #: The engine's highest rate, and its longest block.
 MOST_PER_S, LONGEST_S = 10_000_000.0, 3600.0
 
 PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
-
-#: As the engine takes it: arrivals, precision, steps of (rate, rate at the end, end in ns), seed.
-PaceWords = tuple[str, str, list[tuple[float, float, int]], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +49,20 @@ class Offer:
         """The duration that the steps add up to; None where there are none."""
         return sum(step.length_s for step in self.steps) if self.steps else None
 
-    def pace(self, duration_s: float) -> PaceWords:
+    def open_loop(self, duration_s: float) -> OpenLoop:
         """As the engine takes it, for a run of so long."""
+        from dragstrip._engine import OpenLoop, RateStep
+
         steps = self.steps
         if not steps:
             first, last = self.ramp or (self.rate_per_s or 0.0, self.rate_per_s or 0.0)
             steps = (Step(from_per_s=first, to_per_s=last, length_s=duration_s),)
-        ends_ns, at_s = [], 0.0
+        engine_steps, end_s = [], 0.0
         for step in steps:
-            at_s += step.length_s
-            ends_ns.append(round(at_s * 1e9))
-        words = [(step.from_per_s, step.to_per_s, end) for step, end in zip(steps, ends_ns, strict=True)]
-        return self.arrivals, self.precision, words, self.seed
+            end_s += step.length_s
+            until_ns = round(end_s * 1e9)
+            engine_steps.append(RateStep(from_per_s=step.from_per_s, to_per_s=step.to_per_s, until_ns=until_ns))
+        return OpenLoop(engine_steps, arrivals=self.arrivals, precision=self.precision, seed=self.seed)
 
 
 def check(offer: Offer, requests: int | None, duration_s: float | None) -> None:

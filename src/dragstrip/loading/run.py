@@ -42,7 +42,7 @@ from dragstrip.process import keep_awake
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, Tally
+    from dragstrip._engine import Engine, SessionPlan, Tally
 
 __all__ = ["Learned", "LoadRequest", "LoadResult", "Offer", "Progress", "Slice", "Step", "Target", "run"]
 
@@ -87,8 +87,8 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     done: list[Slice] = []
     with _engine(cores, request.io) as engine, _awake(request, notes):
         try:
-            wanted = [(wire, one.status, one.body) for (*_, wire), one in zip(asked, right, strict=True)]
-            session = _open(engine, request, to, wanted, connections)
+            wires = [wire for *_, wire in asked]
+            session = engine.open(_session_plan(request, to, wires, right, connections))
             finished = _drive(engine, session, request, done, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
@@ -131,25 +131,23 @@ def _plain_statuses(asked: list[Asked], right: list[Learned]) -> dict[int, int]:
     return {status: count for status, count in found.items() if count}
 
 
-def _open(
-    engine: Engine, request: LoadRequest, to: Target, exchanges: list[tuple[bytes, int, bytes]], connections: int
-) -> int:
-    return engine.open(
-        to.host,
-        to.port,
-        exchanges,
+def _session_plan(
+    request: LoadRequest, to: Target, wires: list[bytes], right: list[Learned], connections: int
+) -> SessionPlan:
+    from dragstrip import _engine as engine
+
+    return engine.SessionPlan(
+        engine.Target.unix(to.unix) if to.unix else engine.Target(to.host, to.port),
+        [engine.Exchange(wire, one.status, one.body) for wire, one in zip(wires, right, strict=True)],
         connections=connections,
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
-        unix=to.unix,
-        tls=to.tls,
-        cacert=request.cacert,
-        insecure=request.insecure,
+        tls=engine.Tls(to.tls, cacert=request.cacert, insecure=request.insecure) if to.tls else None,
         requests_per_connection=request.close_after or 0,
         pipelining=request.pipeline,
         first_byte=request.first_byte,
         sources=spread(request),
-        by_length=_by_length(request, to, max(len(body) for *_, body in exchanges)),
+        by_length=_by_length(request, to, max(len(one.body) for one in right)),
     )
 
 
@@ -198,20 +196,23 @@ def _merged(histograms: Iterable[bytes]) -> bytes:
 
 def _drive(engine: Engine, session: int, request: LoadRequest, done: list[Slice], progress: Progress) -> str:
     """Runs to the end, hour by hour; each stretch of about a second is added to ``done`` as it is over."""
+    from dragstrip._engine import BlockPlan
+
     bounded_s = (request.offer.length_s() if request.offer else None) or request.duration_s
     if bounded_s is None and request.requests is None:
         bounded_s = DEFAULT_DURATION_S
     left_ns = None if bounded_s is None else max(round(bounded_s * 1e9), 1)
     left = None if request.requests is None else request.requests - request.plain
 
-    def see(tally: Tally) -> None:
+    def observe(tally: Tally) -> None:
         done.append(_slice(tally))
         progress.slice_done(request, done)
 
     while True:
         limit_ns = min(left_ns or _HOUR_NS, _HOUR_NS)
-        pace = request.offer.pace(limit_ns / 1e9) if request.offer else None
-        tally = engine.run_seen((session, 0, limit_ns, left or 0), every_ns=SLICE_NS, see=see, pace=pace)
+        open_loop = request.offer.open_loop(limit_ns / 1e9) if request.offer else None
+        block = BlockPlan(session, counted_ns=limit_ns, max_requests=left or 0, open_loop=open_loop)
+        tally = engine.run_observed(block, every_ns=SLICE_NS, observe=observe)
         if tally is None:
             return "interrupted"
         if tally.gave_up:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip import machine
 from dragstrip.racing.environment import event
+from dragstrip.racing.setup import block_plan
 from dragstrip.record import Event
 from dragstrip.validity import UNEQUAL_BLOCKS
 
@@ -63,7 +64,7 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
     """
     if counted_ns > LONG_ENOUGH_NS:
         return None
-    short, loaded = (session, lead_ns, counted_ns, 0), (session, LOADED_NS, counted_ns, 0)
+    short, loaded = (block_plan(session, lead_ns=lead, counted_ns=counted_ns) for lead in (lead_ns, LOADED_NS))
     tallies, found = engine.run([loaded]), None
     for done in range(1, SHORTS + 1):
         time.sleep((lead_ns + counted_ns) / 1e9)

@@ -25,7 +25,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.round import launch_twice, stop_all, warm_up
-from dragstrip.racing.setup import RaceSetup, race_setup
+from dragstrip.racing.setup import RaceSetup, block_plan, race_setup
 from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import (
     HABITS_S,
@@ -347,7 +347,7 @@ def _calibrate(track: RaceSetup, one: _Candidate, found: Qualified, progress: Pr
     before = machine.thread_cpu_ns(running.schedstats())
     length_ns = min(max(CALIBRATION_LATENCIES * warm.p50_ns, CALIBRATION_LEAST_NS), CALIBRATION_NS)
     with track.awake.held():
-        (tally,) = track.engine.run([(warm.session, 0, length_ns, 0)])
+        (tally,) = track.engine.run([block_plan(warm.session, counted_ns=length_ns)])
     worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
     counts = running.counts()
     if tally.requests:

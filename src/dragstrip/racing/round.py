@@ -20,7 +20,7 @@ from dragstrip.process.running import Running, awake, frozen
 from dragstrip.racing import environment
 from dragstrip.racing.records import block_record
 from dragstrip.racing.schedule import RoundOrder, block_of
-from dragstrip.racing.setup import RaceSetup
+from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import WINDOW, enough_s, settled
 from dragstrip.record import Block, Event, Launch, Plan, Round
 from dragstrip.scrutiny import count_from_now, nothing_right
@@ -70,7 +70,7 @@ def warm_up(track: RaceSetup, entry: Entry, running: Running, p50_ns: int) -> Wa
     started = time.monotonic_ns()
     watch(track, running, session)
     if p50_ns == 0:
-        (first,) = track.engine.run([(session, 0, FIRST_LOOK_NS, 0)])
+        (first,) = track.engine.run([block_plan(session, counted_ns=FIRST_LOOK_NS)])
         if not first.answered:  # ten slices more would each wait for the time limit of an answer
             track.engine.close(session)
             raise StageError(f"{entry.name}: {nothing_right(first.errors, first.sample, running.log_tail(5))}")
@@ -79,7 +79,7 @@ def warm_up(track: RaceSetup, entry: Entry, running: Running, p50_ns: int) -> Wa
     speeds: list[float] = []
     own_ns = 0.0
     while True:
-        for tally in track.engine.run([(session, 0, slice_ns, 0)] * WINDOW):
+        for tally in track.engine.run([block_plan(session, counted_ns=slice_ns)] * WINDOW):
             speeds.append(speed_of(tally))
             own_ns += left_ns(tally, len(track.lanes.server))
             if tally.gave_up:
@@ -220,15 +220,22 @@ def launch_twice(track: RaceSetup, entry: Entry) -> Running:
 
 def _load(track: RaceSetup, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]) -> tuple[Block, ...]:
     names = [(p, name) for p, names in enumerate(order.passes) for name in names if name in warm]
-    order_of_blocks = [(warm[name].session, *block_of(plan, name), 0) for _, name in names]
-    cores, offered, tallies = list(track.lanes.all), pace(track, plan, index), []
+    rate_per_s, pace = track.load.rate_per_s, track.load.pace
+    order_of_blocks = [
+        block_plan(
+            warm[name].session, lead_ns=lead_ns, counted_ns=counted_ns, rate_per_s=rate_per_s, pace=pace, seed=index
+        )
+        for _, name in names
+        for lead_ns, counted_ns in [block_of(plan, name)]
+    ]
+    cores, tallies = list(track.lanes.all), []
     restless = {name: warm[name].running for name in track.restless & warm.keys()}
     if not restless:
-        tallies = track.engine.run(order_of_blocks, steal_cores=cores, pace=offered)
+        tallies = track.engine.run(order_of_blocks, steal_cores=cores)
     with frozen(restless.values()):
         for (_, name), one in zip(names, order_of_blocks if restless else (), strict=False):
             with awake(restless.get(name)):
-                tallies += track.engine.run([one], steal_cores=cores, pace=offered)
+                tallies += track.engine.run([one], steal_cores=cores)
     blocks = [
         block_record(tally, name, index, p, position)
         for position, ((p, name), tally) in enumerate(zip(names, tallies, strict=True))
@@ -242,14 +249,6 @@ def _load(track: RaceSetup, plan: Plan, order: RoundOrder, index: int, warm: Map
         shared_lanes=track.lanes.shared,
         by_cpu=known_or_auto(plan.metric) != "throughput",
     )
-
-
-def pace(track: RaceSetup, plan: Plan, index: int) -> tuple[str, str, list[tuple[float, float, int]], int] | None:
-    """The open loop of a round's blocks, as the engine takes it; None for a closed one."""
-    rate_per_s = track.load.rate_per_s
-    if not rate_per_s:
-        return None
-    return "constant", track.load.pace, [(rate_per_s, rate_per_s, plan.lead_ns + plan.counted_ns)], index
 
 
 def _fallen(blocks: Sequence[Block], up: Mapping[str, Running]) -> dict[str, str]:

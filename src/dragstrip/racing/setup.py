@@ -23,7 +23,7 @@ from dragstrip.scrutiny import is_right
 from dragstrip.workload import Exchange, Workload
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine
+    from dragstrip._engine import BlockPlan, Engine
 
 
 @dataclass
@@ -89,23 +89,39 @@ class RaceSetup:
         Raises:
             StageError: it takes no connections, though it just answered.
         """
-        from dragstrip._engine import EngineError
+        from dragstrip._engine import EngineError, SessionPlan, Target
 
+        unix = running.host.startswith("unix:")
+        plan = SessionPlan(
+            Target.unix(running.host.removeprefix("unix:")) if unix else Target(running.host, running.port),
+            self.exchanges(entry),
+            connections=self.load.connections,
+            keepalive=self.load.keepalive,
+            timeout_ns=self.load.timeout_ns,
+            by_length=self.workload.fields.answer.check == "length",
+        )
         try:
-            return self.engine.open(
-                running.host,
-                running.port,
-                [(exchange.request, exchange.status, exchange.body) for exchange in self.exchanges(entry)],
-                connections=self.load.connections,
-                keepalive=self.load.keepalive,
-                timeout_ns=self.load.timeout_ns,
-                unix=running.host.removeprefix("unix:") if running.host.startswith("unix:") else None,
-                by_length=self.workload.fields.answer.check == "length",
-            )
+            return self.engine.open(plan)
         except EngineError as error:
-            if running.alive() and "descriptor" in str(error):
+            if running.alive() and error.kind == "descriptors":
                 raise  # ours are too few: that is no fault of this contender's
             raise StageError(f"{entry.name}: {error}; its last words: {running.log_tail(5) or 'none'}") from error
+
+
+def block_plan(
+    session: int, *, counted_ns: int, lead_ns: int = 0, rate_per_s: float = 0.0, pace: str = "precise", seed: int = 0
+) -> BlockPlan:
+    """A timed block, as the engine takes it.
+
+    Args:
+        rate_per_s: of an open loop from the lead-in's begin to the block's end; 0: a closed loop.
+        pace: how sharply that is kept (``record.Load``).
+    """
+    from dragstrip._engine import BlockPlan, OpenLoop, RateStep
+
+    steps = [RateStep(from_per_s=rate_per_s, to_per_s=rate_per_s, until_ns=lead_ns + counted_ns)]
+    open_loop = OpenLoop(steps, precision=pace, seed=seed) if rate_per_s else None
+    return BlockPlan(session, lead_ns=lead_ns, counted_ns=counted_ns, open_loop=open_loop)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles
 from dragstrip.racing.round import Outcome, Warm, run_round
 from dragstrip.racing.schedule import RoundOrder
-from dragstrip.racing.setup import RaceSetup
+from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.record import Block, Plan, Round
 from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
 from dragstrip.sweep.file import Sweep
@@ -228,10 +228,16 @@ class _Sweeper:
         with frozen(restless.values()):
             for position, (name, rate) in enumerate(cells):
                 length_ns = counted_ns(rate, self.request.objective.quantile)
-                pace = "constant", track.load.pace, [(rate, rate, plan.lead_ns + length_ns)], index
-                one = (warm[name].session, plan.lead_ns, length_ns, 0)
+                one = block_plan(
+                    warm[name].session,
+                    lead_ns=plan.lead_ns,
+                    counted_ns=length_ns,
+                    rate_per_s=rate,
+                    pace=track.load.pace,
+                    seed=index,
+                )
                 with awake(restless.get(name)):
-                    (tally,) = track.engine.run([one], steal_cores=list(track.lanes.all), pace=pace)
+                    (tally,) = track.engine.run([one], steal_cores=list(track.lanes.all))
                 # A pass of its own: rates have nothing to do with each other, so a spoilt block spoils itself only.
                 blocks.append(block_record(tally, name, index, position, position))
         judged = validity.with_reasons(

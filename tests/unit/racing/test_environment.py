@@ -18,6 +18,7 @@ import pytest
 import samples
 
 from dragstrip import machine, validity
+from dragstrip._engine import BlockPlan
 from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
 from dragstrip.racing.loop import RaceLoop
@@ -265,9 +266,9 @@ class Engine:
         self.slow_ns, self.wait, self.noise = slow_ns, wait, np.random.default_rng(1)
         self.slowed, self.blocks = slowed, 0
 
-    def run(self, blocks: list[tuple[int, int, int, int]]) -> list[Tally]:
+    def run(self, blocks: list[BlockPlan]) -> list[Tally]:
         """Half the speed while it is slow."""
-        return [self._one(lead, counted) for _, lead, counted, _ in blocks]
+        return [self._one(block.lead_ns, block.counted_ns) for block in blocks]
 
     def _one(self, lead: int, counted: int) -> Tally:
         lost = min(max(self.slow_ns - lead, 0), counted) / 2

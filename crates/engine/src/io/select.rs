@@ -43,6 +43,15 @@ pub enum Chosen {
 }
 
 impl Chosen {
+    /// What has to be asked for so that the same is chosen here.
+    pub fn backend(&self) -> Backend {
+        match self {
+            Self::Best(_) => Backend::Auto,
+            Self::Uring(_) => Backend::Uring,
+            Self::Epoll(_) => Backend::Epoll,
+        }
+    }
+
     /// For the report.
     pub fn name(&self) -> String {
         match self {

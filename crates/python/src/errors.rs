@@ -1,0 +1,24 @@
+//! The engine's refusals as a Python exception: the words for a person, and `kind` for a program.
+
+use dragstrip_engine::EngineError as Refusal;
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+create_exception!(dragstrip._engine, EngineError, PyException);
+
+/// The exception for what the engine refused.
+pub fn refused(refusal: Refusal) -> PyErr {
+    of_kind(refusal.kind(), refusal.to_string())
+}
+
+/// The exception with a message, and what programs may tell it by.
+pub fn of_kind(kind: &'static str, message: String) -> PyErr {
+    Python::attach(|py| {
+        let error = EngineError::new_err(message);
+        match error.value(py).setattr("kind", kind) {
+            Ok(()) => error,
+            Err(failed) => failed, // no memory for an attribute
+        }
+    })
+}

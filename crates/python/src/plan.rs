@@ -1,0 +1,322 @@
+//! What is to be run, as Python says it: sessions, blocks, and the open loops that blocks may be.
+
+use crate::errors;
+use dragstrip_engine::schedule::{Arrivals, Pace, Precision, Step};
+use dragstrip_engine::{self as engine, BodyCheck, EngineError, TlsPlan, Trust};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+
+/// Where a server listens: a host that is not resolved yet, or a socket file.
+#[pyclass(frozen, eq, from_py_object, module = "dragstrip._engine")]
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target(Place);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Place {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+#[pymethods]
+impl Target {
+    #[new]
+    fn new(host: String, port: u16) -> Self {
+        Self(Place::Tcp(host, port))
+    }
+
+    #[staticmethod]
+    fn unix(path: PathBuf) -> Self {
+        Self(Place::Unix(path))
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            Place::Tcp(host, port) => format!("Target({host:?}, {port})"),
+            Place::Unix(path) => format!("Target.unix({:?})", path.display()),
+        }
+    }
+}
+
+impl Target {
+    fn resolved(&self) -> Result<engine::Target, EngineError> {
+        match &self.0 {
+            Place::Tcp(host, port) => engine::resolve(host, *port).map(engine::Target::Tcp),
+            Place::Unix(path) => Ok(engine::Target::Unix(path.clone())),
+        }
+    }
+}
+
+/// Encryption, and whose certificate is taken.
+#[pyclass(frozen, eq, get_all, from_py_object, module = "dragstrip._engine")]
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tls {
+    name: String,
+    cacert: Option<PathBuf>,
+    insecure: bool,
+}
+
+#[pymethods]
+impl Tls {
+    #[new]
+    #[pyo3(signature = (name, *, cacert = None, insecure = false))]
+    fn new(name: String, cacert: Option<PathBuf>, insecure: bool) -> Self {
+        Self { name, cacert, insecure }
+    }
+}
+
+impl Tls {
+    fn plan(&self) -> Result<TlsPlan, EngineError> {
+        let trust = match &self.cacert {
+            _ if self.insecure => Trust::Anybody,
+            Some(file) => Trust::File(file),
+            None => Trust::Platform,
+        };
+        TlsPlan::new(&self.name, trust)
+    }
+}
+
+/// A request and its right answer.
+#[pyclass(frozen, eq, module = "dragstrip._engine")]
+#[derive(PartialEq, Eq)]
+pub struct Exchange {
+    request: Vec<u8>,
+    #[pyo3(get)]
+    status: u16,
+    body: Vec<u8>,
+}
+
+#[pymethods]
+impl Exchange {
+    #[new]
+    fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
+        Self { request, status, body }
+    }
+
+    #[getter]
+    fn request<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.request)
+    }
+
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.body)
+    }
+}
+
+/// What a session takes for one: any Python object with these attributes.
+#[derive(FromPyObject)]
+pub struct ExchangeLike {
+    request: Vec<u8>,
+    status: u16,
+    body: Vec<u8>,
+}
+
+impl From<ExchangeLike> for engine::Exchange {
+    fn from(ExchangeLike { request, status, body }: ExchangeLike) -> Self {
+        Self { request, status, body }
+    }
+}
+
+/// Connections to one server, and what goes over them.
+#[pyclass(frozen, module = "dragstrip._engine")]
+pub struct SessionPlan {
+    target: Target,
+    tls: Option<Tls>,
+    /// All but target, TLS and how workers wait, which `open` fills in.
+    options: engine::SessionPlan,
+}
+
+#[pymethods]
+impl SessionPlan {
+    #[new]
+    #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
+        requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false))]
+    #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
+    fn new(
+        target: Target,
+        exchanges: Vec<ExchangeLike>,
+        connections: usize,
+        keepalive: bool,
+        timeout_ns: u64,
+        tls: Option<Tls>,
+        requests_per_connection: u32,
+        pipelining: u32,
+        first_byte: bool,
+        sources: u32,
+        by_length: bool,
+    ) -> Self {
+        let exchanges = exchanges.into_iter().map(engine::Exchange::from).collect();
+        let options = engine::SessionPlan {
+            connections,
+            keepalive,
+            timeout_ns,
+            requests_per_connection,
+            pipelining,
+            first_byte,
+            sources,
+            body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
+            ..engine::SessionPlan::new(engine::Target::Unix(PathBuf::new()), exchanges)
+        };
+        Self { target, tls, options }
+    }
+}
+
+impl SessionPlan {
+    /// As the engine takes it: the host resolved, certificates read.
+    ///
+    /// # Errors
+    /// A host that can't be resolved, certificates that can't be read.
+    pub fn resolved(&self, polls: bool) -> Result<engine::SessionPlan, EngineError> {
+        let target = self.target.resolved()?;
+        let tls = self.tls.as_ref().map(Tls::plan).transpose()?;
+        Ok(engine::SessionPlan { target, tls, polls, ..self.options.clone() })
+    }
+}
+
+/// A stretch of an open loop's schedule.
+#[pyclass(frozen, eq, get_all, from_py_object, module = "dragstrip._engine")]
+#[derive(Clone, Copy, PartialEq)]
+pub struct RateStep {
+    from_per_s: f64,
+    to_per_s: f64,
+    until_ns: u64,
+}
+
+#[pymethods]
+impl RateStep {
+    #[new]
+    #[pyo3(signature = (*, from_per_s, to_per_s, until_ns))]
+    fn new(from_per_s: f64, to_per_s: f64, until_ns: u64) -> Self {
+        Self { from_per_s, to_per_s, until_ns }
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { from_per_s, to_per_s, until_ns } = self;
+        format!("RateStep(from_per_s={from_per_s}, to_per_s={to_per_s}, until_ns={until_ns})")
+    }
+}
+
+impl From<RateStep> for Step {
+    fn from(RateStep { from_per_s, to_per_s, until_ns }: RateStep) -> Self {
+        Self { from_per_s, to_per_s, until_ns }
+    }
+}
+
+const ARRIVALS: [(&str, Arrivals); 2] = [("constant", Arrivals::Constant), ("poisson", Arrivals::Poisson)];
+const PRECISIONS: [(&str, Precision); 3] =
+    [("precise", Precision::Precise), ("balanced", Precision::Balanced), ("thrifty", Precision::Thrifty)];
+
+/// The value of a name.
+///
+/// # Errors
+/// Says which field, what was given and what would do.
+pub fn named<T: Copy>(field: &str, given: &str, known: &[(&str, T)]) -> PyResult<T> {
+    let found = known.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        let (last, others) = names.split_last().expect("a constant list that is not empty");
+        errors::of_kind("plan", format!("{field}: {given:?} given; give {} or {last}", others.join(", ")))
+    })
+}
+
+/// The name of a value.
+pub fn name_of<T: Copy + PartialEq>(value: T, known: &[(&'static str, T)]) -> &'static str {
+    known.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
+}
+
+/// Requests leave by the clock, whatever the server does.
+#[pyclass(frozen, eq, from_py_object, module = "dragstrip._engine")]
+#[derive(Clone, PartialEq)]
+pub struct OpenLoop(Pace);
+
+#[pymethods]
+impl OpenLoop {
+    #[new]
+    #[pyo3(signature = (steps, *, arrivals = "constant", precision = "precise", seed = 0))]
+    fn new(steps: Vec<RateStep>, arrivals: &str, precision: &str, seed: u64) -> PyResult<Self> {
+        let arrivals = named("arrivals", arrivals, &ARRIVALS)?;
+        let precision = named("precision", precision, &PRECISIONS)?;
+        Ok(Self(Pace { arrivals, precision, steps: steps.into_iter().map(Step::from).collect(), seed }))
+    }
+
+    #[getter]
+    fn steps(&self) -> Vec<RateStep> {
+        let step = |step: &Step| RateStep::new(step.from_per_s, step.to_per_s, step.until_ns);
+        self.0.steps.iter().map(step).collect()
+    }
+
+    #[getter]
+    fn arrivals(&self) -> &'static str {
+        name_of(self.0.arrivals, &ARRIVALS)
+    }
+
+    #[getter]
+    fn precision(&self) -> &'static str {
+        name_of(self.0.precision, &PRECISIONS)
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    fn __repr__(&self) -> String {
+        let steps: Vec<_> = self.steps().iter().map(RateStep::__repr__).collect();
+        let (arrivals, precision) = (self.arrivals(), self.precision());
+        format!(
+            "OpenLoop([{}], arrivals={arrivals:?}, precision={precision:?}, seed={})",
+            steps.join(", "),
+            self.0.seed
+        )
+    }
+}
+
+impl OpenLoop {
+    /// For one of several blocks: each has arrivals of its own.
+    fn of_block(&self, index: usize) -> Pace {
+        Pace { seed: self.0.seed.wrapping_add((index as u64) << 32), ..self.0.clone() }
+    }
+}
+
+/// One stretch of load on a session.
+#[pyclass(frozen, eq, get_all, from_py_object, module = "dragstrip._engine")]
+#[derive(Clone, PartialEq)]
+pub struct BlockPlan {
+    session: u32,
+    lead_ns: u64,
+    counted_ns: u64,
+    max_requests: u64,
+    open_loop: Option<OpenLoop>,
+}
+
+#[pymethods]
+impl BlockPlan {
+    #[new]
+    #[pyo3(signature = (session, *, counted_ns, lead_ns = 0, max_requests = 0, open_loop = None))]
+    fn new(session: u32, counted_ns: u64, lead_ns: u64, max_requests: u64, open_loop: Option<OpenLoop>) -> Self {
+        Self { session, lead_ns, counted_ns, max_requests, open_loop }
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { session, lead_ns, counted_ns, max_requests, open_loop } = self;
+        let open_loop = open_loop.as_ref().map_or("None".into(), OpenLoop::__repr__);
+        format!(
+            "BlockPlan({session}, counted_ns={counted_ns}, lead_ns={lead_ns}, max_requests={max_requests}, \
+             open_loop={open_loop})"
+        )
+    }
+}
+
+impl BlockPlan {
+    /// As the engine takes it; `index`: its place in the run.
+    pub fn block(&self, index: usize) -> engine::Block {
+        engine::Block {
+            session: self.session,
+            lead_ns: self.lead_ns,
+            counted_ns: self.counted_ns,
+            max_requests: self.max_requests,
+            pace: self.open_loop.as_ref().map(|open_loop| open_loop.of_block(index)),
+        }
+    }
+}
