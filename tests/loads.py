@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.report.load import terminal as report
+from dragstrip.report.load import export
 
 DRAGSTRIP = [sys.executable, "-m", "dragstrip", "load"]
 
@@ -112,7 +112,7 @@ def told(*words: str) -> dict[str, Any]:
     done = load(*words, "--json", "-")
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(found, report.schema())
+    jsonschema.validate(found, export.schema())
     assert found["sent"] == found["requests"] + found["failed"] + found["unanswered"]
     if found["latency_hdr"]:
         recorded = HdrHistogram.decode(found["latency_hdr"]).get_total_count()

@@ -30,8 +30,10 @@ from dragstrip.loading import request as loading_request
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, target
 from dragstrip.loading.result import LoadResult, Slice
-from dragstrip.report.load import terminal as report
+from dragstrip.report.load import export
 from dragstrip.report.load.bins import MOST, bins, linear
+from dragstrip.report.load.limits import limits
+from dragstrip.report.load.warnings import warnings
 
 FAULTY = Path(__file__).parents[1] / "servers" / "faulty.py"
 SECOND_NS = 1_000_000_000
@@ -491,30 +493,30 @@ def result(*slices: Slice, **known: Any) -> LoadResult:
 
 def test_the_generators_own_limit_is_a_warning() -> None:
     """From 95 % of its core on; below, waiting for the core is one."""
-    full = report.warnings(result(part(engine_cpu_ns=int(0.96 * SECOND_NS))))
+    full = warnings(result(part(engine_cpu_ns=int(0.96 * SECOND_NS))))
     assert any("generator was the limit" in line for line in full)
-    assert report.warnings(result(part())) == []
-    waits = report.warnings(result(part(engine_wait_ns=SECOND_NS // 5)))
+    assert warnings(result(part())) == []
+    waits = warnings(result(part(engine_wait_ns=SECOND_NS // 5)))
     assert any("wait for its core 0" in line for line in waits)
 
 
 def test_latencies_that_were_cut_off_by_the_end_are_a_warning_where_they_are_the_slowest() -> None:
     """A stall at the very end stands in no histogram, so words must tell of it."""
     stalled = part(answered=1010, sent=1010, duration_ns=3 * SECOND_NS)
-    (line,) = report.warnings(result(stalled))
+    (line,) = warnings(result(stalled))
     assert "10 answers were still to come, the last 2.00 s later" in line
-    assert report.warnings(result(part(answered=1010, sent=1010, duration_ns=SECOND_NS + 5_000_000))) == []
+    assert warnings(result(part(answered=1010, sent=1010, duration_ns=SECOND_NS + 5_000_000))) == []
 
 
 def test_a_run_in_which_nothing_was_measured_has_null_and_no_number() -> None:
     """In JSON, in the percentile text, in every style."""
     nothing = part(requests=0, answered=0, failed=1000, errors={"reset": 1000}, latency_sum_ns=0)
     empty = result(nothing)
-    found = report.load_json(empty, report.limits(empty, max_p99_s=1.0, max_errors=0.1))
-    jsonschema.validate(found, report.schema())
+    found = export.load_json(empty, limits(empty, max_p99_s=1.0, max_errors=0.1))
+    jsonschema.validate(found, export.schema())
     assert set(found["latency_us"].values()) == {None}
     assert [one["met"] for one in found["limits"]] == [False, False]
-    assert "TotalCount     =        0.000" in report.hgrm(empty)
+    assert "TotalCount     =        0.000" in export.hgrm(empty)
     from dragstrip.report.load.styles import STYLES as styles
     from dragstrip.report.load.styles import styled
 

@@ -26,9 +26,11 @@ from dragstrip.cli.options import (
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
-from dragstrip.report.load import open_loop
-from dragstrip.report.load import terminal as report
+from dragstrip.report.load import export, terminal
+from dragstrip.report.load.limits import Limit, limits
+from dragstrip.report.load.live import Live
 from dragstrip.report.load.styles import STYLES, styled
+from dragstrip.report.load.warnings import warnings
 
 #: More than any machine answers in a year; the engine counts with 64 bits.
 MOST_COUNTED = 10**15
@@ -194,12 +196,12 @@ def load(options: LoadOptions) -> None:
     130 when interrupted.
     """
     request = _request(options)
-    live = report.Live(Console(stderr=True), quiet=options.quiet)
+    live = Live(Console(stderr=True), quiet=options.quiet)
     try:
         result = loading.run(request, live)
     finally:
         live.close()
-    objectives = report.limits(
+    objectives = limits(
         result, max_p99_s=options.max_p99_s, max_errors=options.max_errors, min_reached=options.min_reached
     )
     _report(result, objectives, options)
@@ -257,20 +259,20 @@ def _body(text: str) -> bytes:
     return bounded(Path(text[1:]), f"-b {text}")
 
 
-def _report(result: loading.LoadResult, objectives: list[report.Limit], options: LoadOptions) -> None:
+def _report(result: loading.LoadResult, objectives: list[Limit], options: LoadOptions) -> None:
     """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
     to_stdout = str(options.json_path) == "-"
     if options.style and not options.quiet:
         click.echo(styled(result, options.style), nl=False, err=to_stdout)
-        for line in report.warnings(result):
+        for line in warnings(result):
             click.echo(f"dragstrip: {line}", err=True)
         for objective in objectives:
             click.echo(f"dragstrip: {'met' if objective.met else 'missed'}: {objective.text}", err=True)
     elif not options.quiet and not to_stdout:
-        report.show(Console(), result, objectives)
+        terminal.show(Console(), result, objectives)
     if options.json_path:
-        write_json(options.json_path, report.load_json(result, objectives), "--json")
+        write_json(options.json_path, export.load_json(result, objectives), "--json")
     if options.hgrm_path:
-        write_text(options.hgrm_path, report.hgrm(result), "--hgrm")
+        write_text(options.hgrm_path, export.hgrm(result), "--hgrm")
     if options.hlog_path:
-        write_text(options.hlog_path, open_loop.hlog(result), "--hlog")
+        write_text(options.hlog_path, export.hlog(result), "--hlog")

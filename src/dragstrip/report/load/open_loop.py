@@ -1,15 +1,12 @@
-"""What a report says of an open loop besides: offered and reached, both latencies, lag; and the interval log."""
+"""What a report says of an open loop besides: offered and reached, both latencies, and lag."""
 
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hdrh.histogram import HdrHistogram
-from hdrh.log import HistogramLogWriter
 from rich.table import Table
 
 from dragstrip.loading.arrivals import describe_offer
@@ -57,10 +54,10 @@ def percentiles(result: LoadResult, latencies: HdrHistogram, shown: Callable[[fl
     for name in (*columns, "above"):
         table.add_column(name, justify="right", no_wrap=True)
     for label, q in QUANTILES.items():
-        cells = [shown(one.get_value_at_percentile(q) if one else None) for one in columns.values()]
+        cells = [shown(times.get_value_at_percentile(q) if times else None) for times in columns.values()]
         table.add_row(label, *cells, above(result, q))
-    table.add_row("max", *(shown(one.get_max_value() if one else None) for one in columns.values()), "0")
-    table.add_row("mean", *(shown(one.get_mean_value() if one else None) for one in columns.values()), "")
+    table.add_row("max", *(shown(times.get_max_value() if times else None) for times in columns.values()), "0")
+    table.add_row("mean", *(shown(times.get_mean_value() if times else None) for times in columns.values()), "")
     return table
 
 
@@ -93,7 +90,9 @@ def as_json(result: LoadResult) -> dict[str, Any] | None:
     offer = result.request.offer
     if not offer:
         return None
-    steps = [{"from_per_s": one.from_per_s, "to_per_s": one.to_per_s, "length_s": one.length_s} for one in offer.steps]
+    steps = [
+        {"from_per_s": step.from_per_s, "to_per_s": step.to_per_s, "length_s": step.length_s} for step in offer.steps
+    ]
     return {
         "rate_per_s": offer.rate_per_s,
         "ramp_per_s": list(offer.ramp) if offer.ramp else None,
@@ -114,30 +113,11 @@ def as_json(result: LoadResult) -> dict[str, Any] | None:
     }
 
 
-def _quantiles(found: HdrHistogram | None) -> dict[str, float | None]:
-    if not found:
+def _quantiles(times: HdrHistogram | None) -> dict[str, float | None]:
+    if not times:
         return dict.fromkeys([*QUANTILES, "max"])
-    told_us = {label: found.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
-    return told_us | {"max": found.get_max_value() / 1000}
-
-
-def hlog(result: LoadResult) -> str:
-    """HdrHistogram's interval log: a histogram of ns for each stretch of about a second, by when answers came."""
-    out = io.StringIO()
-    writer = HistogramLogWriter(out)
-    writer.output_comment(f"[dragstrip {result.software}: {result.request.url}, latencies in ns, maximum in ms]")
-    writer.output_log_format_version()
-    # Written by hand: the library's own line of this kind can't be written (it formats the date by a name it lacks).
-    start = datetime.fromisoformat(result.started)
-    out.write(f"#[StartTime: {start.timestamp():.3f} (seconds since epoch), {result.started}]\n")
-    writer.output_legend()
-    begin_ns = result.slices[0].started_ns if result.slices else 0
-    for part in result.slices:
-        if found := decoded(part.latency_hdr):
-            # The library takes 0 for "not given".
-            from_s = max((part.started_ns - begin_ns) / 1e9, 1e-6)
-            writer.output_interval_histogram(found, from_s, from_s + part.counted_ns / 1e9)
-    return out.getvalue()
+    quantiles_us = {label: times.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return quantiles_us | {"max": times.get_max_value() / 1000}
 
 
 def reached(result: LoadResult) -> tuple[float, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hdrh.histogram import HdrHistogram
 
 from dragstrip.report.load.bins import linear
-from dragstrip.report.load.terminal import histogram
+from dragstrip.report.load.latency import histogram
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult

@@ -1,0 +1,177 @@
+"""A run of load as JSON (``data/schema/load.schema.json``), and as HdrHistogram's percentiles and interval log."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogWriter
+
+from dragstrip.loading.percentiles import QUANTILES, decoded
+from dragstrip.loading.request import spread
+from dragstrip.report.load import open_loop
+from dragstrip.report.load.latency import histogram, recorded_histogram
+from dragstrip.report.load.limits import Limit
+from dragstrip.report.load.warnings import ENGINE_FULL, warnings
+from dragstrip.report.race.histograms import percentiles_text
+
+if TYPE_CHECKING:
+    from dragstrip.loading.result import LoadResult, Slice
+
+#: Version of the JSON's shape; a field may be added within one, never changed or taken away.
+JSON_SCHEMA = 1
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) that ``load_json`` follows."""
+    path = Path(__file__).parents[2] / "data" / "schema" / "load.schema.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _right_json(result: LoadResult) -> dict[str, Any]:
+    learned, checked = result.learned, "length" if result.by_length else "full"
+    return {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server, "checked": checked}
+
+
+def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> dict[str, Any]:
+    """The run; numbers that there are none of are null."""
+    request = result.request
+    return {
+        "schema": JSON_SCHEMA,
+        "url": request.url,
+        "method": request.method,
+        "started": result.started,
+        "finished": result.finished,
+        "software": result.software,
+        "load": _load_json(result),
+        "right_answer": _right_json(result),
+        "requests": result.requests,
+        "plain_requests": request.plain,
+        "different_requests": max(len(request.pool), 1),
+        "late": result.late,
+        "late_s": result.late_s,
+        "sent": result.sent,
+        "failed": result.failed,
+        "unanswered": result.sent - result.requests - result.failed,
+        **_errors_json(result),
+        "duration_s": result.duration_s,
+        "rate_per_s": result.rate_per_s,
+        "latency_us": _latency_json(result),
+        "latency_clock": open_loop.loop(result),
+        "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
+        "open_loop": open_loop.as_json(result),
+        "connections_opened": result.connects,
+        "connect_us": _times_json(result.connect_hdr),
+        "first_byte_us": _times_json(result.first_byte_hdr),
+        "answers_on_reused_connections": result.reused,
+        "bytes_in": result.bytes_in,
+        "bytes_out": result.bytes_out,
+        "engine": {
+            "cpu_us_per_request": result.engine_us_per_request,
+            "busy_share": result.engine_share,
+            "wait_share": result.engine_wait_share,
+            "was_the_limit": result.engine_share >= ENGINE_FULL,
+            "turn_share": result.turn_share,
+            "io": result.io,
+        },
+        "slices": [_slice_json(part) for part in result.slices],
+        "limits": [
+            {"name": limit.name, "limit": limit.limit, "value": limit.value, "met": limit.met} for limit in limits
+        ],
+        "warnings": warnings(result),
+    }
+
+
+def _load_json(result: LoadResult) -> dict[str, Any]:
+    """How the server was loaded."""
+    request, learned = result.request, result.learned
+    return {
+        "loop": "open" if request.offer else "closed",
+        "connections": result.connections,
+        "threads": len(result.cores),
+        "engine_cores": list(result.cores),
+        "keepalive": request.keepalive,
+        "http": request.http,
+        "unix": request.unix,
+        "tls": {"version": learned.tls, "verified": not request.insecure} if learned.tls else None,
+        "close_after": request.close_after,
+        "pipeline": request.pipeline,
+        "sources": spread(request),
+        "requests": request.requests,
+        "duration_s": request.duration_s,
+        "timeout_s": request.timeout_s,
+    }
+
+
+def _errors_json(result: LoadResult) -> dict[str, Any]:
+    return {
+        "errors": result.errors,
+        "error_sample": next(iter(result.samples.values()), ""),
+        "error_samples": result.samples,
+        "status_codes": {str(code): count for code, count in result.statuses.items()},
+    }
+
+
+def _latency_json(result: LoadResult) -> dict[str, float | None]:
+    latencies = histogram(result)
+    if not latencies or result.mean_ns is None:
+        return dict.fromkeys(["min", "mean", "sd", *QUANTILES, "max"])
+    found: dict[str, float | None] = {
+        "min": latencies.get_min_value() / 1000,
+        "mean": result.mean_ns / 1000,
+        "sd": latencies.get_stddev() / 1000,
+    }
+    found |= {label: latencies.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return found | {"max": latencies.get_max_value() / 1000}
+
+
+def _times_json(recorded: bytes) -> dict[str, float | int] | None:
+    times = recorded_histogram(recorded)
+    if not times:
+        return None
+    found: dict[str, float | int] = {"count": times.get_total_count(), "mean": times.get_mean_value() / 1000}
+    found |= {label: times.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return found | {"max": times.get_max_value() / 1000}
+
+
+def _slice_json(part: Slice) -> dict[str, Any]:
+    return {
+        "duration_s": part.counted_ns / 1e9,
+        "requests": part.answered,
+        "rate_per_s": part.requests * 1e9 / max(part.counted_ns, 1),
+        "p50_us": part.p50_ns / 1000 if part.requests else None,
+        "p99_us": part.p99_ns / 1000 if part.requests else None,
+        "max_us": part.max_ns / 1000 if part.requests else None,
+        "errors": part.errors,
+    }
+
+
+def hgrm(result: LoadResult) -> str:
+    """HdrHistogram's percentile distribution in milliseconds, as its plotter and wrk2's readers take it."""
+    return percentiles_text(histogram(result) or HdrHistogram(1, 60_000_000_000, 3))
+
+
+def hlog(result: LoadResult) -> str:
+    """HdrHistogram's interval log: a histogram of ns for each stretch of about a second, by when answers came."""
+    out = io.StringIO()
+    writer = HistogramLogWriter(out)
+    writer.output_comment(f"[dragstrip {result.software}: {result.request.url}, latencies in ns, maximum in ms]")
+    writer.output_log_format_version()
+    # Written by hand: the library's own line of this kind can't be written (it formats the date by a name it lacks).
+    start = datetime.fromisoformat(result.started)
+    out.write(f"#[StartTime: {start.timestamp():.3f} (seconds since epoch), {result.started}]\n")
+    writer.output_legend()
+    begin_ns = result.slices[0].started_ns if result.slices else 0
+    for part in result.slices:
+        if latencies := decoded(part.latency_hdr):
+            # The library takes 0 for "not given".
+            from_s = max((part.started_ns - begin_ns) / 1e9, 1e-6)
+            writer.output_interval_histogram(latencies, from_s, from_s + part.counted_ns / 1e9)
+    return out.getvalue()

@@ -1,0 +1,61 @@
+"""What keeps the numbers of a run of load from meaning what they seem to mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragstrip.report.load import open_loop
+from dragstrip.report.load.latency import histogram, latency_text
+
+if TYPE_CHECKING:
+    from dragstrip.loading.result import LoadResult
+
+#: Busy shares of the load generator's cores: from the first on it is the limit; the second is a wait for its core that
+#: shows in the numbers.
+ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
+
+
+def warnings(result: LoadResult) -> list[str]:
+    """What keeps the numbers from meaning what they seem to mean, a sentence each."""
+    messages = [*result.notes, *open_loop.warnings(result)]
+    if result.engine_share >= ENGINE_FULL:
+        messages.append(
+            f"the load generator was the limit: its {_cores(result)} busy {result.engine_share:.0%} of the time, so "
+            "the server may be faster than this; give it more cores (-t), or move the server off them"
+        )
+    elif result.engine_wait_share >= ENGINE_WAITS:
+        messages.append(
+            f"the load generator had to wait for its {_cores(result, were=False)} {result.engine_wait_share:.0%} of "
+            "the time: other programs, the server perhaps, run there too; pin the server elsewhere (taskset -c)"
+        )
+    latencies = histogram(result)
+    if result.late and latencies and result.late_s * 1e9 > latencies.get_max_value():
+        messages.append(
+            f"when the time was up {result.late:,} answers were still to come, the last "
+            f"{latency_text(result.late_s * 1e9)} later: slower than all in the histogram, which they are not in"
+        )
+    if result.clock_step_s:
+        messages.append(
+            f"the clock was set by {latency_text(result.clock_step_s * 1e9)} meanwhile, and arrivals are stamped by "
+            "it: latencies of that second can't be trusted; load again"
+        )
+    elif result.early_stamps:
+        messages.append(
+            f"{result.early_stamps:,} answers were stamped before their requests had left: this machine's clocks "
+            "disagree; their latencies are to the time of reading"
+        )
+    if result.finished == "gave up":
+        messages.append("ended early: no connection was left, the server refused or dropped them all")
+    elif result.answered and result.trouble:
+        messages.append(f"{result.trouble}; rate and latencies are of the right ones alone")
+    if {"wrong_length", "wrong_body"} & result.errors.keys():
+        messages.append(
+            "an answer that changes can't be checked against the first one; choose an address where it stays"
+        )
+    return messages
+
+
+def _cores(result: LoadResult, *, were: bool = True) -> str:
+    one = len(result.cores) == 1
+    name = f"core {result.cores[0]}" if one else f"{len(result.cores)} cores"
+    return name + ((" was" if one else " were") if were else "")
