@@ -17,7 +17,7 @@ FUZZ_SEED ?= 1
 
 .PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-contenders lint prose fmt bench claims \
 	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fuzz mutations sanitize check-stacks \
-	docs architecture pictures clean
+	docs architecture pictures dist clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -37,7 +37,7 @@ $(BIN)/python:
 	@mkdir -p .stamps && touch $@
 
 .stamps/test-deps: .stamps/build constraints.txt
-	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test,docs]'
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test,docs,dist]'
 	@touch $@
 
 test-deps: .stamps/test-deps
@@ -164,5 +164,19 @@ pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored r
 	$(BIN)/dragstrip report $(RUN) --svg docs/pictures/race.svg
 	$(BIN)/python docs/take_pictures.py $(RUN)
 
+# What a release holds: sources, and a wheel for each processor that can be built for here.
+ARM64 := aarch64-unknown-linux-gnu
+SHARE := dragstrip._engine.data/data/share
+dist: .stamps/build  ## source package and wheels with man pages and completions into dist/
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'
+	rm -rf dist $(SHARE)
+	$(BIN)/python packaging/manual_and_completions.py $(SHARE)
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/maturin build --release --out dist
+	@# Rust's library for arm64 comes by rustup; where there is none, or no network, x86-64 alone is built.
+	if rustup target list --installed 2>/dev/null | grep -q $(ARM64) || rustup target add $(ARM64); then \
+		PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --target $(ARM64) --zig --out dist; \
+	else echo "no wheel for arm64: rustup can't add the target $(ARM64)"; fi
+
 clean:
-	rm -rf target $(VENV) .stamps runs
+	rm -rf dist dragstrip._engine.data target $(VENV) .stamps runs
