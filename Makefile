@@ -37,7 +37,7 @@ $(BIN)/python:
 	@mkdir -p .stamps && touch $@
 
 .stamps/test-deps: .stamps/build constraints.txt
-	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test,docs,dist]'
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[test,docs]'
 	@touch $@
 
 test-deps: .stamps/test-deps
