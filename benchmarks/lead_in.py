@@ -27,11 +27,11 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from calibration_page import quantile_with_ends  # noqa: E402
 
 from dragstrip.contender import entrants  # noqa: E402
-from dragstrip.racing.qualification import qualified  # noqa: E402
+from dragstrip.racing.qualification import set_up_and_qualify  # noqa: E402
 from dragstrip.racing.request import Request, lanes_of, load_of  # noqa: E402
-from dragstrip.racing.round import warm_up  # noqa: E402
 from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
 from dragstrip.racing.setup import block_plan  # noqa: E402
+from dragstrip.racing.warming import warm_up  # noqa: E402
 from dragstrip.report.race.live import Progress  # noqa: E402
 from dragstrip.workload import load  # noqa: E402
 
@@ -47,12 +47,14 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {lead_ms: [] for lead_ms in LEADS_MS}
     with (
         Progress(Console(), quiet=True) as progress,
-        qualified(request, load_of(request, lanes), lanes, 1, progress) as (track, stood),
+        set_up_and_qualify(request, load_of(request, lanes), lanes, 1, progress) as (setup, qualification),
     ):
-        running = [track.launch(entry) for entry in stood.ready.values()]
+        ready = qualification.ready
+        launched = [setup.launch(contender.entry) for contender in ready.values()]
         try:
-            warm = zip(stood.ready.values(), running, strict=True)
-            sessions = [warm_up(track, entry, one, stood.p50_ns[entry.name]).session for entry, one in warm]
+            for one in launched:
+                one.warm_up = warm_up(setup, one, ready[one.name].calibration.p50_ns)
+            sessions = [one.connected() for one in launched]
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 for lead_ms, ratios in found.items():
@@ -63,12 +65,12 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
                     ]
                     long = [block_plan(session, lead_ns=LONG_NS[0], counted_ns=LONG_NS[1]) for session in sessions]
                     rates = [
-                        math.log(tally.requests / tally.counted_ns) for tally in track.engine.run(short * TIMES + long)
+                        math.log(tally.requests / tally.counted_ns) for tally in setup.engine.run(short * TIMES + long)
                     ]
                     ratios += [fmean(rates[side : 2 * TIMES : 2]) - rates[2 * TIMES + side] for side in (0, 1)]
         finally:
-            for one in running:
-                one.stop()
+            for one in launched:
+                one.running.stop()
     return found
 
 

@@ -34,8 +34,8 @@ from races import (
 from dragstrip import validity
 from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
 from dragstrip.cli.main import run
-from dragstrip.racing import round as racing_round
 from dragstrip.racing import schedule
+from dragstrip.racing.warming import watch_cpu_time
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -279,14 +279,14 @@ def test_one_that_dies_as_its_cpu_time_is_looked_for_ends_no_race(tmp_path: Path
             Target("127.0.0.1", server.port), [hello], connections=1, keepalive=True, timeout_ns=1_000_000_000
         )
         session = engine.open(plan)
-        track, nowhere = SimpleNamespace(engine=engine), str(tmp_path / "cpu.stat")
+        nowhere = str(tmp_path / "cpu.stat")
         gone, there = (
             SimpleNamespace(cpu_stat=lambda: nowhere, schedstats=lambda: (), alive=lambda alive=alive: alive)
             for alive in (False, True)
         )
-        racing_round.watch(track, gone, session)  # type: ignore[arg-type]
+        watch_cpu_time(engine, gone, session)  # type: ignore[arg-type]
         with pytest.raises(EngineError, match=r"cpu\.stat can't be opened"):
-            racing_round.watch(track, there, session)  # type: ignore[arg-type]
+            watch_cpu_time(engine, there, session)  # type: ignore[arg-type]
     finally:
         server.stop()
 

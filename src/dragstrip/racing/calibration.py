@@ -1,4 +1,4 @@
-"""How one contender takes short blocks, and what it does while idle: worked out once, before the rounds.
+"""What is measured of each contender once, before the rounds: latency, capacity, short blocks, what it does while idle.
 
 Method: ``docs/METHOD.md``, "What voids or warns".
 """
@@ -12,15 +12,28 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dragstrip import machine
+from dragstrip import machine, parity
+from dragstrip.analysis.cpu_shares import own_p50_ns
+from dragstrip.contender import Entry
+from dragstrip.errors import StageError
+from dragstrip.racing import schedule
 from dragstrip.racing.environment import event
-from dragstrip.racing.setup import block_plan
+from dragstrip.racing.launched import Launched, WarmUp
+from dragstrip.racing.setup import RaceSetup, block_plan
+from dragstrip.racing.warming import warm_up
 from dragstrip.record import Event
+from dragstrip.scrutiny import nothing_right
 from dragstrip.validity import UNEQUAL_BLOCKS
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Tally
     from dragstrip.process.running import Running
+
+#: A calibration block: long enough to meet a slow server's median latency a few times; a quick one's is shorter.
+CALIBRATION_NS, CALIBRATION_LEAST_NS, CALIBRATION_LATENCIES = 200_000_000, 100_000_000, 50
+
+#: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
+LEARNED_LEAST_S = 0.05
 
 #: A contender that works while idle takes its time from the others' blocks: from this share of a core on it is frozen.
 RESTLESS = 0.01
@@ -93,54 +106,161 @@ def disturbed(tally: Tally) -> bool:
     return waited > DISTURBED or tally.requests == 0
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCalibration:
-    """What calibration found of one contender.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortBlocks:
+    """How one contender takes short blocks.
 
     Args:
         factor: its blocks are to be so many times longer.
-        restless: it works while idle, and is to be frozen then.
-        facts: for the parity sheet.
-        unclear: the machine disturbed most comparisons of its short blocks.
+        fact: for the parity sheet.
+        unclear: the machine disturbed most comparisons.
     """
 
     factor: int
-    restless: bool
-    facts: Mapping[str, str]
+    fact: str
     events: tuple[Event, ...] = ()
     unclear: bool = False
 
-    def at_idle(self, share: float) -> BlockCalibration:
-        """The same, with how much of a core it uses while idle."""
-        if share <= RESTLESS:
-            return self
-        told = f"uses {100 * share:.1f} % of a core; frozen but for its own blocks"
-        return replace(self, restless=True, facts={**self.facts, "while idle": told})
 
-
-def calibrate_blocks(engine: Engine, session: int, name: str, lengths_ns: tuple[int, int]) -> BlockCalibration:
-    """How one contender, warm and connected, takes short blocks; ``idle_shares`` and ``at_idle`` tell the rest.
+def compare_short_blocks(engine: Engine, session: int, name: str, lead_ns: int, counted_ns: int) -> ShortBlocks:
+    """Doubles blocks, twice at most, while short ones read over 2 % apart from lasting load; else says that they do.
 
     Args:
-        lengths_ns: lead-in and counted part that its own latency asks for.
+        session: of a contender that is warm and connected.
+        lead_ns, counted_ns: lead-in and counted part that its own latency asks for.
     """
-    factor, told, events = _factor(engine, session, name, *lengths_ns)
-    unclear = told == NOT_COMPARED and lengths_ns[1] <= LONG_ENOUGH_NS
-    return BlockCalibration(factor, False, {"short blocks": told}, events, unclear)
-
-
-def _factor(
-    engine: Engine, session: int, name: str, lead_ns: int, counted_ns: int
-) -> tuple[int, str, tuple[Event, ...]]:
-    """Doubles blocks, twice at most, while short ones read over 2 % apart from lasting load; else says that they do."""
-    factor, told = 1, NOT_COMPARED
+    factor, fact = 1, NOT_COMPARED
     while found := short_against_long(engine, session, factor * lead_ns, factor * counted_ns):
         apart, error = found
-        told = f"{100 * math.expm1(apart):+.1f} % against blocks after {LOADED_NS // 1_000_000} ms of load"
+        fact = f"{100 * math.expm1(apart):+.1f} % against blocks after {LOADED_NS // 1_000_000} ms of load"
         if abs(apart) - ERRORS * error <= APART:
             break
         if factor == MOST_FACTOR:
-            detail = f"{name}: blocks of {factor * counted_ns / 1e6:.0f} ms read {told}"
-            return factor, told, (event(UNEQUAL_BLOCKS, detail),)
+            detail = f"{name}: blocks of {factor * counted_ns / 1e6:.0f} ms read {fact}"
+            return ShortBlocks(factor=factor, fact=fact, events=(event(UNEQUAL_BLOCKS, detail),))
         factor *= 2
-    return factor, told if factor == 1 else f"{told}, {factor} times the usual length", ()
+    unclear = fact == NOT_COMPARED and counted_ns <= LONG_ENOUGH_NS
+    fact = fact if factor == 1 else f"{fact}, {factor} times the usual length"
+    return ShortBlocks(factor=factor, fact=fact, unclear=unclear)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What rounds and their plan need to know of one contender; never used in a verdict.
+
+    Args:
+        p50_ns: its typical latency.
+        capacity_per_s: answers a second, of a closed loop.
+        launch_s: start and warm-up.
+        block_factor: its blocks are to be so many times longer than its latency asks for.
+        restless: it works while idle, and is to be frozen then.
+        events: what is worth keeping in the race's record.
+    """
+
+    p50_ns: int
+    capacity_per_s: float
+    launch_s: float
+    block_factor: int
+    restless: bool
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated:
+    """What loading one contender alone came to.
+
+    Args:
+        entry: an ad hoc one's has the warm-up that was learned; any other is as it was.
+        facts: for the parity sheet.
+        disturbed: others were at work on the cores: it stands for an hour only.
+    """
+
+    entry: Entry
+    calibration: Calibration
+    facts: Mapping[str, str]
+    disturbed: bool
+
+    def at_idle(self, share: float) -> Calibrated:
+        """The same, with how much of a core it uses while idle."""
+        if share <= RESTLESS:
+            return self
+        fact = f"uses {100 * share:.1f} % of a core; frozen but for its own blocks"
+        calibration = replace(self.calibration, restless=True)
+        return replace(self, calibration=calibration, facts={**self.facts, "while idle": fact})
+
+
+def calibrate(setup: RaceSetup, launched: Launched) -> Calibrated:
+    """Warms a contender up and loads it, alone: its typical latency, its capacity, how it takes short blocks.
+
+    ``idle_shares`` and ``Calibrated.at_idle`` tell the rest, once it is idle; its connections are closed for that.
+
+    Raises:
+        StageError: it gave no right answer, or died.
+    """
+    entry, running = launched.entry, launched.running
+    warm = launched.warm_up = warm_up(setup, launched)
+    before = machine.thread_cpu_ns(running.schedstats())
+    tally = _load(setup, launched, warm.p50_ns)
+    worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
+    launched.processes, launched.threads = running.counts()
+    p50_ns = own_p50_ns(tally, tally.p50_ns, len(setup.lanes.server)) if tally.requests else 0
+    short_blocks = None
+    if tally.requests:
+        lengths_ns = schedule.block_lengths({entry.name: p50_ns}, [entry.lead_ns])
+        short_blocks = compare_short_blocks(setup.engine, launched.connected(), entry.name, *lengths_ns)
+    launched.disconnect(setup.engine)
+    if short_blocks is None or not running.alive():
+        raise StageError(nothing_right(tally.errors, tally.sample, running.log_tail(5)))
+    learned, warm_up_s = _learned_warm_up(entry, warm)
+    return Calibrated(
+        entry=learned,
+        calibration=Calibration(
+            p50_ns=p50_ns,
+            capacity_per_s=tally.requests * 1e9 / max(tally.counted_ns, 1),
+            launch_s=running.ready_ns / 1e9 + warm_up_s,
+            block_factor=short_blocks.factor,
+            restless=False,
+            events=short_blocks.events,
+        ),
+        facts=_facts_under_load(setup, launched, tally, worked) | {"short blocks": short_blocks.fact},
+        disturbed=disturbed(tally) or short_blocks.unclear,
+    )
+
+
+def _load(setup: RaceSetup, launched: Launched, p50_ns: int) -> Tally:
+    """One block: long enough to meet a slow server's median latency a few times; a quick one's is shorter."""
+    length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, CALIBRATION_LEAST_NS), CALIBRATION_NS)
+    with setup.awake.held():
+        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
+    return tally
+
+
+def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
+    """The entry with what its warm-up taught, and the seconds that its warm-ups will take.
+
+    Nobody says what runs an ad hoc server, so it was watched as long as a just-in-time runtime; where that showed no
+    rise, the rounds need not wait so long. Their own warm-ups still end by evidence.
+    """
+    warm_up_s = warm.lasted_ns / 1e9
+    if entry.contender is not None:
+        return entry, warm_up_s
+    least_s = min(max(LEARNED_LEAST_S, warm.enough_s), entry.warm_up_least_s)
+    return replace(entry, warm_up_least_s=least_s), min(warm_up_s, max(least_s, LEARNED_LEAST_S))
+
+
+def _facts_under_load(setup: RaceSetup, launched: Launched, tally: Tally, worked: str) -> dict[str, str]:
+    """Facts for the parity sheet from the calibration's block; ``worked``: which threads did."""
+    running = launched.running
+    counts = f"{launched.processes}, {launched.threads}" if launched.processes else "unknown"
+    facts = {"processes, threads": counts}
+    facts |= {"worked under load": worked} if worked else {}
+    if tally.server_cpu_ns is not None:
+        used = parity.CoresUsed(tally.server_cpu_ns / max(tally.duration_ns, 1), len(setup.lanes.server))
+        facts[parity.CORES_USED] = str(used)
+    facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
+    facts["CPU read from"] = running.cpu_source
+    if running.users():
+        facts[parity.RUNS_AS] = str(parity.RunsAs(tuple(running.users())))
+    if running.note:
+        facts[parity.NOTE] = running.note
+    return facts

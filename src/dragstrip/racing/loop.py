@@ -1,21 +1,24 @@
-"""Drives a race's rounds, one after the other, until all that was asked is decided or the budget is spent.
+"""Runs rounds one after the other: a race's until all that was asked is decided or the budget is spent.
 
-Each round is committed before the next begins, so that nothing measured is lost.
+Each round is committed before the next begins, so that nothing measured is lost. A sweep has a loop of its own kind.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dragstrip import analysis, validity
-from dragstrip.contender import Entry
+from dragstrip import analysis, machine, validity
+from dragstrip.metrics import known_or_auto
 from dragstrip.racing import environment, schedule
+from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.round import run_round
+from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.round import Outcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Event, Plan, Race
+from dragstrip.record import Block, Event, Plan, Race
 from dragstrip.store.database import Store
 
 #: A void round is run again; so many in a row end the race: what can't be true in five rounds will not be in the sixth.
@@ -24,86 +27,133 @@ MOST_VOID_ROUNDS = 5
 #: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
 OVERTIME = 0.5
 
+#: Where a loop waits for a quiet machine: the rest of it should keep less than this share of the cores busy.
+QUIET = 0.12
 
-class RaceLoop:
+
+class RoundLoop(ABC):
+    """Runs rounds until it is told how that ended; who runs next, and when it is over, is its kind's affair.
+
+    Args:
+        contenders: those that take part, by name; who falls out leaves them.
+        patience_s: so long it waits, in all, for a quiet machine before rounds.
+    """
+
+    def __init__(
+        self, setup: RaceSetup, progress: Progress, contenders: Mapping[str, Qualified], *, patience_s: float = 0.0
+    ) -> None:
+        self.setup, self.progress, self.contenders = setup, progress, dict(contenders)
+        self.spent_s, self.patience_s = 0.0, patience_s
+        self.watch = environment.Watch(setup.lanes.all)
+
+    def run_rounds(self) -> str:
+        """Runs rounds until it is over; returns how it ended."""
+        while (how := self.over()) is None:
+            outcome, events = self._run(self.next_round())
+            self.keep(outcome, events)
+        return how
+
+    @abstractmethod
+    def over(self) -> str | None:
+        """How it ended; None: it goes on."""
+
+    @abstractmethod
+    def next_round(self) -> RoundPlan:
+        """What the next round is to do."""
+
+    @abstractmethod
+    def keep(self, outcome: Outcome, events: Sequence[Event]) -> None:
+        """Takes a round into the record, and lets out who fell; ``events``: all that was seen during it."""
+
+    def _run(self, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
+        if self.patience_s > 0:
+            self._wait_for_quiet()
+        began_s = time.monotonic()
+        self.watch.before()
+        contenders = {name: self.contenders[name] for name in plan.launches}
+        outcome = run_round(self.setup, plan, contenders)
+        events = (*outcome.events, *self.watch.after())
+        self.spent_s += time.monotonic() - began_s
+        return outcome, events
+
+    def _wait_for_quiet(self) -> None:
+        began_s = time.monotonic()
+        machine.wait_for_quiet(self.setup.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)
+        self.patience_s -= time.monotonic() - began_s - machine.WINDOW_S
+
+
+class RaceLoop(RoundLoop):
     """Drives the rounds of one race and keeps its record up to date."""
 
     def __init__(
-        self,
-        track: RaceSetup,
-        store: Store,
-        progress: Progress,
-        race: Race,
-        *,
-        ready: Mapping[str, Entry],
-        p50_ns: Mapping[str, int],
+        self, setup: RaceSetup, store: Store, progress: Progress, race: Race, contenders: Mapping[str, Qualified]
     ) -> None:
-        self.track, self.store, self.progress, self.race = track, store, progress, race
-        self.entries, self.p50_ns = dict(ready), p50_ns
-        self.watch = environment.Watch(track.lanes.all)
+        super().__init__(setup, progress, contenders)
+        self.store, self.race = store, race
         self.spent_s = sum((r.ended_ns - r.started_ns) / 1e9 for r in race.rounds)
         self.void_in_a_row = 0
+        #: Those without whom nothing more can be decided.
+        self.needed = frozenset[str]()
 
     def drive(self) -> Race:
         """Runs rounds until the race is over; an interruption is recorded and passed on."""
         how = "interrupted"
+        self.needed = frozenset(self.contenders)
         try:
-            how = self._rounds()
+            how = self.run_rounds()
         finally:
             # Also on the way out of an error: what was measured stays readable, and says how it ended.
             self.store.finish(self.race.id, how)
         self.race = replace(self.race, finished=how)
         return self.race
 
-    def _rounds(self) -> str:
-        needed = frozenset(self.entries)
-        while True:
-            if len(self.entries) < 2:
-                return "too few contenders"
-            over = self._over(needed)
-            if over:
-                return over
-            self._one(needed)
-            judged = analysis.judge(self.race)
-            self.progress.round_done(self.race, judged)
-            needed = analysis.still_needed(judged, self.race) & frozenset(self.entries)
-
-    def _over(self, needed: frozenset[str]) -> str:
+    def over(self) -> str | None:
+        """How the race ended (``Race.finished``); None: it goes on."""
+        if len(self.contenders) < 2:
+            return "too few contenders"
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
         if self.void_in_a_row >= MOST_VOID_ROUNDS:
             return "void"
         if plan.rounds_fixed:
-            return "rounds" if done >= plan.planned_rounds else ""
+            return "rounds" if done >= plan.planned_rounds else None
         typical_s = self.spent_s / max(len(self.race.rounds), 1)
         left = plan.planned_rounds - done
         if typical_s > 0:
             over_s = OVERTIME * plan.budget_s if done < schedule.ROUNDS_LEAST else 0.0
             left = min(left, round((plan.budget_s + over_s - self.spent_s) / typical_s))
-        if not needed and not (done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
+        if not self.needed and not (done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
             return "decided"
-        return "budget" if left <= 0 else ""
+        return "budget" if left <= 0 else None
 
-    def _one(self, needed: frozenset[str]) -> None:
-        index = len(self.race.rounds)
-        # Nobody is needed, and yet a round: launches of two kinds, of which more must be met by all.
-        names = sorted(needed or self.entries) if not self.race.plan.rounds_fixed else sorted(self.entries)
-        began = time.monotonic()
+    def next_round(self) -> RoundPlan:
+        """Those that are needed; all of them where the design is fixed, or more launches must be met by all."""
+        index, plan = len(self.race.rounds), self.plan()
+        names = sorted(self.contenders if self.race.plan.rounds_fixed else self.needed or self.contenders)
         # A race that an earlier version began goes on as it began.
-        alternate = self.race.method >= 3
-        plan = self._plan()
-        order = schedule.order_of(plan, self.race.seed, index, names, alternate=alternate)
-        self.watch.before()
-        outcome = run_round(self.track, plan, order, index, self.entries, self.p50_ns)
-        seen = (*outcome.events, *self.watch.after())
-        self.spent_s += time.monotonic() - began
-        self.store.append_round(self.race.id, outcome.round)
-        self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
-        self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
-        for event in seen:
-            self._note(event)
-        self.let_out(outcome.out, index)
+        order = schedule.order_of(plan, self.race.seed, index, names, alternate=self.race.method >= 3)
+        blocks = tuple(
+            self._block(plan, name, pass_index) for pass_index, drawn in enumerate(order.passes) for name in drawn
+        )
+        return RoundPlan(index=index, launches=order.launches, blocks=blocks, judge=self._judge)
 
-    def _plan(self) -> Plan:
+    def _block(self, plan: Plan, name: str, pass_index: int) -> PlannedBlock:
+        lead_ns, counted_ns = schedule.block_of(plan, name)
+        rate_per_s = self.setup.load.rate_per_s
+        return PlannedBlock(
+            contender=name, pass_index=pass_index, lead_ns=lead_ns, counted_ns=counted_ns, rate_per_s=rate_per_s
+        )
+
+    def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
+        return validity.with_reasons(
+            blocks,
+            connections=self.setup.load.connections,
+            server_cores=len(self.setup.lanes.server),
+            single_threaded=single_threaded,
+            shared_lanes=self.setup.lanes.shared,
+            by_cpu=known_or_auto(self.race.plan.metric) != "throughput",
+        )
+
+    def plan(self) -> Plan:
         """The race's plan; with fewer blocks a round where its budget would else not pay for the ten that decide."""
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
         missing = schedule.ROUNDS_LEAST - done
@@ -113,15 +163,24 @@ class RaceLoop:
         share = (plan.budget_s - self.spent_s) / (missing * typical_s)
         return plan if share >= 1 else schedule.thinned(plan, max(share, 0.0))
 
-    def _note(self, event: Event) -> None:
-        self.store.append_event(self.race.id, event)
-        self.race = replace(self.race, events=(*self.race.events, event))
+    def keep(self, outcome: Outcome, events: Sequence[Event]) -> None:
+        """Stores the round, judges the race so far, shows it, and says who is still needed."""
+        self.store.append_round(self.race.id, outcome.round)
+        self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
+        self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
+        for event in events:
+            self.store.append_event(self.race.id, event)
+        self.race = replace(self.race, events=(*self.race.events, *events))
+        self.let_out(outcome.out, outcome.round.index)
+        judged = analysis.judge(self.race)
+        self.progress.round_done(self.race, judged)
+        self.needed = analysis.still_needed(judged, self.race) & frozenset(self.contenders)
 
     def let_out(self, fallen: Mapping[str, str], index: int) -> None:
         """Takes contenders out of the race, by name with the reason; ``index``: the round in which they fell out."""
         for name, reason in fallen.items():
             self.store.entrant_out(self.race.id, name, reason, index)
-            self.entries.pop(name, None)
+            self.contenders.pop(name, None)
             self.progress.entrant(name, f"out: {reason}")
         entrants = tuple(
             replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant

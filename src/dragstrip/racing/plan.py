@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from dragstrip.racing import schedule
-from dragstrip.racing.qualification import Qualified
+from dragstrip.racing.qualified import Qualification
 from dragstrip.racing.request import Request
 from dragstrip.record import Load, Plan
 
 
-def plan_of(request: Request, field: Qualified, load: Load) -> Plan:
+def plan_of(request: Request, qualification: Qualification, load: Load) -> Plan:
     """The plan that calibration asks for: how long each contender's blocks are, how many passes and rounds there are.
 
     Args:
         load: with the rate that is offered to all, of an open loop.
     """
-    factors = {name: field.habits[name].factor for name in field.ready}
-    leads_ns = {name: entry.lead_ns for name, entry in field.ready.items()}
-    launch_s = sum(field.launch_s[name] for name in field.ready)
-    lengths_ns = schedule.own_lengths({name: field.p50_ns[name] for name in field.ready}, leads_ns, factors)
+    ready = qualification.ready
+    factors = {name: one.calibration.block_factor for name, one in ready.items()}
+    leads_ns = {name: one.entry.lead_ns for name, one in ready.items()}
+    p50_ns = {name: one.calibration.p50_ns for name, one in ready.items()}
+    launch_s = sum(one.calibration.launch_s for one in ready.values())
+    lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
     passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=request.budget_s)
     if load.rate_per_s:
         # One length for all: a quantile of so many answers is compared with one of as many.
-        longest = schedule.block_lengths(field.p50_ns, leads_ns.values())
+        longest = schedule.block_lengths(p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
         both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
-        count = max(len(field.ready), 1)
+        count = max(len(ready), 1)
         alike = schedule.passes(launch_s=launch_s, block_s=sum(both) / 1e9, contenders=count, budget_s=request.budget_s)
-        lengths_ns, passes = dict.fromkeys(field.ready, both), dict.fromkeys(field.ready, alike)
+        lengths_ns, passes = dict.fromkeys(ready, both), dict.fromkeys(ready, alike)
     blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
     round_s = launch_s + schedule.loaded_s(blocks)
     return Plan(

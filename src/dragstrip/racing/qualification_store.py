@@ -46,7 +46,7 @@ class KeptQualification:
         at_s: wall clock, seconds since 1970; good_s: for how long it stands.
         parity: facts for the parity sheet.
         p50_ns, capacity_per_s: by the calibration's block. launch_s: start and warm-up, for the plan.
-        factor, restless: ``conditions.Habits``; events: kind and detail of each of its own.
+        factor, restless: as in ``calibration.Calibration``; events: kind and detail of each of its own.
     """
 
     at_s: float
@@ -77,10 +77,10 @@ class QualificationStore:
     def __init__(self, folder: Path, context: Iterable[str], *, fresh: bool = False) -> None:
         self._folder, self._context, self._fresh = folder, tuple(context), fresh
 
-    def key(self, entry: Entry, ready: Ready, built: Path | None) -> str:
-        """What a contender's proof depends on, as one word; "" where that can't be told, as of an ad hoc server."""
+    def key(self, entry: Entry, ready: Ready, built: Path | None) -> str | None:
+        """What a contender's proof depends on, as one word; None where that can't be told, as of an ad hoc server."""
         if entry.contender is None:
-            return ""
+            return None
         try:
             parts = [
                 *self._context,
@@ -90,12 +90,12 @@ class QualificationStore:
                 *_beside(entry, ready, built),
             ]
         except (OSError, ValueError):
-            return ""
+            return None
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def find(self, key: str) -> KeptQualification | None:
+    def find(self, key: str | None) -> KeptQualification | None:
         """The proof of this key, if there is one that still stands."""
-        if not key or self._fresh:
+        if key is None or self._fresh:
             return None
         try:
             file = self._folder / f"{key}.json"
@@ -107,9 +107,9 @@ class QualificationStore:
             return None
         return proof if 0 <= time.time() - proof.at_s <= min(proof.good_s, GOOD_S) else None
 
-    def keep(self, key: str, proof: KeptQualification) -> None:
-        """Keeps a proof, whole or not at all; those that stand no more are removed."""
-        if not key:
+    def keep(self, key: str | None, proof: KeptQualification) -> None:
+        """Keeps a proof, whole or not at all; those that stand no more are removed. None: it is not kept."""
+        if key is None:
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -125,9 +125,9 @@ class QualificationStore:
                 part.unlink(missing_ok=True)
                 raise
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str | None) -> None:
         """A contender that was proved fell out of its race: the next one proves it anew."""
-        if key:
+        if key is not None:
             with contextlib.suppress(OSError):
                 (self._folder / f"{key}.json").unlink(missing_ok=True)
 

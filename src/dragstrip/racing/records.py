@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
@@ -17,12 +19,25 @@ _NOT_COUNTED = ("contender", "round", "pass_index", "position", "void")
 _COUNTED = tuple(field.name for field in fields(Block) if field.name not in _NOT_COUNTED)
 
 
-def io_facts(track: RaceSetup) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Began:
+    """When a race began: by the wall clock (ISO 8601, UTC), and at the same moment by the monotonic one."""
+
+    wall: str
+    monotonic_ns: int
+
+    @classmethod
+    def now(cls) -> Self:
+        """This moment."""
+        return cls(datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns())
+
+
+def io_facts(setup: RaceSetup) -> dict[str, str]:
     """How bytes get in and out, by which clock latencies run, how the engine waits, and what keeps the cores awake."""
     return {
-        "engine_io": f"{track.engine.backend}; latency by {track.engine.latency_stamps} stamps",
-        "engine_wait": track.engine.wait,
-        "awake": track.awake.text,
+        "engine_io": f"{setup.engine.backend}; latency by {setup.engine.latency_stamps} stamps",
+        "engine_wait": setup.engine.wait,
+        "awake": setup.awake.text,
     }
 
 

@@ -49,10 +49,10 @@ def resume(
     with race_setup(workload, race.load, lanes, race.seed, io_of(race), *awake_and_wait_of(race)) as setup:
         if extra_s is not None:
             race = _extended(race, extra_s, store)
-        field = qualify_all(setup, racing_on, states, progress)
+        qualification = qualify_all(setup, racing_on, states, progress)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
-        loop = RaceLoop(setup, store, progress, replace(race, finished=""), ready=field.ready, p50_ns=field.p50_ns)
-        loop.let_out({entrant.name: entrant.out for entrant in field.entrants if entrant.out}, len(race.rounds))
+        loop = RaceLoop(setup, store, progress, replace(race, finished=""), qualification.ready)
+        loop.let_out(qualification.rejected, len(race.rounds))
         return loop.drive()
 
 

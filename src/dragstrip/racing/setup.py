@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragstrip import machine
-from dragstrip.contender import Entry, OwnCount, prepare
+from dragstrip.contender import Entry, prepare
 from dragstrip.errors import BadUsage, EngineFailure, StageError
 from dragstrip.machine import Lanes
 from dragstrip.process import keep_awake, launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.process.launcher import Launcher, free_port
-from dragstrip.process.running import AtAddress, Running
+from dragstrip.process.running import AtAddress
+from dragstrip.racing.launched import Launched
 from dragstrip.record import Load
 from dragstrip.scrutiny import is_right
 from dragstrip.workload import Exchange, Workload
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class RaceSetup:
-    """What every round of a race shares: engine, lanes, load, scratch space and one keeper per contender.
+    """What every round of a race shares: engine, cores, load, scratch space and one keeper per contender.
 
     Args:
-        restless: contenders that work while idle: they are frozen but for their own blocks.
-        own_counts: where each contender's last launch says how many requests it had; None: it can't say.
+        keepers: ends the keepers with the race.
         awake: what keeps the cores awake while blocks run.
     """
 
@@ -43,17 +43,10 @@ class RaceSetup:
     scratch: Path
     keepers: ExitStack
     seed: int
-    restless: set[str] = field(default_factory=set)
-    own_counts: dict[str, OwnCount | None] = field(default_factory=dict)
     awake: Awake = field(default_factory=Awake)
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Launcher] = {}
-
-    def exchanges(self, entry: Entry) -> tuple[Exchange, ...]:
-        """The requests this race loads a contender with."""
-        load = self.load
-        return self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed)
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
         """Starts the keepers of contenders that will be launched, all at once: each takes a moment to be there."""
@@ -62,28 +55,42 @@ class RaceSetup:
                 keeper = Launcher(name=entry.name, scratch_root=self.scratch)
                 self._keepers[entry.name] = self.keepers.enter_context(keeper)
 
-    def launch(self, entry: Entry) -> Running:
+    def launch(self, entry: Entry) -> Launched:
         """Starts a contender and waits for its first right answer.
+
+        Once more where somebody took the kernel's free port before the server could bind it.
 
         Raises:
             StageError: it didn't come to serve; names it, the reason and its last log lines.
         """
-        exchange = self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
         if entry.url is not None:
-            running = AtAddress(entry.url.host, entry.url.port)
-            reason = is_right(exchange)(running.host, running.port)
-            if reason:
-                raise StageError(f"{entry.name}: the server at {running.host}:{running.port} is not right: {reason}")
-            return running
+            return self._already_running(entry, entry.url.host, entry.url.port)
+        try:
+            return self._launch(entry)
+        except StageError as error:
+            if "in use" not in str(error):
+                raise
+            return self._launch(entry)
+
+    def _already_running(self, entry: Entry, host: str, port: int) -> Launched:
+        reason = is_right(self._first_exchange(entry))(host, port)
+        if reason:
+            raise StageError(f"{entry.name}: the server at {host}:{port} is not right: {reason}")
+        return Launched(entry=entry, running=AtAddress(host, port), own_count=None)
+
+    def _launch(self, entry: Entry) -> Launched:
         self.stand_by([entry])
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
         start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
-        self.own_counts[entry.name] = start.own_count
-        probe = is_right(exchange, within_s=start.wake_s)
-        return self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
+        probe = is_right(self._first_exchange(entry), within_s=start.wake_s)
+        running = self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
+        return Launched(entry=entry, running=running, own_count=start.own_count)
 
-    def open(self, entry: Entry, running: Running) -> int:
+    def _first_exchange(self, entry: Entry) -> Exchange:
+        return self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
+
+    def connect(self, launched: Launched) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
 
         Raises:
@@ -91,13 +98,14 @@ class RaceSetup:
         """
         from dragstrip._engine import EngineError, SessionPlan, Target
 
+        entry, running, load = launched.entry, launched.running, self.load
         unix = running.host.startswith("unix:")
         plan = SessionPlan(
             Target.unix(running.host.removeprefix("unix:")) if unix else Target(running.host, running.port),
-            self.exchanges(entry),
-            connections=self.load.connections,
-            keepalive=self.load.keepalive,
-            timeout_ns=self.load.timeout_ns,
+            self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed),
+            connections=load.connections,
+            keepalive=load.keepalive,
+            timeout_ns=load.timeout_ns,
             by_length=self.workload.fields.answer.check == "length",
         )
         try:
@@ -105,7 +113,7 @@ class RaceSetup:
         except EngineError as error:
             if running.alive() and error.kind == "descriptors":
                 raise  # ours are too few: that is no fault of this contender's
-            raise StageError(f"{entry.name}: {error}; its last words: {running.log_tail(5) or 'none'}") from error
+            raise StageError(f"{entry.name}: {error}; its last words: {launched.last_words()}") from error
 
 
 def block_plan(

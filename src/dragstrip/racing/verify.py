@@ -10,6 +10,7 @@ from dragstrip import machine
 from dragstrip.contender import Entry, Missing, check
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.qualified import Rejected
 from dragstrip.racing.setup import race_setup
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload
@@ -44,7 +45,8 @@ def verify(
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
             with race_setup(load_workload(name), load, lanes, seed=secrets.randbits(32)) as setup:
-                found = qualify_all(setup, [entry], {entry.name: state}, Silent())
-            (one,) = found.entrants
-            status = "failed" if one.out else "passed"
-            yield Proof(contender=entry.name, workload=name, status=status, reason=one.out, facts=one.parity)
+                (result,) = qualify_all(setup, [entry], {entry.name: state}, Silent()).contenders
+            if isinstance(result, Rejected):
+                yield Proof(contender=entry.name, workload=name, status="failed", reason=result.reason)
+            else:
+                yield Proof(contender=entry.name, workload=name, status="passed", facts=result.facts)

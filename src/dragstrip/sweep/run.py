@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from itertools import repeat
 from math import ceil
+from typing import Any
 
 from dragstrip import machine, validity
-from dragstrip.contender import Entry, serving
+from dragstrip.contender import serving
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS
-from dragstrip.process.running import awake, frozen
-from dragstrip.racing import environment, schedule
+from dragstrip.racing import schedule
+from dragstrip.racing.blocks import PlannedBlock
+from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualification import Qualified, qualified
-from dragstrip.racing.records import block_record, io_facts
+from dragstrip.racing.qualification import set_up_and_qualify
+from dragstrip.racing.qualified import Qualification
+from dragstrip.racing.records import Began, io_facts
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles
-from dragstrip.racing.round import Outcome, Warm, run_round
-from dragstrip.racing.schedule import RoundOrder
-from dragstrip.racing.setup import RaceSetup, block_plan
-from dragstrip.record import Block, Plan, Round
+from dragstrip.racing.round import Outcome, RoundPlan
+from dragstrip.racing.setup import RaceSetup
+from dragstrip.record import Block, Event, Round
 from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
 from dragstrip.sweep.file import Sweep
 from dragstrip.validity.block import WRONG_KINDS
@@ -43,12 +44,6 @@ GENERATOR = "generator the limit"
 
 #: Rounds that the machine spoilt are run again, so many in each stage; seconds of waiting for a quiet machine, in all.
 AGAIN, PATIENCE_S = 3, 20.0
-
-#: Before a launch the rest of the machine should keep less than this share of the cores busy.
-QUIET = 0.12
-
-#: run_round's plan: a sweep's blocks have lengths of their own.
-_PLAN = Plan(lead_ns=LEAD_NS, counted_ns=COUNTED_LEAST_NS, passes=PASSES, budget_s=0.0, planned_rounds=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,50 +65,59 @@ class Request:
 def run(request: Request, *, progress: Progress) -> Sweep:
     """Sweeps every contender; an interruption ends it early and is in ``finished``.
 
+    The steps are a race's (``racing.run``) with a loop of its own kind, and no store: raw samples go into one file.
+
     Raises:
         BadUsage: two contenders of one name, cores that don't exist, a rate too low for the objective's quantile.
         NotReady: a contender is missing something.
         KeyboardInterrupt: before anything was measured.
     """
-    field = request.field
-    if field.wait == "auto":
-        field = replace(field, wait="sleep")  # latency as users meet it
-    refuse_doubles(field.entries)
-    serving(field.workload.name, field.entries)
+    asked = request.field
+    if asked.wait == "auto":
+        asked = replace(asked, wait="sleep")  # latency as users meet it
+    refuse_doubles(asked.entries)
+    serving(asked.workload.name, asked.entries)
     _refuse_slow(request)
-    lanes = lanes_of(field)
-    load = load_of(field, lanes)
-    seed = field.seed if field.seed is not None else secrets.randbits(32)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+    lanes = lanes_of(asked)
+    load = load_of(asked, lanes)
+    seed = asked.seed if asked.seed is not None else secrets.randbits(32)
+    began = Began.now()
     facts = machine.facts()
-    with qualified(field, load, lanes, seed, progress) as (track, stood):
-        sweeper = _Sweeper(track, request, stood, progress)
-        finished = "interrupted"
-        try:
-            sweeper.sweep()
-            finished = "done"
-        except KeyboardInterrupt:
-            if not sweeper.samples:
-                raise
-        return Sweep(
-            id=secrets.token_hex(6),
-            seed=seed,
-            started=started,
-            software=__version__,
-            workload=field.workload.name,
-            load=load,
-            objective=request.objective,
-            auto=not request.rates_per_s,
-            launches=request.launches,
-            machine=facts | io_facts(track),
-            server_cores=lanes.server,
-            engine_cores=lanes.engine,
-            entrants=tuple(replace(one, out=sweeper.out.get(one.name, one.out)) for one in stood.entrants),
-            closed_loop_per_s=dict(stood.capacity_per_s),
-            samples=tuple(sweeper.samples),
-            notes=tuple(dict.fromkeys(sweeper.notes)),
-            finished=finished,
-        )
+    with set_up_and_qualify(asked, load, lanes, seed, progress) as (setup, qualification):
+        loop = SweepLoop(setup, progress, request, qualification)
+        finished = loop.drive()
+        return _record(request, setup, qualification, loop, began, {**facts, **io_facts(setup)}, finished)
+
+
+def _record(
+    request: Request,
+    setup: RaceSetup,
+    qualification: Qualification,
+    loop: SweepLoop,
+    began: Began,
+    facts: Mapping[str, Any],
+    finished: str,
+) -> Sweep:
+    """The sweep's record; ``facts``: the machine's."""
+    return Sweep(
+        id=secrets.token_hex(6),
+        seed=setup.seed,
+        started=began.wall,
+        software=__version__,
+        workload=setup.workload.name,
+        load=setup.load,
+        objective=request.objective,
+        auto=not request.rates_per_s,
+        launches=request.launches,
+        machine=facts,
+        server_cores=setup.lanes.server,
+        engine_cores=setup.lanes.engine,
+        entrants=tuple(replace(one, out=loop.out.get(one.name, one.out)) for one in qualification.entrants()),
+        closed_loop_per_s={name: one.calibration.capacity_per_s for name, one in qualification.ready.items()},
+        samples=tuple(loop.samples),
+        notes=tuple(dict.fromkeys(loop.notes)),
+        finished=finished,
+    )
 
 
 def least_rate(quantile: str) -> float:
@@ -137,28 +141,54 @@ def _refuse_slow(request: Request) -> None:
         )
 
 
-class _Sweeper:
-    """Drives one sweep's rounds and keeps its samples."""
+@dataclass
+class _Stage:
+    """Rates of each contender that are measured together, in so many launches; ``told``: what is done, in words."""
 
-    def __init__(self, track: RaceSetup, request: Request, stood: Qualified, progress: Progress) -> None:
-        self.track, self.request, self.progress = track, request, progress
-        self.entries: dict[str, Entry] = dict(stood.ready)
-        self.p50_ns, self.capacity_per_s = stood.p50_ns, stood.capacity_per_s
+    rates: Mapping[str, Sequence[float]]
+    told: str
+    valid_rounds: int = 0
+    rounds: int = 0
+
+
+class SweepLoop(RoundLoop):
+    """Runs a sweep's rounds, stage by stage, and keeps their samples.
+
+    Attributes:
+        out: who fell out, with the reason. notes: what the machine did meanwhile, in words.
+    """
+
+    def __init__(self, setup: RaceSetup, progress: Progress, request: Request, qualification: Qualification) -> None:
+        super().__init__(setup, progress, qualification.ready, patience_s=PATIENCE_S)
+        self.request = request
         self.samples: list[Sample] = []
         self.out: dict[str, str] = {}
         self.notes: list[str] = []
-        self.watch = environment.Watch(track.lanes.all)
-        self.rounds, self.patience_s = 0, PATIENCE_S
-        self._again: dict[str, set[float]] = {}
-        self._cells: dict[str, tuple[str, float]] = {}
-        self._ran: list[float] = []
-        self._full: dict[int, str] = {}
+        self._rounds = 0
+        self._stage = _Stage({}, "")
+        self._measured_again: dict[str, set[float]] = {}
+        #: Of the round that was judged last: why the generator was the limit, by the block's position.
+        self._generator_limits: dict[int, str] = {}
 
-    def sweep(self) -> None:
+    def drive(self) -> str:
+        """Sweeps until it is over; returns "done" or "interrupted".
+
+        Raises:
+            KeyboardInterrupt: before anything was measured.
+        """
+        try:
+            self._sweep()
+        except KeyboardInterrupt:
+            if not self.samples:
+                raise
+            return "interrupted"
+        return "done"
+
+    def _sweep(self) -> None:
         """The first rates, then a few steps: again what noise left open, and the bisection."""
-        self._measure({name: self._first(name) for name in self.entries}, "first rates")
+        self._measure({name: self._first_rates(name) for name in self.contenders}, "first rates")
         for step in range(STEPS):
-            wanted = {name: rates for name in self.entries if (rates := self._next(name))}
+            wanted = {name: rates for name in self.contenders if (rates := self._next_rates(name))}
             if not wanted:
                 return
             told = ", ".join(
@@ -167,95 +197,94 @@ class _Sweeper:
             )
             self._measure(wanted, f"step {step + 1} of at most {STEPS}, {told}")
 
-    def _first(self, name: str) -> Sequence[float]:
+    def _first_rates(self, name: str) -> Sequence[float]:
         if self.request.rates_per_s:
             return self.request.rates_per_s
         least = least_rate(self.request.objective.quantile)
-        rates = {float(f"{share * self.capacity_per_s[name]:.2g}") for share in SHARES}
+        capacity_per_s = self.contenders[name].calibration.capacity_per_s
+        rates = {float(f"{share * capacity_per_s:.2g}") for share in SHARES}
         return sorted(rate for rate in rates if rate >= least) or (least,)
 
-    def _next(self, name: str) -> Sequence[float]:
-        mine = [sample for sample in self.samples if sample.contender == name]
-        found, again = points(mine, self.request.objective), self._again.setdefault(name, set())
+    def _next_rates(self, name: str) -> Sequence[float]:
+        own = [sample for sample in self.samples if sample.contender == name]
+        found, again = points(own, self.request.objective), self._measured_again.setdefault(name, set())
         rates = next_rates(found, outwards=not self.request.rates_per_s, again=again)
         again |= {point.rate_per_s for point in found} & set(rates)
         return [rate for rate in rates if rate >= least_rate(self.request.objective.quantile)]
 
-    def _measure(self, rates: Mapping[str, Sequence[float]], what: str) -> None:
-        done = tried = 0
-        while done < self.request.launches and tried < self.request.launches + AGAIN:
-            wanted = {name: mine for name, mine in rates.items() if name in self.entries}
-            if not wanted:
-                return
-            void = f" ({tried - done} void)" if tried > done else ""
-            self.progress.phase(f"{what}: launch {done + 1} of {self.request.launches}{void}")
-            done += not self._round(wanted).round.void
-            tried += 1
+    def _measure(self, rates: Mapping[str, Sequence[float]], told: str) -> None:
+        self._stage = _Stage(rates, told)
+        self.run_rounds()
 
-    def _round(self, rates: Mapping[str, Sequence[float]]) -> Outcome:
-        index, seed = self.rounds, self.track.seed
-        self.rounds += 1
-        self._cells = {f"{name} {rate!r}": (name, rate) for name, mine in rates.items() for rate in mine}
-        order = RoundOrder(
+    def _wanted(self) -> dict[str, Sequence[float]]:
+        """The stage's rates of those who are still there."""
+        return {name: rates for name, rates in self._stage.rates.items() if name in self.contenders}
+
+    def over(self) -> str | None:
+        """How the stage ended; None: it goes on. A void round is run again, so often as ``AGAIN`` says."""
+        stage, launches = self._stage, self.request.launches
+        if stage.valid_rounds >= launches:
+            return "done"
+        if stage.rounds >= launches + AGAIN:
+            return "void"
+        return None if self._wanted() else "too few contenders"
+
+    def next_round(self) -> RoundPlan:
+        """Each contender launched once and loaded at each of its rates, all in random order."""
+        stage, seed, index, rates = self._stage, self.setup.seed, self._rounds, self._wanted()
+        void = f" ({stage.rounds - stage.valid_rounds} void)" if stage.rounds > stage.valid_rounds else ""
+        self.progress.phase(f"{stage.told}: launch {stage.valid_rounds + 1} of {self.request.launches}{void}")
+        loads = {f"{name} {rate!r}": (name, rate) for name, own in rates.items() for rate in own}
+        drawn = [loads[key] for keys in schedule.round_order(seed, index, list(loads), PASSES).passes for key in keys]
+        quantile = self.request.objective.quantile
+        return RoundPlan(
+            index=index,
             launches=schedule.round_order(seed, index, list(rates), 1).launches,
-            passes=schedule.round_order(seed, index, list(self._cells), PASSES).passes,
-        )
-        if self.patience_s > 0:
-            began_s = time.monotonic()
-            machine.wait_for_quiet(self.track.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)
-            self.patience_s -= time.monotonic() - began_s - machine.WINDOW_S
-        self.watch.before()
-        entries = {name: self.entries[name] for name in rates}
-        outcome = run_round(self.track, _PLAN, order, index, entries, self.p50_ns, self._load)
-        self.notes += [event.detail for event in (*outcome.events, *self.watch.after())]
-        for block in outcome.round.blocks:
-            self.samples.append(self._sample(block, outcome.round))
-        for name, why in outcome.out.items():
-            if not _merely_failed(outcome.round, name):
-                self.out[name] = why
-                self.entries.pop(name)
-                self.progress.entrant(name, f"out: {why}")
-        return outcome
-
-    def _load(
-        self, track: RaceSetup, plan: Plan, order: RoundOrder, index: int, warm: Mapping[str, Warm]
-    ) -> tuple[Block, ...]:
-        restless = {name: warm[name].running for name in track.restless & warm.keys()}
-        cells = [self._cells[key] for keys in order.passes for key in keys]
-        cells = [(name, rate) for name, rate in cells if name in warm]
-        self._ran = [rate for _, rate in cells]
-        blocks: list[Block] = []
-        with frozen(restless.values()):
-            for position, (name, rate) in enumerate(cells):
-                length_ns = counted_ns(rate, self.request.objective.quantile)
-                one = block_plan(
-                    warm[name].session,
-                    lead_ns=plan.lead_ns,
-                    counted_ns=length_ns,
-                    rate_per_s=rate,
-                    pace=track.load.pace,
-                    seed=index,
+            # Each has a pass of its own: rates do not depend on each other, so a spoilt block spoils itself only.
+            blocks=tuple(
+                PlannedBlock(
+                    contender=name,
+                    pass_index=at,
+                    lead_ns=LEAD_NS,
+                    counted_ns=counted_ns(rate_per_s, quantile),
+                    rate_per_s=rate_per_s,
                 )
-                with awake(restless.get(name)):
-                    (tally,) = track.engine.run([one], steal_cores=list(track.lanes.all))
-                # A pass of its own: rates have nothing to do with each other, so a spoilt block spoils itself only.
-                blocks.append(block_record(tally, name, index, position, position))
+                for at, (name, rate_per_s) in enumerate(drawn)
+            ),
+            judge=self._judge,
+        )
+
+    def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
+        """Only what the machine did voids a block; what the generator could not send is kept beside."""
         judged = validity.with_reasons(
             blocks,
-            connections=track.load.connections,
-            server_cores=len(track.lanes.server),
-            single_threaded={name: made.running.counts()[1] == 1 for name, made in warm.items()},
-            shared_lanes=track.lanes.shared,
+            connections=self.setup.load.connections,
+            server_cores=len(self.setup.lanes.server),
+            single_threaded=single_threaded,
+            shared_lanes=self.setup.lanes.shared,
             waits=True,
         )
-        self._full = {b.position: why for b in judged for why in b.void if _kind(why) == GENERATOR}
+        self._generator_limits = {b.position: why for b in judged for why in b.void if _kind(why) == GENERATOR}
         return tuple(replace(b, void=tuple(why for why in b.void if _kind(why) in MACHINES)) for b in judged)
 
-    def _sample(self, block: Block, this: Round) -> Sample:
+    def keep(self, outcome: Outcome, events: Sequence[Event]) -> None:
+        """Keeps the round's samples, and lets out who died or answered wrong."""
+        self._rounds += 1
+        self._stage.rounds += 1
+        self._stage.valid_rounds += not outcome.round.void
+        self.notes += [event.detail for event in events]
+        self.samples += map(self._sample, outcome.round.blocks, outcome.planned, repeat(outcome.round))
+        for name, reason in outcome.out.items():
+            if not _merely_failed(outcome.round, name):
+                self.out[name] = reason
+                self.contenders.pop(name)
+                self.progress.entrant(name, f"out: {reason}")
+
+    def _sample(self, block: Block, planned: PlannedBlock, of_round: Round) -> Sample:
         return Sample(
             contender=block.contender,
-            rate_per_s=self._ran[block.position],
-            launch=this.index,
+            rate_per_s=planned.rate_per_s,
+            launch=of_round.index,
             counted_ns=block.counted_ns,
             offered=block.offered or 0,
             departed=block.departed or 0,
@@ -268,8 +297,8 @@ class _Sweeper:
             lag_p99_ns=block.lag_p99_ns or 0,
             server_cpu_ns=block.server_cpu_ns,
             engine_cpu_ns=block.engine_cpu_ns,
-            void=(*this.void, *block.void),
-            generator=self._full.get(block.position, ""),
+            void=(*of_round.void, *block.void),
+            generator=self._generator_limits.get(block.position, ""),
         )
 
 

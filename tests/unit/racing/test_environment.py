@@ -126,13 +126,14 @@ def test_answers_that_grow_shorter_in_one_block_are_found(length: int, status: s
     assert check(replace(race, rounds=tuple(rounds)), "answers' length").status == status
 
 
-def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str:
-    """How a race ends after these rounds; "" where it goes on."""
-    director = RaceLoop.__new__(RaceLoop)
-    director.race, director.spent_s, director.void_in_a_row = race, spent_s, 0
+def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str | None:
+    """How a race ends after these rounds; None where it goes on."""
+    loop = RaceLoop.__new__(RaceLoop)
+    loop.race, loop.spent_s, loop.void_in_a_row, loop.needed = race, spent_s, 0, frozenset(needed)
+    loop.contenders = dict.fromkeys(("quick", "steady"))  # type: ignore[assignment]  # only how many they are counts
     for this in race.rounds:
-        director.void_in_a_row = director.void_in_a_row + 1 if this.void else 0
-    return director._over(frozenset(needed))
+        loop.void_in_a_row = loop.void_in_a_row + 1 if this.void else 0
+    return loop.over()
 
 
 def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided() -> None:
@@ -145,7 +146,7 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
     few, many = (changed(samples.race(rounds=n, noise=0.004), kinds) for n in (12, 20))
     plan = replace(few.plan, planned_rounds=50)
     assert validity.of_two_kinds(few)
-    assert over(replace(few, plan=plan)) == ""
+    assert over(replace(few, plan=plan)) is None
     assert over(replace(many, plan=plan)) == "decided"
     assert over(replace(samples.race(noise=0.004), plan=plan)) == "decided"
     assert "--rounds 20" in check(few, "launches").detail
@@ -155,7 +156,7 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
 def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_be_true() -> None:
     """Rounds of a second each, of which the first are void; in turn: the budget, who is needed."""
 
-    def ends(rounds: int, void: int, budget_s: float, *needed: str, fixed: bool = False) -> str:
+    def ends(rounds: int, void: int, budget_s: float, *needed: str, fixed: bool = False) -> str | None:
         race = samples.race(rounds=rounds, noise=0.004)
         plan = replace(race.plan, planned_rounds=max(int(budget_s), 10), budget_s=budget_s, rounds_fixed=fixed)
         why = ("too few blocks: 0 of 8 are valid (errors)",)
@@ -164,10 +165,10 @@ def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_
 
     assert ends(5, 5, 20, "quick") == "void"  # a sixth would be no truer
     assert ends(5, 5, 20, "quick", fixed=True) == "void"
-    assert ends(5, 4, 20, "quick") == ""
+    assert ends(5, 4, 20, "quick") is None
     assert ends(12, 5, 20) == "decided"
     assert ends(15, 5, 15, "quick") == "budget"
-    assert ends(8, 0, 8, "quick") == ""  # half over, for the tenth round
+    assert ends(8, 0, 8, "quick") is None  # half over, for the tenth round
     assert ends(10, 0, 8, "quick") == "budget"
     assert ends(9, 1, 6, "quick") == "budget"  # over by more than half
 
@@ -176,16 +177,16 @@ def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
     """Planned for a second a round, and one takes two: half of the blocks, three at the least."""
     race = samples.race(rounds=2, passes=20)
     plan = replace(race.plan, planned_rounds=20, budget_s=20.0, blocks={"quick": (1, 2, 20), "steady": (5, 9, 6)})
-    director = RaceLoop.__new__(RaceLoop)
-    director.race, director.spent_s = replace(race, plan=plan), 4.0
-    assert director._plan().passes == 20
-    director.spent_s = 6.4
-    thinned = director._plan()
+    loop = RaceLoop.__new__(RaceLoop)
+    loop.race, loop.spent_s = replace(race, plan=plan), 4.0
+    assert loop.plan().passes == 20
+    loop.spent_s = 6.4
+    thinned = loop.plan()
     assert (thinned.passes, {name: own[2] for name, own in thinned.blocks.items()}) == (10, {"quick": 10, "steady": 3})
-    director.spent_s = 100.0
-    assert {own[2] for own in director._plan().blocks.values()} == {3}
-    director.race = replace(director.race, plan=replace(plan, rounds_fixed=True))
-    assert director._plan().passes == 20
+    loop.spent_s = 100.0
+    assert {own[2] for own in loop.plan().blocks.values()} == {3}
+    loop.race = replace(loop.race, plan=replace(plan, rounds_fixed=True))
+    assert loop.plan().passes == 20
 
 
 # --- on the real thing --------------------------------------------------------------------------------------------
@@ -287,10 +288,10 @@ def test_blocks_are_doubled_twice_at_most_while_short_ones_read_apart_from_lasti
 ):
     """A server slow for so many ms after idleness, against a lead-in of 10 ms; after two doublings it is flagged."""
     monkeypatch.setattr(environment.time, "sleep", lambda _: None)
-    found = calibration._factor(Engine(slow_ms * MS), 0, "a", 10 * MS, 25 * MS)  # type: ignore[arg-type]
-    assert found[0] == factor
-    assert told in found[1] or told in found[2][0].detail
-    assert bool(found[2]) == (slow_ms == 70)
+    found = calibration.compare_short_blocks(Engine(slow_ms * MS), 0, "a", 10 * MS, 25 * MS)  # type: ignore[arg-type]
+    assert found.factor == factor
+    assert told in found.fact or told in found.events[0].detail
+    assert bool(found.events) == (slow_ms == 70)
 
 
 @pytest.mark.parametrize("first", range(14))

@@ -1,0 +1,113 @@
+"""Loads a server until it is warm, and waits until it is at rest. When it is warm, ``warm_up`` says."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
+from dragstrip.errors import StageError
+from dragstrip.machine import thread_cpu_ns
+from dragstrip.process.running import Running
+from dragstrip.racing.launched import Launched, WarmUp
+from dragstrip.racing.setup import RaceSetup, block_plan
+from dragstrip.racing.warm_up import WINDOW, enough_s, settled
+from dragstrip.scrutiny import nothing_right
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine
+
+#: A warm-up slice lasts five typical latencies, within these bounds.
+SLICE_LATENCIES, SLICE_LEAST_NS, SLICE_MOST_NS = 5, 5_000_000, 50_000_000
+
+#: A server is at rest where it used less than this share of a core in so many looks of so many seconds in a row; it is
+#: waited for so long at most.
+REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
+
+#: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
+WARM_UP_MOST = 3
+
+#: The first look at a server of which nothing is known, for the length of its slices.
+FIRST_LOOK_NS = 20_000_000
+
+
+def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> WarmUp:
+    """Connects to a server and loads it until successive slices show no rise, or its ``warm_up.most_s`` is spent.
+
+    Time that others took from its core or the engine's warms nothing up: only what was left counts towards the least
+    and the most. A slice's speed is answers per CPU second where that can be read, which others' bursts hardly move.
+
+    Args:
+        p50_ns: its typical latency, for the length of a slice; None if unknown yet.
+
+    Raises:
+        StageError: it takes no connections, or gives no right answer.
+    """
+    launched.session = session = setup.connect(launched)
+    started_ns = time.monotonic_ns()
+    watch_cpu_time(setup.engine, launched.running, session)
+    p50_ns = p50_ns or _first_look(setup, launched)
+    slice_ns = min(max(SLICE_LATENCIES * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
+    server_cores = len(setup.lanes.server)
+    speeds: list[float] = []
+    own_ns = 0.0
+    while True:
+        gave_up = False
+        for tally in setup.engine.run([block_plan(session, counted_ns=slice_ns)] * WINDOW):
+            speeds.append(speed_of(tally))
+            own_ns += left_ns(tally, server_cores)
+            gave_up = gave_up or tally.gave_up
+        lasted_ns = time.monotonic_ns() - started_ns
+        if gave_up:
+            return WarmUp(lasted_ns=lasted_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
+        counted_s = max(own_ns, lasted_ns / WARM_UP_MOST) / 1e9
+        if counted_s < launched.entry.warm_up_least_s:
+            continue
+        flat = settled(speeds)
+        if flat or counted_s >= launched.entry.warm_up_most_s:
+            watch_cpu_time(setup.engine, launched.running, session)  # threads may have come since
+            enough = enough_s(speeds, slice_ns / 1e9)
+            return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)
+
+
+def _first_look(setup: RaceSetup, launched: Launched) -> int:
+    """The typical latency of a server of which nothing is known, in nanoseconds.
+
+    Raises:
+        StageError: it answered nothing: ten slices more would each wait for the time limit of an answer.
+    """
+    (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=FIRST_LOOK_NS)])
+    if not tally.answered:
+        launched.disconnect(setup.engine)
+        reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))
+        raise StageError(f"{launched.name}: {reason}")
+    return own_p50_ns(tally, tally.p50_ns, len(setup.lanes.server)) if tally.requests else SLICE_MOST_NS
+
+
+def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:
+    """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm.
+
+    One that dies in this moment leaves nothing to read: its blocks will tell that it is gone.
+    """
+    from dragstrip._engine import EngineError
+
+    try:
+        engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
+    except EngineError:
+        if running.alive():
+            raise
+
+
+def come_to_rest(running: Running) -> None:
+    """Waits until a server works no more, at most ``REST_MOST_S``: the last that was warmed up; others had that time.
+
+    A just-in-time compiler's own threads go on after the load ends. On one core they had hardly run beside the main
+    thread: Node's first blocks were a third slower where it was the last one to be warmed up.
+    """
+    looks_at_rest, until_s = 0, time.monotonic() + REST_MOST_S
+    before_ns = sum(thread_cpu_ns(running.schedstats()).values())
+    while looks_at_rest < REST_LOOKS and time.monotonic() < until_s:
+        time.sleep(REST_LOOK_S)
+        after_ns = sum(thread_cpu_ns(running.schedstats()).values())
+        rests = after_ns - before_ns < REST_BELOW * REST_LOOK_S * 1e9
+        looks_at_rest, before_ns = looks_at_rest + 1 if rests else 0, after_ns
