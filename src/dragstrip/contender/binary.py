@@ -59,12 +59,12 @@ def _linked(file: str, _state: Sequence[int]) -> tuple[Path, ...]:
     if ldd is None:
         return ()
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             (ldd, file), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_LINKED_S
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    return tuple(Path(place) for place in re.findall(r"=> (/\S+)", said))
+    return tuple(Path(place) for place in re.findall(r"=> (/\S+)", output))
 
 
 def _state(file: Path) -> tuple[int, ...]:

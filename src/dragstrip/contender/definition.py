@@ -164,8 +164,10 @@ def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> 
         return source.bad(at, "there is no such key", nearest(str(at[-1]), valid, "the keys here are"))
     if kind in _WOULD_DO:
         return source.bad(at, f"given {shown(fault['input'])}", _WOULD_DO[kind])
-    said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return source.bad(at, f"given {shown(fault['input'])}", f"it {said}" if said.startswith("should") else said)
+    problem = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return source.bad(
+        at, f"given {shown(fault['input'])}", f"it {problem}" if problem.startswith("should") else problem
+    )
 
 
 def _existing(at: Sequence[Key], given: Any) -> tuple[Key, ...]:

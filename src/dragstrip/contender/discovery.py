@@ -104,7 +104,7 @@ def find_programs(contender: Contender) -> dict[str, Path]:
     found = {}
     for name in contender.fields.needs.commands:
         if name in contender.places:
-            found[name] = _told_program(contender.places[name])
+            found[name] = _given_program(contender.places[name])
             continue
         everywhere = _on_path(name)
         first = everywhere[0] if everywhere else _in_environments(contender, name)
@@ -122,8 +122,8 @@ def _on_path(name: str) -> list[Path]:
     return list(dict.fromkeys(Path(place) for place in places if place))
 
 
-def _told_program(told: str) -> Path:
-    place = Path(told)
+def _given_program(path: str) -> Path:
+    place = Path(path)
     if not place.is_file() or not os.access(place, os.X_OK):
         raise _AbsentError(f"{place} is no program that can be executed")
     return place
@@ -136,9 +136,9 @@ def _in_environments(contender: Contender, name: str) -> Path | None:
         if not (way.pip or way.npm):
             continue
         folder = environment(way.pip or way.npm)
-        told = way.programs.get(name)
+        pattern_given = way.programs.get(name)
         arch = {"arch": platform.machine()}
-        patterns = [fill(told, arch)] if told else [f"bin/{name}", f"node_modules/.bin/{name}"]
+        patterns = [fill(pattern_given, arch)] if pattern_given else [f"bin/{name}", f"node_modules/.bin/{name}"]
         for place in (place for pattern in patterns for place in sorted(folder.glob(pattern))):
             if os.access(place, os.X_OK):
                 return place
@@ -157,22 +157,22 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
     return values
 
 
-def _modules(program: Path, told: str) -> dict[str, str]:
+def _modules(program: Path, given: str) -> dict[str, str]:
     """Where an nginx's modules are, which of them lie there and which are part of it.
 
     Without --modules-path they are in the folder `modules` of its prefix (nginx's own auto/options). Part of it is
     what its own bytes name; a script that stands for it has only the folders of `nginx -V`, whose names say less.
 
     Args:
-        told: where the user says they are; "" if nowhere.
+        given: the folder that the user named; "" if none.
     """
-    said = say((str(program), _ASKED))
-    if "configure arguments" not in said and not told:
+    output = say((str(program), _ASKED))
+    if "configure arguments" not in output and not given:
         return {"modules": "", "loadable": "", "built_in": ""}
-    prefix = re.search(r"--prefix=(\S+)", said)
-    path = re.search(r"--modules-path=(\S+)", said)
-    folder = told or str(Path(prefix[1] if prefix else "/usr/local/nginx") / (path[1] if path else "modules"))
-    added = [Path(one) for one in re.findall(r"--add-module=(\S+)", said)]
+    prefix = re.search(r"--prefix=(\S+)", output)
+    path = re.search(r"--modules-path=(\S+)", output)
+    folder = given or str(Path(prefix[1] if prefix else "/usr/local/nginx") / (path[1] if path else "modules"))
+    added = [Path(one) for one in re.findall(r"--add-module=(\S+)", output)]
     built_in = {*module_names(program), *(one.name for one in added), *filter(None, map(_own_name, added))}
     return {
         "modules": folder,
@@ -197,7 +197,7 @@ def _suits(contender: Contender, name: str, place: Path) -> bool:
         values = settings(contender, programs)
         _need_files(contender, values)
         command = contender.fields.version.command
-        return command[:1] != (name,) or _told_version(contender, programs, values) is not None
+        return command[:1] != (name,) or _version_and_output(contender, programs, values) is not None
     except _AbsentError:
         return False
 
@@ -252,10 +252,10 @@ def counts(contender: Contender, programs: Mapping[str, Path], values: Mapping[s
     if served is None or not served.if_command:
         return served is not None
     try:
-        said = say(resolve(served.if_command, programs, values), any_status=True)
+        output = say(resolve(served.if_command, programs, values), any_status=True)
     except _AbsentError:
         return False
-    return re.search(served.if_says, said) is not None
+    return re.search(served.if_says, output) is not None
 
 
 def look(contender: Contender) -> Ready | Missing:
@@ -311,36 +311,36 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
     if not wanted.command:
         return "unknown"
     command = resolve(wanted.command, programs, values)
-    told = _told_version(contender, programs, values)
-    if told is None:
-        said = say(command, any_status=True).strip()[:200]
+    answer = _version_and_output(contender, programs, values)
+    if answer is None:
+        output = say(command, any_status=True).strip()[:200]
         raise _AbsentError(
-            f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {said!r}",
+            f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {output!r}",
             _another_program(contender, wanted.command[0]),
         )
-    version, said = told
-    beside = [_debian_versions(contender, Path(command[0])), *_parts(contender, Path(command[0]), said, values)]
+    version, output = answer
+    beside = [_debian_versions(contender, Path(command[0])), *_parts(contender, Path(command[0]), output, values)]
     return f"{version} ({'; '.join(filter(None, beside))})" if any(beside) else version
 
 
-def _told_version(
+def _version_and_output(
     contender: Contender, programs: Mapping[str, Path], values: Mapping[str, str]
 ) -> tuple[str, str] | None:
     """The version that the definition's command says, and all that it said; None if that doesn't match."""
     wanted = contender.fields.version
     # Many tell it in a help text, and end as if it were a mistake to ask.
-    said = say(resolve(wanted.command, programs, values), any_status=True)
-    match = re.search(wanted.pattern, said)
-    return (match[1], said) if match else None
+    output = say(resolve(wanted.command, programs, values), any_status=True)
+    match = re.search(wanted.pattern, output)
+    return (match[1], output) if match else None
 
 
-def _parts(contender: Contender, program: Path, said: str, values: Mapping[str, str]) -> list[str]:
+def _parts(contender: Contender, program: Path, output: str, values: Mapping[str, str]) -> list[str]:
     """What `[version] also` finds: in the command's words, else in the program, its modules and their libraries."""
     names = [fill(text, values) for text in contender.fields.needs.files if "modules" in placeholders(text)]
     files = [program, *(Path(name) for name in names if Path(name).is_file())]
     found = []
     for pattern in contender.fields.version.also:
-        match = re.search(pattern, said)
+        match = re.search(pattern, output)
         found.append(match[1] if match else first_match(pattern, files))
     return [text for text in dict.fromkeys(found) if text]
 
@@ -359,8 +359,8 @@ def _python_package_version(contender: Contender, package: str) -> str:
     found = next(iter(distributions(name=package, path=sites)), None)
     if found is None:
         raise _AbsentError(f"Python's package `{package}` is not in its private environment {folder}")
-    told = re.search(r"^version\s*=\s*(\S+)", (folder / "pyvenv.cfg").read_text(), re.MULTILINE)
-    return f"{found.version} (Python {told[1]})" if told else found.version
+    python = re.search(r"^version\s*=\s*(\S+)", (folder / "pyvenv.cfg").read_text(), re.MULTILINE)
+    return f"{found.version} (Python {python[1]})" if python else found.version
 
 
 def _debian_versions(contender: Contender, program: Path) -> str:

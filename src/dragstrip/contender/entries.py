@@ -169,12 +169,12 @@ def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
     Raises:
         BadUsage: a folder of the environment is not there.
     """
-    told = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
-    absent = next((str(folder) for folder in told if not folder.is_dir()), None)
+    given = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
+    absent = next((str(folder) for folder in given if not folder.is_dir()), None)
     if absent:
         raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is no folder; use folders separated by {os.pathsep}")
-    every = (*told, *extra_dirs)
-    return sorted({file.parent for one in every for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
+    roots = (*given, *extra_dirs)
+    return sorted({file.parent for one in roots for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
 
 
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
@@ -301,18 +301,18 @@ def variant(
     }
     typed = ",".join(f"{key}={text}" for key, text in (overrides or {}).items())
     name = f"{contender.name}:{typed}" if typed else contender.name
-    told = {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
-    noted = {} if contender.shipped else {DEFINITION: str(contender.source.file)}
-    noted |= {TYPED: name} if label else {}
-    noted |= {f"{PLACE}{key}": text for key, text in absolute.items()}
-    parity = {key: fill(text, told | {"mark": fields.mark}) for key, text in fields.parity.items()}
+    values = {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
+    origin = {} if contender.shipped else {DEFINITION: str(contender.source.file)}
+    origin |= {TYPED: name} if label else {}
+    origin |= {f"{PLACE}{key}": text for key, text in absolute.items()}
+    parity = {key: fill(text, values | {"mark": fields.mark}) for key, text in fields.parity.items()}
     return Entry(
         name=label or name,
         title=fields.title,
         kind="definition",
         language=fields.language,
         mark=fields.mark,
-        parameters=MappingProxyType(parameters | noted),
+        parameters=MappingProxyType(parameters | origin),
         definition_hash=contender.definition_hash,
         parity=parity | {f"place of {key}": text for key, text in absolute.items()},
         workloads=fields.workloads,
@@ -325,10 +325,10 @@ def variant(
 
 def _converted(name: str, key: str, text: str, default: Value) -> Value:
     """An override in the type of its default; a count per core is a whole number of at least 1."""
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    switches = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     if isinstance(default, bool):
-        if text.lower() in words:
-            return words[text.lower()]
+        if text.lower() in switches:
+            return switches[text.lower()]
         raise BadUsage(f"{name}: {key}={text}: give true or false")
     kind = int if default == PER_CORE else type(default)
     try:

@@ -149,15 +149,15 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
         with _no_daemons() if step.command[0] == "apt-get" else _nothing():
             try:
                 # An unprivileged user must be able to execute what a private environment holds, hence the umask.
-                told = subprocess.run(
+                done = subprocess.run(
                     step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
                     stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
                 )  # fmt: skip
             except OSError as error:
                 raise NotReady(f"{step.command[0]} can't be run: {error.strerror} ({step.purpose})") from error
-        if told.returncode:
-            last = "\n".join(told.stdout.splitlines()[-15:])
-            raise NotReady(f"{shlex.join(step.command)} failed with exit status {told.returncode}:\n{last}")
+        if done.returncode:
+            last = "\n".join(done.stdout.splitlines()[-15:])
+            raise NotReady(f"{shlex.join(step.command)} failed with exit status {done.returncode}:\n{last}")
 
 
 @contextmanager

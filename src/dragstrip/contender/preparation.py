@@ -156,8 +156,8 @@ def build(one: Entry | Contender) -> Path | None:
 
 def _build_dir(contender: Contender, ready: Ready) -> Path:
     assert contender.fields.build is not None
-    what = (contender.definition_hash, repr(contender.fields.build), ready.version, os.uname().machine)
-    key = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
+    inputs = (contender.definition_hash, repr(contender.fields.build), ready.version, os.uname().machine)
+    key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
     return cache_dir() / "builds" / f"{contender.name}-{key}"
 
 
@@ -176,9 +176,9 @@ def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -
     values = discovery.settings(contender, ready.programs) | {"build": str(out), "cache": str(cache_dir())}
     command = discovery.resolve(wanted.command, ready.programs, values)
     env = {"HOME": str(cache_dir()), **os.environ} | {key: fill(text, values) for key, text in wanted.env.items()}
-    status, said = _run_bounded(contender.name, command, source, env)
+    status, output = _run_bounded(contender.name, command, source, env)
     if status != 0:
-        tail = "\n".join(said.strip().splitlines()[-_TAIL_LINES:])
+        tail = "\n".join(output.strip().splitlines()[-_TAIL_LINES:])
         raise StageError(
             f"{contender.name}: its build failed with status {status} (`{' '.join(command)}`); its last lines:\n{tail}"
         )
@@ -282,17 +282,17 @@ def _prepare_definition(
 
 
 def _own_count(contender: Contender, values: Mapping[str, Any]) -> OwnCount | None:
-    told = contender.fields.served
-    if told is None or not values["served"]:
+    wanted = contender.fields.served
+    if wanted is None or not values["served"]:
         return None
-    at = fill(told.socket, values)
-    return OwnCount(f"unix:{at}" if at else "", told.path, told.pattern)
+    address = fill(wanted.socket, values)
+    return OwnCount(f"unix:{address}" if address else "", wanted.path, wanted.pattern)
 
 
-def _asked_for(scratch: Path, told: Iterable[str]) -> Path | None:
+def _asked_for(scratch: Path, texts: Iterable[str]) -> Path | None:
     """The launch's socket, if its path stands anywhere in what the server is told."""
     path = scratch / SOCKET
-    return path if any(str(path) in text for text in told) else None
+    return path if any(str(path) in text for text in texts) else None
 
 
 def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:

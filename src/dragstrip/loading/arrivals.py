@@ -89,10 +89,10 @@ def check(offer: Offer, requests: int | None, duration_s: float | None) -> None:
 def describe_offer(offer: Offer) -> str:
     """The offer in a few words, for a report."""
     if offer.ramp:
-        what = f"a ramp from {offer.ramp[0]:,g} to {offer.ramp[1]:,g}/s"
+        rate = f"a ramp from {offer.ramp[0]:,g} to {offer.ramp[1]:,g}/s"
     elif offer.steps:
-        what = "steps of " + ", ".join(f"{step.from_per_s:,g}/s for {step.length_s:g} s" for step in offer.steps)
+        rate = "steps of " + ", ".join(f"{step.from_per_s:,g}/s for {step.length_s:g} s" for step in offer.steps)
     else:
-        what = f"{offer.rate_per_s:,g}/s"
+        rate = f"{offer.rate_per_s:,g}/s"
     poisson = f", Poisson arrivals (seed {offer.seed})" if offer.arrivals == "poisson" else ""
-    return f"{what}{poisson}, {offer.precision}"
+    return f"{rate}{poisson}, {offer.precision}"

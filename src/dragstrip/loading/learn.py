@@ -66,8 +66,8 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
 def _refuse_status(request: LoadRequest, answer: Learned) -> None:
     if request.expect_status is not None:
         if answer.status != request.expect_status:
-            told = f"answers status {answer.status} {answer.reason} where --status {request.expect_status} was told"
-            raise DragstripError(f"{request.url}: {told}; its body begins {_quoted(answer.body)}")
+            answered = f"answers status {answer.status} {answer.reason} where --status {request.expect_status} was told"
+            raise DragstripError(f"{request.url}: {answered}; its body begins {_quoted(answer.body)}")
         return
     if not 200 <= answer.status < 300:
         raise BadUsage(
@@ -111,9 +111,9 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
 
 def _refuse_size(request: LoadRequest, answer: Answer) -> None:
     if answer.cut or len(answer.body) > LARGEST_BODY_BYTES:
-        told = answer.cut or f"sends a body of {len(answer.body):,} bytes"
+        answered = answer.cut or f"sends a body of {len(answer.body):,} bytes"
         raise BadUsage(
-            f"{request.url}: the server {told}, and every answer is compared with the first one, held in memory; a "
+            f"{request.url}: the server {answered}, and every answer is compared with the first one, held in memory; a "
             f"body of at most {LARGEST_BODY_BYTES >> 20} MiB is what it takes"
         )
     if answer.surplus:

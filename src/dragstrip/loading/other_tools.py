@@ -75,14 +75,14 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
         BadUsage: as ``load``; or an entry of such a JSON is no rate (its unit has no "/s").
     """
     try:
-        told = json.loads(_text(file))
+        entries_read = json.loads(_text(file))
     except (OSError, ValueError, RecursionError):
-        told = None
-    if not isinstance(told, list):
+        entries_read = None
+    if not isinstance(entries_read, list):
         run = load(file)
         return [(run.tool, run)]
     try:
-        entries = [(str(one["name"]), str(one["unit"]), float(one["value"])) for one in told]
+        entries = [(str(one["name"]), str(one["unit"]), float(one["value"])) for one in entries_read]
     except (KeyError, TypeError, ValueError) as error:
         raise BadUsage(f"{file}: give a list of objects with name, unit and value ({error!r})") from error
     if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not value > 0]:
@@ -199,14 +199,14 @@ def _oha(text: str) -> ForeignRun:
 
 
 def _oha_json(text: str) -> ForeignRun:
-    told = json.loads(text)
-    statuses: dict[str, int] = told.get("statusCodeDistribution", {})
-    percentiles: dict[str, Any] = told.get("latencyPercentiles", {})
+    report = json.loads(text)
+    statuses: dict[str, int] = report.get("statusCodeDistribution", {})
+    percentiles: dict[str, Any] = report.get("latencyPercentiles", {})
     return ForeignRun(
         tool="oha",
-        rate_per_s=float(told["summary"]["requestsPerSec"]),
+        rate_per_s=float(report["summary"]["requestsPerSec"]),
         requests=sum(statuses.values()) or None,
-        duration_s=float(told["summary"]["total"]),
+        duration_s=float(report["summary"]["total"]),
         failed=sum(count for status, count in statuses.items() if status[0] not in "23"),
         http="1.1",
         latency_us={name: 1e6 * float(value) for name, value in percentiles.items() if value is not None},
@@ -229,13 +229,13 @@ def _h2load(text: str) -> ForeignRun:
 
 def _k6(text: str) -> ForeignRun:
     durations = re.search(r"^.*http_req_duration\.*:(.*)$", text, re.MULTILINE)
-    told = re.findall(r"(med|p\(\d+\))=([\d.]+(?:µs|us|ms|s|m))", durations[1]) if durations else []
+    percentiles = re.findall(r"(med|p\(\d+\))=([\d.]+(?:µs|us|ms|s|m))", durations[1]) if durations else []
     return ForeignRun(
         tool="k6",
         rate_per_s=_number(r"http_reqs\.*:\s+\d+\s+([\d.]+)/s", text) or 0.0,
         requests=_whole(r"http_reqs\.*:\s+(\d+)", text),
         http="1.1",
-        latency_us={_k6_name(name): micros for name, value in told if (micros := _span_us(value)) is not None},
+        latency_us={_k6_name(name): micros for name, value in percentiles if (micros := _span_us(value)) is not None},
     )
 
 

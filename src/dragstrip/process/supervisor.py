@@ -50,6 +50,8 @@ UNKILLABLE_S = 10.0
 DESCRIPTORS_AT_MOST = 1 << 20
 #: Soft limit of a stack in bytes, which is also that of each thread: "unlimited" changes the layout of memory.
 STACK_BYTES = 8 << 20
+#: What a child says where it could not join its cgroup.
+NO_CGROUP = "no cgroup"
 #: Lines and bytes of the log that a report of the end carries.
 TAIL_LINES, TAIL_BYTES = 20, 4096
 
@@ -89,11 +91,11 @@ class BoundedLog:
         mark_bytes = len(self.MARK.format(0))
         dropped_from = head + (mark_bytes if self._left_out else 0)
         self._left_out += self._size - keep - dropped_from
-        kept = os.pread(self._fd, keep, self._size - keep)
+        tail = os.pread(self._fd, keep, self._size - keep)
         os.ftruncate(self._fd, head)
         os.lseek(self._fd, head, os.SEEK_SET)
-        os.write(self._fd, self.MARK.format(self._left_out).encode() + kept)
-        self._size = head + mark_bytes + len(kept)
+        os.write(self._fd, self.MARK.format(self._left_out).encode() + tail)
+        self._size = head + mark_bytes + len(tail)
 
     def tail(self) -> str:
         """The last lines, for a message."""
@@ -156,11 +158,11 @@ def _in_child(work: Callable[[int], None]) -> tuple[int, str]:
             os.write(writing, f"{type(error).__name__}: {error}\n".encode())
         os._exit(127)
     os.close(writing)
-    said = b""
+    output = b""
     while piece := os.read(reading, 4096):
-        said += piece
+        output += piece
     os.close(reading)
-    return pid, said.decode("utf-8", "replace").strip()
+    return pid, output.decode("utf-8", "replace").strip()
 
 
 def _take_user(order: dict[str, Any]) -> None:
@@ -177,17 +179,17 @@ def find_program(order: dict[str, Any]) -> str:
     return shutil.which(program, path=order["env"].get("PATH", os.defpath)) or program
 
 
-def why_not_as_user(order: dict[str, Any]) -> str:
-    """What keeps the asked user from running the command, tried as that user; "" if nothing does.
+def why_not_as_user(order: dict[str, Any]) -> str | None:
+    """The reason why the asked user can't run the command, tried as that user; None if it can.
 
     Looked at: the working directory, the program, and each word that is a file the keeper can see.
     """
     program = find_program(order)
-    words = [os.path.join(order["cwd"], word) for word in order["command"][1:]]
+    arguments = [os.path.join(order["cwd"], word) for word in order["command"][1:]]
     needs = [(program, os.X_OK, "execute"), (order["cwd"], os.X_OK, "enter")]
     needs += [
         (path, os.X_OK, "enter") if os.path.isdir(path) else (path, os.R_OK, "read")
-        for path in words
+        for path in arguments
         if os.path.exists(path)
     ]
 
@@ -200,7 +202,7 @@ def why_not_as_user(order: dict[str, Any]) -> str:
 
     pid, why = _in_child(look)
     os.waitpid(pid, 0)
-    return why
+    return why or None
 
 
 def default_signals() -> None:
@@ -236,7 +238,7 @@ def _become_server(order: dict[str, Any], output: int, keeper: int, pipe: int) -
             with open(f"{order['cgroup']}/cgroup.procs", "w") as file:
                 file.write("0")
         except OSError:
-            os.write(pipe, b"no cgroup\n")
+            os.write(pipe, f"{NO_CGROUP}\n".encode())
     os.sched_setaffinity(0, order["cores"])
     set_limits()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -281,10 +283,10 @@ class Launch:
         if order["user"] is not None and (why := why_not_as_user(order)):
             self.note = f"runs as uid {os.geteuid()}, for uid {order['user']} {why}"
             order = {**order, "user": None}
-        pid, said = _in_child(lambda pipe: _become_server(order, writing, keeper, pipe))
-        complaints = said.splitlines()
-        if "no cgroup" in complaints:
-            complaints.remove("no cgroup")
+        pid, output = _in_child(lambda pipe: _become_server(order, writing, keeper, pipe))
+        complaints = output.splitlines()
+        if NO_CGROUP in complaints:
+            complaints.remove(NO_CGROUP)
             remove_cgroup(self.cgroup)
             self.cgroup = None
         self.why = "; ".join(complaints)

@@ -38,8 +38,8 @@ def fetch(sock: socket.socket, exchange: Exchange, deadline: Deadline | None = N
     return read_answer(sock, exchange.request, body_bytes=len(exchange.body), deadline=deadline)
 
 
-def words(error: Exception) -> str:
-    """What went wrong between a request and its answer, in words."""
+def describe_error(error: Exception) -> str:
+    """What went wrong between a request and its answer: a sentence about the server."""
     if isinstance(error, ConnectionRefusedError):
         return "takes no connections (refused); a server that listens would be right"
     if isinstance(error, TimeoutError):
@@ -120,22 +120,22 @@ def is_right(exchange: Exchange, *, within_s: float | None = None) -> Callable[[
         within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
     """
     until = Deadline(within_s) if within_s is not None else None
-    seen: str | None = None
+    reason: str | None = None
     answered = False
 
     def probe(host: str, port: int) -> str | None:
-        nonlocal seen, answered
+        nonlocal reason, answered
         deadline = Deadline(ANSWER_S, until)
         try:
             with connect(host, port, deadline) as sock:
-                seen = fault(exchange, fetch(sock, exchange, deadline))
+                reason = fault(exchange, fetch(sock, exchange, deadline))
                 answered = True
         except TROUBLE as error:
             late = isinstance(error, LateError | TimeoutError)
             # A last try that was cut short says less than what came before.
             if not (late and answered and deadline.within_s < ANSWER_S):
-                seen = words(error)
+                reason = describe_error(error)
             answered = answered or isinstance(error, AnswerError)
-        return seen
+        return reason
 
     return probe

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from dragstrip import parity
 from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, UnknownPath, Untried
-from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
+from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
 from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
 from dragstrip.workload import Exchange
 
@@ -67,7 +67,7 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
     try:
         served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
     except OSError as error:
-        return Findings(problems=(f"{connections} connections at once: {words(error)}",))
+        return Findings(problems=(f"{connections} connections at once: {describe_error(error)}",))
     starved = connections - 1 - served
     if starved:
         return Findings(
@@ -84,7 +84,7 @@ def _tried(trial: Callable[[], _Fact]) -> _Fact | Untried:
     try:
         return trial()
     except TROUBLE as error:
-        return Untried(words(error))
+        return Untried(describe_error(error))
 
 
 def _keep_alive(host: str, port: int, exchange: Exchange) -> KeepAlive:
@@ -125,7 +125,7 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
             if len(answer) > most_bytes:
                 raise AnswerError(f"sends answers of more than {most_bytes:,} bytes, without an end")
             if deadline.left_s() <= 0:
-                raise AnswerError(f"did not end an answer within {deadline.told()}")
+                raise AnswerError(f"did not end an answer within {deadline.text()}")
             deadline.lend(sock)
             piece = sock.recv(65536)
             if not piece:
@@ -134,7 +134,7 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
     except (ConnectionResetError, BrokenPipeError):
         return None
     except TimeoutError:
-        raise AnswerError(f"did not end an answer within {deadline.told()}") from None
+        raise AnswerError(f"did not end an answer within {deadline.text()}") from None
     return answer
 
 
@@ -167,9 +167,9 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
     """A request with another path, version or ``Connection`` header."""
     first, *headers = request.partition(b"\r\n\r\n")[0].split(b"\r\n")
     method, old_path, old_version = first.split(b" ")
-    kept = [header for header in headers if not header.lower().startswith(b"connection:")]
+    others = [header for header in headers if not header.lower().startswith(b"connection:")]
     head = b" ".join((method, path.encode() or old_path, version.encode() or old_version))
-    return b"\r\n".join((head, *kept, f"Connection: {connection}".encode(), b"", b""))
+    return b"\r\n".join((head, *others, f"Connection: {connection}".encode(), b"", b""))
 
 
 def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:

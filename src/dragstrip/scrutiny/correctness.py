@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dragstrip import parity
-from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, fault, fetch, words
+from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
 from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted
 from dragstrip.workload import Exchange
 
@@ -61,7 +61,7 @@ class _Trial:
         """
         if self.deadline.left_s() <= 0:
             raise LateError(
-                f"gave {self.right} of {self.total} right answers within {self.deadline.told()}; all of them in that "
+                f"gave {self.right} of {self.total} right answers within {self.deadline.text()}; all of them in that "
                 "time would be right"
             )
         answer = fetch(sock, exchange, Deadline(ANSWER_S, self.deadline))
@@ -108,7 +108,7 @@ def check_correctness(
         try:
             ask()
         except TROUBLE as error:
-            problems.setdefault(words(error), []).append(way)
+            problems.setdefault(describe_error(error), []).append(way)
             if isinstance(error, LateError | ConnectionRefusedError | TimeoutError):
                 break  # the next way would only wait as long
     # What goes wrong alike in several ways is told once.

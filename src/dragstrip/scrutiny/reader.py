@@ -115,8 +115,8 @@ class Deadline:
         """Seconds left, never below 0."""
         return max(self._until_s - time.monotonic(), 0.0)
 
-    def told(self) -> str:
-        """Its length in words."""
+    def text(self) -> str:
+        """The time that it gives, like "5 s"."""
         return f"{max(self.within_s, 0.0):.2g} s"
 
     def lend(self, sock: socket.socket) -> None:
@@ -146,7 +146,7 @@ def read_answer(sock: socket.socket, request: bytes, *, body_bytes: int, deadlin
     try:
         sock.sendall(request)
     except TimeoutError:
-        raise LateError(f"did not take the request within {deadline.told()}; reading it would be right") from None
+        raise LateError(f"did not take the request within {deadline.text()}; reading it would be right") from None
     except (BrokenPipeError, ConnectionResetError):
         pass  # it may have answered before it closed
     return _Reading(sock, request, body_bytes, deadline).answer()
@@ -286,9 +286,9 @@ class _Reading:
         assert self._head is not None
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields)
         old = self._head.http_version == b"1.0"
-        words = " ".join(value.lower() for name, value in headers if name.lower() == "connection")
+        connection = " ".join(value.lower() for name, value in headers if name.lower() == "connection")
         framed = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers) or self._empty()
-        kept = "keep-alive" in words if old or self._must_say else "close" not in words
+        keeps = "keep-alive" in connection if old or self._must_say else "close" not in connection
         return Answer(
             status=self._head.status_code,
             reason=self._head.reason.decode("utf-8", "backslashreplace"),
@@ -297,7 +297,7 @@ class _Reading:
             head_bytes=self._head_bytes,
             wire_bytes=self._read_bytes(),
             body=bytes(self._body),
-            closes=not kept or not framed or bool(self._cut),
+            closes=not keeps or not framed or bool(self._cut),
             cut=self._cut,
             surplus=b"" if self._cut else self._h11.trailing_data[0],
         )
@@ -319,11 +319,11 @@ class _Reading:
 
     def _late(self) -> str:
         if not self._wire_bytes:
-            return f"answered nothing within {self._deadline.told()}; an answer in that time would be right"
+            return f"answered nothing within {self._deadline.text()}; an answer in that time would be right"
         many = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
         at = "in its head still" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
         return (
-            f"did not end its answer within {self._deadline.told()} ({many}, {at}); a whole answer in that time would "
+            f"did not end its answer within {self._deadline.text()} ({many}, {at}); a whole answer in that time would "
             "be right"
         )
 
