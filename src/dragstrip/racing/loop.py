@@ -181,7 +181,7 @@ class RaceLoop(RoundLoop):
         for name, reason in fallen.items():
             self.store.entrant_out(self.race.id, name, reason, index)
             self.contenders.pop(name, None)
-            self.progress.entrant(name, f"out: {reason}")
+            self.progress.out(name, reason)
         entrants = tuple(
             replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
             for entrant in self.race.entrants

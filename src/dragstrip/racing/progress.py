@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from dragstrip import analysis
@@ -9,20 +10,37 @@ from dragstrip.record import Race
 
 
 class Progress(Protocol):
-    """What shows a race as it runs; called between measurements only."""
+    """What shows a race as it runs; called between measurements only.
 
-    def phase(self, text: str) -> None: ...
-    def entrant(self, name: str, status: str) -> None: ...
+    ``phase`` says what is done now; ``waiting``: it is said again and again while something lasts. The others say how
+    the contender ``name`` stands: built by ``command`` within ``limit_s`` seconds; scrutineered; ready, where proofs
+    are reused by those of the time ``proved_at``; or out, with the reason.
+    """
+
+    def phase(self, text: str, *, waiting: bool = False) -> None: ...
+    def building(self, name: str, command: Sequence[str], limit_s: float) -> None: ...
+    def scrutineering(self, name: str) -> None: ...
+    def ready(self, name: str, proved_at: str | None = None) -> None: ...
+    def out(self, name: str, reason: str) -> None: ...
     def round_done(self, race: Race, judged: analysis.Verdict) -> None: ...
 
 
 class Silent:
     """A progress display that shows nothing."""
 
-    def phase(self, text: str) -> None:
+    def phase(self, text: str, *, waiting: bool = False) -> None:
         """Nothing."""
 
-    def entrant(self, name: str, status: str) -> None:
+    def building(self, name: str, command: Sequence[str], limit_s: float) -> None:
+        """Nothing."""
+
+    def scrutineering(self, name: str) -> None:
+        """Nothing."""
+
+    def ready(self, name: str, proved_at: str | None = None) -> None:
+        """Nothing."""
+
+    def out(self, name: str, reason: str) -> None:
         """Nothing."""
 
     def round_done(self, race: Race, judged: analysis.Verdict) -> None:

@@ -64,7 +64,7 @@ def set_up_and_qualify(
     Raises:
         NotReady: a contender named by hand is missing something.
     """
-    progress.phase("checking what is installed")
+    progress.phase("checking what is installed", waiting=True)
     states = _installed(request)
     with race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as setup:
         setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
@@ -101,7 +101,7 @@ def qualify_all(
     for candidate, result in zip(candidates, results, strict=True):
         if store is not None and candidate.calibrated is not None and isinstance(result, Qualified):
             store.keep(result.key, _to_keep(result, disturbed=candidate.calibrated.disturbed))
-        progress.entrant(candidate.name, candidate.status())
+        candidate.announce(progress)
     return Qualification(results)
 
 
@@ -144,11 +144,12 @@ class _Candidate:
             return self.name
         return f"{self.name}, {self.limit.spent_s:.0f} s of {self.limit.within_s:.0f} s"
 
-    def status(self) -> str:
-        """For the display."""
+    def announce(self, progress: Progress) -> None:
+        """Says on the display what became of it."""
         if self.rejected is not None:
-            return f"out: {self.rejected}"
-        return f"ready, by its scrutineering of {self.kept.when}" if self.kept else "ready"
+            progress.out(self.name, self.rejected)
+        else:
+            progress.ready(self.name, self.kept.when if self.kept else None)
 
     def result(self) -> Qualified | Rejected:
         """What it came to: by its calibration, by what was kept, or out."""
@@ -172,14 +173,14 @@ def _candidate(
         return _Candidate(entry, "", rejected=f"missing: {state.reason}; {state.remedy}")
     try:
         if command := pending_build(entry):
-            progress.entrant(entry.name, f"building once, up to {BUILD_S / 60:.0f} min: {' '.join(command)}")
+            progress.building(entry.name, command, BUILD_S)
         built = build(entry)
     except StageError as error:
         return _Candidate(entry, state.version, rejected=str(error))
     key = store.key(entry, state, built) if store is not None else None
     kept = store.find(key) if store is not None else None
     if kept is None:
-        progress.entrant(entry.name, "scrutineering")
+        progress.scrutineering(entry.name)
     return _Candidate(entry, state.version, key, kept)
 
 
@@ -307,7 +308,7 @@ class _SideBySide:
         left = [candidate.waited_for for thread, candidate in self._waiting.values() if thread.is_alive()]
         more = f"; and {len(left) - NAMED} more" if len(left) > NAMED else ""
         if left:
-            progress.phase(f"checking {len(left)} of {self._begun}: {'; '.join(left[:NAMED])}{more}")
+            progress.phase(f"checking {len(left)} of {self._begun}: {'; '.join(left[:NAMED])}{more}", waiting=True)
         self._tell_at = time.monotonic() + TELL_S
 
     def end(self, progress: Progress) -> None:

@@ -278,7 +278,7 @@ class SweepLoop(RoundLoop):
             if not _merely_failed(outcome.round, name):
                 self.out[name] = reason
                 self.contenders.pop(name)
-                self.progress.entrant(name, f"out: {reason}")
+                self.progress.out(name, reason)
 
     def _sample(self, block: Block, planned: PlannedBlock, of_round: Round) -> Sample:
         return Sample(

@@ -594,10 +594,11 @@ def test_the_parity_sheet_marks_what_differs(race: Race) -> None:
 
 def _ran(progress: live.Progress, race: Race) -> None:
     with progress:
-        progress.phase("checking what is installed")
-        progress.entrant("return", "scrutineering")
-        progress.entrant("return", "ready")
-        progress.entrant("dud", "out: body differs\nat byte 10")
+        progress.phase("checking what is installed", waiting=True)
+        progress.phase("checking 1 of 2: return", waiting=True)
+        progress.scrutineering("return")
+        progress.ready("return")
+        progress.out("dud", "body differs\nat byte 10")
         for done in range(1, len(race.rounds) + 1):
             part = replace(race, rounds=race.rounds[:done], finished="")
             progress.round_done(part, judge(part))
@@ -629,7 +630,7 @@ def test_progress_on_a_terminal_is_redrawn_by_the_caller_alone(race: Race, monke
     before, file = threading.active_count(), io.StringIO()
     progress = live.Progress(Console(file=file, force_terminal=True, width=100))
     with progress:
-        progress.entrant("return", "ready")
+        progress.ready("return")
         progress.round_done(race, judge(race))
         assert threading.active_count() == before
         written = len(file.getvalue())

@@ -6,6 +6,9 @@ rich's refresh thread would take CPU time in the middle of a block, so it is nev
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -29,6 +32,23 @@ MOST_TROUBLES = 4
 WAITING_S = 5.0
 
 
+class State(Enum):
+    """How a contender stands."""
+
+    BUILDING = auto()
+    SCRUTINEERING = auto()
+    READY = auto()
+    OUT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Contender:
+    """How a contender stands, and the text that says so."""
+
+    state: State
+    text: str
+
+
 class Progress:
     """Shows phases, contenders and, after each round, the standings; a context manager.
 
@@ -38,8 +58,8 @@ class Progress:
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
-        self._told_s = 0.0
-        self._phase, self._status = "", dict[str, str]()
+        self._phase, self._phase_shown_s, self._phase_waits = "", 0.0, False
+        self._contenders = dict[str, _Contender]()
         self._standings: RenderableType | None = None
         self._lights: list[RenderableType] = []
         self._decided = -1
@@ -59,20 +79,35 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def phase(self, text: str) -> None:
-        """What the race is doing now; where lines stay, what it waits for is said now and then only."""
-        again = text.startswith("checking ") and self._phase.startswith("checking ")
-        self._phase, now_s = text, time.monotonic()
-        if again and not self._live and now_s - self._told_s < WAITING_S:
+    def phase(self, text: str, *, waiting: bool = False) -> None:
+        """What the race is doing now; ``waiting``: said again and again, so where lines stay only now and then."""
+        again = waiting and self._phase_waits
+        self._phase, self._phase_waits, now_s = text, waiting, time.monotonic()
+        if again and not self._live and now_s - self._phase_shown_s < WAITING_S:
             return
-        self._told_s = now_s
+        self._phase_shown_s = now_s
         self._show(text)
 
-    def entrant(self, name: str, status: str) -> None:
-        """How a contender stands: being scrutineered, ready, out and why."""
-        self._status[name] = status
+    def building(self, name: str, command: Sequence[str], limit_s: float) -> None:
+        """A contender is built by a command, which may take so many seconds."""
+        self._stands(name, State.BUILDING, f"building once, up to {limit_s / 60:.0f} min: {' '.join(command)}")
+
+    def scrutineering(self, name: str) -> None:
+        """A contender is being proved."""
+        self._stands(name, State.SCRUTINEERING, "scrutineering")
+
+    def ready(self, name: str, proved_at: str | None = None) -> None:
+        """A contender is proved; ``proved_at``: when, where an earlier proof is reused."""
+        self._stands(name, State.READY, f"ready, by its scrutineering of {proved_at}" if proved_at else "ready")
+
+    def out(self, name: str, reason: str) -> None:
+        """A contender is out of the race."""
+        self._stands(name, State.OUT, f"out: {reason}")
+
+    def _stands(self, name: str, state: State, text: str) -> None:
+        self._contenders[name] = _Contender(state, text)
         # One line each suffices where lines stay: how scrutineering ended, not that it began.
-        self._show(f"{name}: {status}" if status != "scrutineering" else "")
+        self._show("" if state is State.SCRUTINEERING else f"{name}: {text}")
 
     def round_done(self, race: Race, verdict: Verdict) -> None:
         """The standings after a round."""
@@ -85,15 +120,16 @@ class Progress:
             f"round {done}{f' ({void} void)' if void else ''} of at most {race.plan.planned_rounds}, "
             f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{of} spent"
         )
+        self._phase_waits = False
         if left := time_left(race, verdict):
             self._phase += f", {left}"
         found = summary.ranked(race, verdict, with_latency=False) if self._live else []
         self._standings = race_terminal.ranking(verdict, found, beside=False) if found else None
         self._lights = [*failures(verdict), *lights(race)] if self._live else []
         # Plain lines: often at first, then now and then, and whenever something was decided.
-        telling = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
+        worth_a_line = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
         self._decided = decided
-        self._show(self._phase if telling else "")
+        self._show(self._phase if worth_a_line else "")
 
     def _show(self, line: str) -> None:
         if self._live:
@@ -103,10 +139,12 @@ class Progress:
 
     def _picture(self) -> RenderableType:
         parts: list[RenderableType] = [Text(self._phase, style="bold")] if self._phase else []
-        running = {name: status for name, status in self._status.items() if status.startswith("out")}
-        for name, status in (running if self._standings else self._status).items():
-            mark, style = ("■", "magenta") if status.startswith("out") else ("●", "blue")
-            parts.append(Text.assemble((f"{mark} ", style), (name, "bold"), f" {_first_line(status)}"))
+        for name, contender in self._contenders.items():
+            is_out = contender.state is State.OUT
+            if self._standings and not is_out:
+                continue  # it stands in the table
+            mark, style = ("■", "magenta") if is_out else ("●", "blue")
+            parts.append(Text.assemble((f"{mark} ", style), (name, "bold"), f" {_first_line(contender.text)}"))
         if self._standings:
             parts.append(self._standings)
         return Group(*parts, *self._lights)
@@ -131,9 +169,9 @@ def time_left(race: Race, verdict: Verdict) -> str:
 
 def failures(verdict: Verdict) -> list[RenderableType]:
     """Requests that failed, by contender and kind; nothing where none did."""
-    told = [(name, estimate.errors) for name, estimate in verdict.estimates.items() if any(estimate.errors.values())]
+    failed = [(name, estimate.errors) for name, estimate in verdict.estimates.items() if any(estimate.errors.values())]
     return [
-        Text.assemble(("▲ errors ", "yellow"), (name, "bold"), f": {figures.errors(kinds)}") for name, kinds in told
+        Text.assemble(("▲ errors ", "yellow"), (name, "bold"), f": {figures.errors(kinds)}") for name, kinds in failed
     ]
 
 
@@ -149,11 +187,11 @@ def lights(race: Race) -> list[RenderableType]:
         row.append(f"{check.check}  ", "dim" if check.status == "pass" else "bold")
     # Too few rounds are no news while a race runs.
     troubled = [check for check in checks if check.status != "pass" and check.check != "rounds"]
-    told = [
+    sentences = [
         Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check.detail))
         for check in troubled[:MOST_TROUBLES]
     ]
-    return [row, *told]
+    return [row, *sentences]
 
 
 def _first_line(text: str) -> str:
