@@ -16,6 +16,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from commands import Done, dragstrip
 from hdrh.histogram import HdrHistogram
 
 from dragstrip.report.load import export
@@ -103,8 +104,9 @@ def starting(script: Path) -> Iterator[Callable[..., str]]:
             process.stdout.close()
 
 
-def load(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DRAGSTRIP, *words], capture_output=True, text=True, timeout=100)
+def load(*words: str) -> Done:
+    """``dragstrip load``, in the tests' own process."""
+    return dragstrip("load", *words)
 
 
 def told(*words: str) -> dict[str, Any]:

@@ -542,7 +542,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     )
     (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
     files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
-    words = (*files, "--setting", "published", "--budget", "60s", "--json", str(tmp_path / "out.json"))
+    words = (*files, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
     done = dragstrip_run(tmp_path, "check", *words)
     told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
     with Store(tmp_path / "races.sqlite") as store:
@@ -603,7 +603,7 @@ def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path)
     )
     (tmp_path / "one.toml").write_text(text)
     env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160"}
-    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "60s"]
+    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "25s"]
     with subprocess.Popen(
         [sys.executable, "-m", "dragstrip", *words],
         env=env,
@@ -676,7 +676,7 @@ exec /usr/sbin/nginx -g '{modules}' "$@"
     (folder / "openresty").chmod(0o755)
     name = "2023-mod-lua-openresty"
     env = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    words = (name, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
+    words = (name, "--setting", "published", "--budget", "20s", "--json", str(tmp_path / "out.json"))
     try:
         done = dragstrip_run(tmp_path, "check", *words, env=env)
     finally:

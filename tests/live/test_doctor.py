@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import samples
+from commands import dragstrip
 from scipy import stats
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
@@ -29,7 +28,7 @@ def test_doctor_says_what_it_saw_and_a_race_on_this_machine_knows_the_ceiling(tm
     """Every limit, both kinds of connection; a race on another machine learns nothing from it."""
     store = tmp_path / "races.sqlite"
     told_to = ["doctor", "--seconds", "50ms", "--json", "-", "--store", str(store)]
-    done = subprocess.run([sys.executable, "-m", "dragstrip", *told_to], capture_output=True, text=True, check=False)
+    done = dragstrip(*told_to)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     findings = {finding["name"]: finding for finding in told["findings"]}

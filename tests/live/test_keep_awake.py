@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import dragstrip
 
 from dragstrip import machine
 from dragstrip.process import keep_awake
@@ -204,10 +205,7 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
     """Its parity sheet tells it, and a resumed race goes on the same way."""
     store = tmp_path / "races.sqlite"
     words = ["--rounds", "2", "--budget", "5s", "--awake", word, "--store", str(store), "--quiet"]
-    done = subprocess.run(
-        [sys.executable, "-m", "dragstrip", "race", "nginx-return", "one=nginx-return", *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = dragstrip("race", "nginx-return", "one=nginx-return", *words)
     with Store(store) as kept:
         race = kept.load("last")
     assert race.rounds, done.stderr
@@ -216,10 +214,8 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
     assert (race.machine["awake"] == "off") == (word == "off")
     assert awake_and_wait_of(race) == (word, race.machine["engine_wait"])
     assert all(block.server_runs for one in race.rounds for block in one.blocks)
-    told = subprocess.run(
-        [sys.executable, "-m", "dragstrip", "show", "--parity", "--store", str(store)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    told = dragstrip("show", "--parity", "--store", str(store))
+    assert told.returncode == 0, told.stderr
     assert f"cores kept awake: {race.machine['awake'].split(' (')[0]}" in " ".join(told.stdout.split())
 
 

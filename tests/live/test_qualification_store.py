@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import dragstrip
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Ready, serve_entry, url_entry
@@ -245,8 +244,7 @@ def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path)
     def raced(*more: str) -> tuple[str, dict[str, Any]]:
         out = tmp_path / "out.json"
         words = ["race", "nginx-return", "--serve", server, "-c", "4", "--rounds", "2", "--json", str(out), *more]
-        command = [sys.executable, "-m", "dragstrip", *words, "--store", str(store)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = dragstrip(*words, "--store", str(store))
         told = json.loads(out.read_text())
         assert [one["out"] for one in told["contenders"]] == ["", ""], done.stdout + done.stderr
         return done.stdout, {one["name"]: one["parity"] for one in told["contenders"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+from commands import dragstrip
 from hdrh.histogram import HdrHistogram
 from scipy import stats
 
@@ -167,9 +167,7 @@ def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(
     store = tmp_path / "races.sqlite"
     words = ["--serve", f"one={HELLO}", "--slo", "p50=1s", "--rates", "400,800", "--launches", "3", "-c", "4"]
     words += ["--store", str(store), "--json", "-", "--seed", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "dragstrip", "sweep", *words], capture_output=True, text=True, timeout=110
-    )
+    done = dragstrip("sweep", *words)
     assert done.returncode in (0, 3), done.stderr  # 3: the machine was disturbed all the time
     told = json.loads(done.stdout)
     jsonschema.validate(told, sweep_file.schema())
@@ -183,9 +181,7 @@ def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(
     (contender,) = told["contenders"]
     assert {400.0, 800.0} <= {point["rate_per_s"] for point in contender["points"]}
     assert all(len({s.launch for s in swept.samples if s.rate_per_s == rate}) >= 3 for rate in (400.0, 800.0))
-    again = subprocess.run(
-        [sys.executable, "-m", "dragstrip", "sweep", "--show", str(path)], capture_output=True, text=True, timeout=60
-    )
+    again = dragstrip("sweep", "--show", str(path))
     line = headline(capacity(swept.points("one")), swept.objective)
     for page in (again.stdout, done.stderr):
         assert " ".join(line.split()) in " ".join(page.split())
@@ -193,7 +189,6 @@ def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(
 
 def test_a_rate_too_low_for_its_quantile_is_refused_with_one_that_would_do() -> None:
     """p99 wants a thousand answers of each launch."""
-    words = ["sweep", "--serve", f"one={HELLO}", "--rates", "10,20"]
-    done = subprocess.run([sys.executable, "-m", "dragstrip", *words], capture_output=True, text=True, timeout=60)
+    done = dragstrip("sweep", "--serve", f"one={HELLO}", "--rates", "10,20")
     assert done.returncode == 2
     assert "use 100 a second and more" in done.stderr
