@@ -79,7 +79,7 @@ MUTATIONS = (
     ),
     Mutation(
         "abandoned", f"{PACKAGE}/process/supervisor.py",
-        "            self._abandoned = True", "            pass", SUPERVISOR,
+        "        if not piece:\n            self._abandoned = True", "        if not piece:\n            pass", SUPERVISOR,
     ),
     Mutation(
         "body", f"{CRATE}/response.rs",
@@ -154,7 +154,7 @@ def table(outcomes: list[Outcome]) -> list[str]:
     """The lines of a Markdown table."""
     lines = ["| file | what stands there | broken to | test that failed | seconds |", "|-|-|-|-|-:|"]
     for one in outcomes:
-        change = (one.mutation.line.strip(), one.mutation.broken.strip())
+        change = [text.splitlines()[-1].strip() for text in (one.mutation.line, one.mutation.broken)]
         lines.append(
             f"| `{one.mutation.file.removeprefix('src/dragstrip/')}` | `{change[0]}` | `{change[1]}`"
             f" | {f'`{one.failed}`' if one.failed else '**none: it survived**'} | {one.seconds:.0f} |"
