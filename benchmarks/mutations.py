@@ -79,7 +79,8 @@ MUTATIONS = (
     ),
     Mutation(
         "abandoned", f"{PACKAGE}/process/supervisor.py",
-        "        if not piece:\n            self._abandoned = True", "        if not piece:\n            pass", SUPERVISOR,
+        "        if not piece:\n            self._abandoned = True",
+        "        if not piece:\n            pass", SUPERVISOR,
     ),
     Mutation(
         "body", f"{CRATE}/response.rs",

@@ -67,7 +67,7 @@ def test_two_results_are_compared(kept: Path) -> None:
 
 def test_words_that_a_plan_has_not_are_refused() -> None:
     """With where to find those that it has."""
-    with pytest.raises(BadUsage, match=r"dragstrip\.racing\.Request"):
+    with pytest.raises(BadUsage, match=r"dragstrip\.racing\.request\.Request"):
         dragstrip.race("nginx-return", "nginx-static", conections=5)
 
 
