@@ -4,6 +4,8 @@ The right answer is learned by two plain requests, which count among the run's o
 agree); from then on every answer is compared with it. A run is one engine block, seen while it runs: what was done in
 each second or so is handed on, so that it can be watched, and broken off without losing what was measured. An answer
 that was outstanding when a timed run's time was up is waited for and told, and is in no rate and no histogram.
+
+The steps, as a race has them: check the request, prepare (learn the right answers), load, result.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,77 +71,163 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         EngineFailure: the engine can't run it (descriptors, ports, a server that takes no such number of connections).
     """
     check(request)
+    prepared = _prepare(request)
+    progress.begun(request, prepared.learned, list(prepared.doubts))
+    return _result(prepared, _load(prepared, progress))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exchange:
+    """One request of a run: as it was asked for, as it goes over the wire, and the right answer to it."""
+
+    asked: Asked
+    wire: bytes
+    right: Learned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """All that is known before the engine starts.
+
+    Args:
+        learned: of the right answers the one that tells most of the server.
+        cores: the engine's, one thread each. connections: as many as are of use.
+        by_length: bodies are only counted after the first ones.
+        notes: what is not as asked, in words. doubts: what may go wrong, in words.
+    """
+
+    request: LoadRequest
+    target: Target
+    exchanges: tuple[_Exchange, ...]
+    learned: Learned
+    cores: tuple[int, ...]
+    connections: int
+    by_length: bool
+    notes: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What the engine did: its slices in their order, what ended it, and how it worked.
+
+    Args:
+        started: wall clock, ISO 8601 UTC.
+        finished, io, stamps: as in ``LoadResult``. notes: about the cores' sleep, in words.
+    """
+
+    started: str
+    slices: tuple[Slice, ...]
+    finished: str
+    io: str
+    stamps: str
+    notes: tuple[str, ...]
+
+
+def _prepare(request: LoadRequest) -> _Prepared:
+    """Learns the right answers, and settles with how many cores and connections the run is made.
+
+    Raises:
+        BadUsage, DragstripError: as ``run``.
+    """
     to = target(request.url, request.unix)
-    asked = [(alone, at, one, one.raw or request_bytes(alone, at)) for alone, at, one in each(request, to)]
+    wires = [(alone, at, asked, asked.raw or request_bytes(alone, at)) for alone, at, asked in each(request, to)]
     cores, connections, notes = worker_cores(request)
-    right = [
-        learn(alone, at, wire) if one.answer is None else given(one.status or 200, one.answer)
-        for alone, at, one, wire in asked
-    ]
-    learned = next((one for one in right if one.server), right[0])
+    exchanges = tuple(
+        _Exchange(asked=asked, wire=wire, right=_right_answer(alone, at, asked, wire))
+        for alone, at, asked, wire in wires
+    )
+    answers = [exchange.right for exchange in exchanges]
+    learned = next((answer for answer in answers if answer.server), answers[0])
     if request.keepalive and learned.closes:
         notes.append("the server ends each connection after one answer, though asked to keep it")
     if to.tls and request.insecure:
         notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
+    return _Prepared(
+        request=request,
+        target=to,
+        exchanges=exchanges,
+        learned=learned,
+        cores=cores,
+        connections=connections,
+        by_length=_by_length(request, to, max(len(answer.body) for answer in answers)),
+        notes=tuple(notes),
+        doubts=tuple(notes_before(request)),
+    )
+
+
+def _right_answer(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> Learned:
+    if asked.answer is not None:
+        return given(asked.status or 200, asked.answer)
+    return learn(request, to, wire)
+
+
+def _load(prepared: _Prepared, progress: Progress) -> _Loaded:
+    """Runs the engine to the end, or until it is interrupted.
+
+    Raises:
+        EngineFailure: as ``run``.
+    """
+    request, to = prepared.request, prepared.target
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    doubts = notes_before(request)
-    progress.begun(request, learned, doubts)
-    done: list[Slice] = []
-    with _engine(cores, request.io) as engine, _awake(request, notes):
+    slices: list[Slice] = []
+    with _engine(prepared.cores, request.io) as engine, _awake(request) as awake:
         try:
-            wires = [wire for *_, wire in asked]
-            session = engine.open(_session_plan(request, to, wires, right, connections))
-            finished = _drive(engine, session, request, done, progress)
+            finished = _drive(engine, engine.open(_session_plan(prepared)), request, slices, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
         # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
         io, stamps = engine.backend, "user" if to.tls or to.unix else engine.latency_stamps
-        if to.tls or request.close_after or request.pipeline > 1 or request.first_byte:
-            io = "epoll (for what is asked for)"
-    by_length = _by_length(request, to, max(len(one.body) for one in right))
-    if by_length:
+    if to.tls or request.close_after or request.pipeline > 1 or request.first_byte:
+        io = "epoll (for what is asked for)"
+    if prepared.by_length:
         io = "epoll (large bodies are counted where they lie)"
+    notes = () if awake is None else (_about_sleep(awake),)
+    return _Loaded(started=started, slices=tuple(slices), finished=finished, io=io, stamps=stamps, notes=notes)
+
+
+def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
+    """What was prepared and what came of it, as one record; the slices' histograms are added up."""
+    slices = loaded.slices
+    # What was feared and did not come needs no word afterwards.
+    doubts = prepared.doubts if any("connect" in part.errors for part in slices) else ()
     return LoadResult(
-        request=request,
-        target=to,
-        learned=learned,
-        started=started,
+        request=prepared.request,
+        target=prepared.target,
+        learned=prepared.learned,
+        started=loaded.started,
         software=__version__,
-        cores=cores,
-        connections=connections,
-        slices=tuple(done),
-        latency_hdr=_merged(part.latency_hdr for part in done),
-        connect_hdr=_merged(part.connect_hdr for part in done),
-        first_byte_hdr=_merged(part.first_byte_hdr for part in done),
-        latency_sent_hdr=_merged(part.latency_sent_hdr or b"" for part in done),
-        lag_hdr=_merged(part.lag_hdr or b"" for part in done),
-        plain_statuses=_plain_statuses([one for *_, one, _ in asked], right),
-        io=io,
-        stamps=stamps,
-        by_length=by_length,
-        finished=finished,
-        # What was feared and did not come needs no word afterwards.
-        notes=(*notes, *(doubts if any("connect" in part.errors for part in done) else ())),
+        cores=prepared.cores,
+        connections=prepared.connections,
+        slices=slices,
+        latency_hdr=_merged(part.latency_hdr for part in slices),
+        connect_hdr=_merged(part.connect_hdr for part in slices),
+        first_byte_hdr=_merged(part.first_byte_hdr for part in slices),
+        latency_sent_hdr=_merged(part.latency_sent_hdr or b"" for part in slices),
+        lag_hdr=_merged(part.lag_hdr or b"" for part in slices),
+        plain_statuses=_plain_statuses(prepared.exchanges),
+        io=loaded.io,
+        stamps=loaded.stamps,
+        by_length=prepared.by_length,
+        finished=loaded.finished,
+        notes=(*prepared.notes, *loaded.notes, *doubts),
     )
 
 
-def _plain_statuses(asked: list[Asked], right: list[Learned]) -> dict[int, int]:
-    """What the plain requests were answered with, by which right answers were learned."""
-    found: Counter[int] = Counter()
-    for one, answer in zip(asked, right, strict=True):
-        found[answer.status] += PLAIN if one.answer is None else 0
-    return {status: count for status, count in found.items() if count}
+def _plain_statuses(exchanges: Sequence[_Exchange]) -> dict[int, int]:
+    """How many plain requests, by which right answers were learned, were answered with which status."""
+    statuses = Counter(exchange.right.status for exchange in exchanges if exchange.asked.answer is None)
+    return {status: PLAIN * count for status, count in statuses.items()}
 
 
-def _session_plan(
-    request: LoadRequest, to: Target, wires: list[bytes], right: list[Learned], connections: int
-) -> SessionPlan:
+def _session_plan(prepared: _Prepared) -> SessionPlan:
     from dragstrip import _engine as engine
 
+    request, to = prepared.request, prepared.target
     return engine.SessionPlan(
         engine.Target.unix(to.unix) if to.unix else engine.Target(to.host, to.port),
-        [engine.Exchange(wire, one.status, one.body) for wire, one in zip(wires, right, strict=True)],
-        connections=connections,
+        [engine.Exchange(one.wire, one.right.status, one.right.body) for one in prepared.exchanges],
+        connections=prepared.connections,
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
         tls=engine.Tls(to.tls, cacert=request.cacert, insecure=request.insecure) if to.tls else None,
@@ -147,7 +235,7 @@ def _session_plan(
         pipelining=request.pipeline,
         first_byte=request.first_byte,
         sources=spread(request),
-        by_length=_by_length(request, to, max(len(one.body) for one in right)),
+        by_length=prepared.by_length,
     )
 
 
@@ -159,18 +247,20 @@ def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
 
 
 @contextmanager
-def _awake(request: LoadRequest, notes: list[str]) -> Iterator[None]:
-    """Keeps all cores awake where that was asked for, and says how: nobody knows which of them are the server's."""
+def _awake(request: LoadRequest) -> Iterator[keep_awake.Awake | None]:
+    """Keeps all cores awake where that was asked for: nobody knows which of them are the server's; else None."""
     if request.awake == keep_awake.OFF:
-        yield
+        yield None
         return
     cores = sorted(os.sched_getaffinity(0))
     against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
-    with keep_awake.hold(cores, against=against) as kept, kept.held():
-        notes.append(
-            f"cores kept awake: {kept.text}" if kept.way else f"cores not kept awake, though asked ({kept.text})"
-        )
-        yield
+    with keep_awake.hold(cores, against=against) as awake, awake.held():
+        yield awake
+
+
+def _about_sleep(awake: keep_awake.Awake) -> str:
+    """Whether the cores were kept awake, and how, in words."""
+    return f"cores kept awake: {awake.text}" if awake.way else f"cores not kept awake, though asked ({awake.text})"
 
 
 @contextmanager
@@ -190,12 +280,16 @@ def _engine(cores: tuple[int, ...], io: str) -> Iterator[Engine]:
 def _merged(histograms: Iterable[bytes]) -> bytes:
     from dragstrip._engine import merge
 
-    recorded = [one for one in histograms if one]
+    recorded = [histogram for histogram in histograms if histogram]
     return merge(recorded) if recorded else b""
 
 
-def _drive(engine: Engine, session: int, request: LoadRequest, done: list[Slice], progress: Progress) -> str:
-    """Runs to the end, hour by hour; each stretch of about a second is added to ``done`` as it is over."""
+def _drive(engine: Engine, session: int, request: LoadRequest, slices: list[Slice], progress: Progress) -> str:
+    """Runs to the end, hour by hour, and says what ended it (``LoadResult.finished``).
+
+    Args:
+        slices: each stretch of about a second is added as it is over, so that an interruption loses none.
+    """
     from dragstrip._engine import BlockPlan
 
     bounded_s = (request.offer.length_s() if request.offer else None) or request.duration_s
@@ -205,8 +299,8 @@ def _drive(engine: Engine, session: int, request: LoadRequest, done: list[Slice]
     left = None if request.requests is None else request.requests - request.plain
 
     def observe(tally: Tally) -> None:
-        done.append(_slice(tally))
-        progress.slice_done(request, done)
+        slices.append(_slice(tally))
+        progress.slice_done(request, slices)
 
     while True:
         limit_ns = min(left_ns or _HOUR_NS, _HOUR_NS)
@@ -228,4 +322,4 @@ def _drive(engine: Engine, session: int, request: LoadRequest, done: list[Slice]
 
 
 def _slice(tally: Tally) -> Slice:
-    return Slice(**{one.name: getattr(tally, one.name) for one in fields(Slice)})
+    return Slice(**{field.name: getattr(tally, field.name) for field in fields(Slice)})
