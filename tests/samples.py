@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.record import METHOD_VERSION, Block, Entrant, Event, Launch, Load, Plan, Race, Round
+from dragstrip.record import METHOD_VERSION, Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round, Void
+from dragstrip.store.facts import event_of_text, void_of_text
 
 MS, S = 1_000_000, 1_000_000_000
 
@@ -33,6 +34,21 @@ def hdr(*values_ns: int) -> bytes:
     for value in values_ns:
         histogram.record_value(value)
     return base64.b64decode(histogram.encode())
+
+
+def voided(*sentences: str) -> tuple[Void, ...]:
+    """Reasons as an earlier version recorded them."""
+    return tuple(map(void_of_text, sentences))
+
+
+def told(kind: str, sentence: str, at_ns: int = 1) -> Event:
+    """An event as an earlier version recorded it."""
+    return event_of_text(at_ns, kind, sentence)
+
+
+def noted(kind: EventKind, text: str = "", **facts: Any) -> Event:
+    """An event of now."""
+    return Event(at_ns=1, kind=kind, text=text, **facts)
 
 
 def block(contender: str, **changes: Any) -> Block:

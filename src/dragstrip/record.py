@@ -8,10 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
 METHOD_VERSION = 5
+
+
+class VoidKind(StrEnum):
+    """Why a block or a round is never used."""
+
+    ACCOUNTING = "accounting"
+    CLOCK = "clock"
+    WRONG_ANSWERS = "wrong answers"
+    ERRORS = "errors"
+    GAVE_UP = "gave up"
+    NO_ANSWER = "no answer"
+    ENGINE_WAITED = "engine waited"
+    SERVER_WAITED = "server waited"
+    GENERATOR = "generator the limit"
+    TOO_FEW_BLOCKS = "too few blocks"
+    #: Only in races of method versions up to 4.
+    STEAL = "steal"
+    TOO_FEW_PASSES = "too few passes"
+    #: None that this version knows.
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void:
+    """One reason that voids a block or a round, as values; ``report`` writes the sentence.
+
+    Args:
+        kind: what is wrong.
+        numbers: what was measured, by name; which names a kind has, ``validity.block`` says.
+        errors: failures by kind, where the reason is about them.
+        cause: of a round's: the kind that voided most of its blocks.
+        text: the sentence of a record that was written before reasons were values; else "".
+    """
+
+    kind: VoidKind
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    cause: VoidKind | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +143,7 @@ class Block:
     lag_p99_ns: int | None = None
     lag_hdr: bytes | None = None
     latency_sent_hdr: bytes | None = None
-    void: tuple[str, ...] = ()
+    void: tuple[Void, ...] = ()
     turn_sum_ns: int = 0
     clock_step_ns: int = 0
     early_stamps: int = 0
@@ -156,7 +196,7 @@ class Round:
     ended_ns: int
     launches: tuple[Launch, ...]
     blocks: tuple[Block, ...]
-    void: tuple[str, ...] = ()
+    void: tuple[Void, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +223,74 @@ class Entrant:
     out_round: int | None = None
 
 
+class EventKind(StrEnum):
+    """What an event is about; in parentheses what its subject, names and numbers are."""
+
+    #: Another program used the race's cores (its name; pid, share of a core).
+    INTRUDER = "other program"
+    #: The processor throttled itself.
+    HEAT = "heat"
+    #: A core changed its frequency (core, khz, first_khz).
+    FREQUENCY = "frequency"
+    #: A contender's memory grew (its name; bytes_per_s, share_per_s).
+    GROWING = "memory grows"
+    #: Short blocks of a contender read otherwise than long ones (its name; counted_ns, apart, loaded_ns).
+    UNEQUAL_BLOCKS = "unequal blocks"
+    #: The race was run for claims (the setting; the claims' ids), or against itself (the contender).
+    CLAIMS = "claims"
+    NULL_RACE = "null race"
+    #: A run to an exact count, another tool's figure (text: JSON), and the verdict as it was told (text).
+    COUNTED_RUN = "counted run"
+    FOREIGN = "foreign"
+    VERDICT = "verdict"
+    #: The race began to run again: whatever ended it before no longer holds.
+    RESUMED = "resumed"
+    #: The store's own, folded in when a race is read (text).
+    OUT = "out"
+    FINISHED = "finished"
+    EXTENDED = "extended"
+    #: None that this version knows (the kind as it was recorded; text).
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth keeping that is no measurement: at_ns is monotonic."""
+    """Something worth keeping that is no measurement, as values; ``report`` writes the sentence.
+
+    Args:
+        at_ns: monotonic.
+        kind: what it is about; it says what subject, names and numbers are.
+        text: what came as a text (``EventKind``), or the sentence of a record written before events were values.
+    """
 
     at_ns: int
-    kind: str
-    detail: str
+    kind: EventKind
+    subject: str = ""
+    names: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What a race is run for, where a command runs it for something: becomes the first event of its record.
+
+    Args:
+        kind: ``EventKind.CLAIMS`` or ``NULL_RACE``; subject, names: as that kind has them.
+    """
+
+    kind: EventKind
+    subject: str
+    names: tuple[str, ...] = ()
+
+
+class Backend(StrEnum):
+    """Which of the engine's ways to move bytes a race began with, as its ``io`` takes it."""
+
+    EPOLL = "epoll"
+    URING = "uring"
+    #: io_uring, but for a read that waits where a worker has one connection: the engine's own choice.
+    BEST = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +349,7 @@ class Race:
         id: 12 lower-case hex digits. seed: of the order of everything.
         started: wall clock, ISO 8601 UTC; started_ns: the same moment, monotonic.
         machine: facts (``machine.facts()``), JSON-able.
+        backend: the engine's, by which the race goes on if it is resumed.
         finished: "" while running or cut off, else one of "decided", "budget", "rounds",
             "interrupted", "void", "too few contenders".
     """
@@ -268,3 +370,4 @@ class Race:
     rounds: Sequence[Round] = ()
     events: Sequence[Event] = ()
     finished: str = ""
+    backend: Backend = Backend.EPOLL

@@ -36,10 +36,10 @@ from dragstrip.claim.assess import (
 )
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
-from dragstrip.claim.grouping import EVENT, groups
+from dragstrip.claim.grouping import Group, groups
 from dragstrip.contender import serve_entry
 from dragstrip.errors import BadDefinition, BadUsage
-from dragstrip.record import Event, Race
+from dragstrip.record import Event, EventKind, Race
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store
 from dragstrip.workload import load as load_workload
@@ -88,7 +88,7 @@ def test_claims_of_one_source_and_load_share_a_race() -> None:
     assert len(planned) <= 12
     for group in planned:
         assert len({entry.name for entry in group.entries}) == len(group.entries) >= 2
-        assert group.purpose.split()[0] == group.setting
+        assert group.purpose.subject == group.setting
     assert sum(group.need_s + group.before_s for group in planned) < 30 * 60
 
 
@@ -242,7 +242,9 @@ def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_th
     rounds = tuple(
         one
         if one.index < left
-        else _changed(one, blocks=tuple(_changed(b, void=(reason,) * (b.contender == "quick")) for b in one.blocks))
+        else _changed(
+            one, blocks=tuple(_changed(b, void=samples.voided(reason) * (b.contender == "quick")) for b in one.blocks)
+        )
         for one in race.rounds
     )
     found = assess(planted(tmp_path), PUBLISHED, _changed(race, rounds=rounds))
@@ -303,7 +305,7 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
     claim = planted(tmp_path)
 
     def stored(seed: int, rates: dict[str, float], *, setting: str = PUBLISHED, finished: str = "decided") -> Race:
-        event = Event(at_ns=1, kind=EVENT, detail=f"{setting} {claim.id}")
+        event = Event(at_ns=1, kind=EventKind.CLAIMS, subject=setting, names=(claim.id,))
         return samples.race(rates, seed=seed, events=[event], finished=finished)
 
     with Store(tmp_path / "races.sqlite") as store:
@@ -323,6 +325,11 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
         assert row.fair.race == f"{4:012x}"
 
 
+def purpose_event(group: Group) -> Event:
+    """What a race run for the group's claims has in its record."""
+    return samples.noted(group.purpose.kind, subject=group.purpose.subject, names=group.purpose.names)
+
+
 def _all(race: Race, **changes: Any) -> Race:
     """Every block of a race changed alike."""
     rounds = (_changed(one, blocks=tuple(_changed(b, **changes) for b in one.blocks)) for one in race.rounds)
@@ -331,7 +338,7 @@ def _all(race: Race, **changes: Any) -> Race:
 
 def _given_up(race: Race, reason: str) -> Race:
     """A race whose last rounds were void."""
-    rounds = [_changed(one, void=(reason,)) if one.index > 6 else one for one in race.rounds]
+    rounds = [_changed(one, void=samples.voided(reason)) if one.index > 6 else one for one in race.rounds]
     return _changed(race, rounds=tuple(rounds), finished="void")
 
 
@@ -350,8 +357,14 @@ ENDS: dict[str, tuple[Callable[[Race], Race], tuple[int, ...]]] = {
     "undecided": (_even, BOTH),
     "undecided, others had the engine's core": (lambda race: _all(_even(race), engine_wait_ns=20_000_000), NEITHER),
     "undecided, steal": (lambda race: _all(_even(race), steal_ns=16_000_000), NEITHER),
-    "passes lost to others": (lambda race: _all(race, void=("server waited: 30 % of the block",)), NEITHER),
-    "passes lost to a clock that was set": (lambda race: _all(race, void=("clock: set by 20 µs",)), NEITHER),
+    "passes lost to others": (
+        lambda race: _all(race, void=samples.voided("server waited: 30 % of the block")),
+        NEITHER,
+    ),
+    "passes lost to a clock that was set": (
+        lambda race: _all(race, void=samples.voided("clock: set by 20 µs")),
+        NEITHER,
+    ),
     "given up for steal": (lambda race: _given_up(race, "steal: the hypervisor took 9 % of the cores"), NEITHER),
     "too few rounds": (lambda race: _changed(race, rounds=race.rounds[:6]), NEITHER),
     "another version": (
@@ -363,7 +376,7 @@ ENDS: dict[str, tuple[Callable[[Race], Race], tuple[int, ...]]] = {
         BOTH,
     ),
     "wrong answers": (lambda race: _all(race, errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400), BOTH),
-    "passes lost to the generator": (lambda race: _all(race, void=("generator the limit: 99 %",)), BOTH),
+    "passes lost to the generator": (lambda race: _all(race, void=samples.voided("generator the limit: 99 %")), BOTH),
     "given up for the generator": (lambda race: _given_up(race, "generator the limit: 99 %"), BOTH),
     # The generator is the limit, by CPU time, which no wait of its own adds to.
     "both": (
@@ -390,7 +403,7 @@ def test_what_was_void_by_what_may_pass_is_raced_again_and_what_would_be_void_ag
     planned = groups([claim], (PUBLISHED,))
     change, by = ENDS[how]
     kept = method in by
-    event = Event(at_ns=1, kind=EVENT, detail=planned[0].purpose)
+    event = purpose_event(planned[0])
     race = samples.race(FAST, events=[event], method=method)
     hashes = {one.name: one.definition_hash for one in planned[0].entries}
     entrants = (_changed(one, definition_hash=hashes[one.name], version="unknown") for one in race.entrants)
@@ -433,7 +446,7 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
             }
             for name, hung in zip(("quick", "steady"), stuck, strict=True)
         ]
-        events = tuple(Event(at_ns=1, kind=COUNTED_EVENT, detail=json.dumps(one)) for one in told)
+        events = tuple(Event(at_ns=1, kind=COUNTED_EVENT, text=json.dumps(one)) for one in told)
         return samples.race(FAST, events=events)
 
     assert assess(claim, PUBLISHED, with_runs(False, False)).outcome == OVERTURNED
@@ -575,7 +588,7 @@ def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path
     with Store(tmp_path / "races.sqlite") as store:
         for number, group in enumerate(groups(claims)):
             rates = {entry.name: 9_000.0 + 1_000 * place for place, entry in enumerate(group.entries)}
-            event = Event(at_ns=1, kind=EVENT, detail=group.purpose)
+            event = purpose_event(group)
             store.begin(samples.race(rates, seed=number, rounds=11, passes=3, events=[event]))
     page, chart = tmp_path / "docs" / "CLAIMS.md", tmp_path / "docs" / "pictures" / "claims.svg"
     done = dragstrip_run(tmp_path, "--markdown", str(page), "--svg", str(chart))

@@ -27,7 +27,7 @@ CONTEXT = ("all alike",)
 
 PROOF = KeptQualification(
     at_s=0.0, good_s=GOOD_S, parity={"workers": "1"}, p50_ns=200_000, capacity_per_s=1e5, launch_s=0.2, factor=2,
-    restless=True, events=(("unequal blocks", "mine: blocks of 10 ms read -3 %"),),
+    restless=True, unequal=({"counted_ns": 1e7, "apart": -0.03, "loaded_ns": 1e8},),
 )  # fmt: skip
 
 DEFINITION = """
@@ -182,7 +182,7 @@ def test_an_unreadable_file_never_hurts(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"p50_ns": 0}, {"p50_ns": "x"}, {"capacity_per_s": -1}, {"factor": 3}, {"key": "other"}, {"shape": 2},
+    [{"p50_ns": 0}, {"p50_ns": "x"}, {"capacity_per_s": -1}, {"factor": 3}, {"key": "other"}, {"shape": 1},
      {"at_s": 1e300}, {"at_s": "NaN"}, {"parity": []}],
     ids=str,
 )  # fmt: skip

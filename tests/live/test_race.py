@@ -31,11 +31,11 @@ from races import (
     settings,
 )
 
-from dragstrip import validity
 from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
 from dragstrip.cli.main import run
 from dragstrip.racing import schedule
 from dragstrip.racing.warming import watch_cpu_time
+from dragstrip.record import EventKind
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -176,7 +176,7 @@ def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_tol
     assert "while idle" not in quiet["parity"]
     assert "short blocks" in quiet["parity"]
     assert min(restless["blocks"], quiet["blocks"]) > 0
-    grew = [one["detail"] for one in crowd.told["events"] if one["kind"] == validity.GROWING]
+    grew = [one["detail"] for one in crowd.told["events"] if one["kind"] == EventKind.GROWING]
     assert len(grew) >= crowd.told["rounds"] / 2
     assert all(detail.startswith("restless: ") for detail in grew)
 

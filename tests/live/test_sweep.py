@@ -19,11 +19,14 @@ from scipy import stats
 from dragstrip.cli.sweep import Rates
 from dragstrip.metrics import ANSWERS
 from dragstrip.report.sweep import headline
+from dragstrip.store.facts import void_of_text
 from dragstrip.sweep import file as sweep_file
 from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points
 from dragstrip.sweep.run import counted_ns, least_rate
 
 HELLO = f"{sys.executable} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}} none"
+WAITED = void_of_text("engine waited: 20 % of the block")
+FULL = void_of_text("generator the limit: …")
 SLO = Objective(quantile="p99", limit_us=5000.0)
 
 
@@ -90,9 +93,14 @@ def test_blocks_of_one_launch_are_one_number() -> None:
         ([3000.0, 9000, 4000, 8000, 5000], {}, "undecided", "too close to call"),
         (QUICK, {"departed": 1960}, "missed", "not sustained, only 98 % left in time"),
         (QUICK, {"failed": 24, "errors": {"reset": 24}}, "missed", "0.99 % failed: 120 reset"),
-        (QUICK, {"void": ("engine waited: 20 % of the block",)}, "undecided", "only 0 of 5 launches count (engine wai"),
-        (QUICK, {"generator": "generator the limit: …"}, "met", ""),
-        (SLOW, {"generator": "generator the limit: …"}, "undecided", "generator the limit"),
+        (
+            QUICK,
+            {"void": (WAITED,)},
+            "undecided",
+            "only 0 of 5 launches count (engine wai",
+        ),
+        (QUICK, {"generator": FULL}, "met", ""),
+        (SLOW, {"generator": FULL}, "undecided", "generator the limit"),
         (QUICK[:2], {}, "undecided", "only 2 of 2 launches count"),
         (QUICK, {"latency_hdr": histogram(1000, 800)}, "undecided", "too few answers to tell p99"),
     ],
@@ -147,7 +155,7 @@ def test_what_noise_left_open_is_measured_once_more_before_anything_else() -> No
     found = points(samples(1000, QUICK) + samples(2000, wide) + samples(4000, SLOW), SLO)
     assert next_rates(found, outwards=False, again=set()) == (2000,)
     assert next_rates(found, outwards=False, again={2000.0}) == (1410,)
-    full = points(samples(1000, wide, generator="generator the limit: …"), SLO)
+    full = points(samples(1000, wide, generator=FULL), SLO)
     assert next_rates(full, outwards=True, again=set()) == ()
 
 

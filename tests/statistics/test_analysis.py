@@ -266,7 +266,7 @@ def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> R
                     server_wait_ns=int(got.server_wait_ns[pick, at, side]),
                     engine_wait_ns=int(got.engine_wait_ns[pick, at, side]),
                 )
-                void = ("engine waited: planted",) if disturbed[pick, at, side] else ()
+                void = samples.voided("engine waited: planted") if disturbed[pick, at, side] else ()
                 blocks.append(replace(made, void=void))
         launches = tuple(samples.launch(name, index, threads=1) for name in "AB")
         rounds.append(of_blocks(index, blocks, launches=launches))
@@ -383,7 +383,7 @@ def test_totals_are_answers_over_time_and_cpu_over_all_answers() -> None:
 
 def test_a_void_block_drops_its_whole_pass_up_to_method_4_and_only_itself_from_5_on() -> None:
     """Before, both sides of every pair were measured over the same passes."""
-    blocks = [*two_passes()[:3], samples.block("b", pass_index=1, void=("errors: planted",))]
+    blocks = [*two_passes()[:3], samples.block("b", pass_index=1, void=samples.voided("errors: planted"))]
     race = racing("ab", [of_blocks(0, blocks)])
     assert totals(race, method=4) == [pytest.approx([40_000, 40_000])]
     assert totals(race) == [pytest.approx([60_000, 40_000])]
@@ -410,7 +410,7 @@ def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() 
 
 def test_a_void_round_is_dropped_and_counted() -> None:
     """It was run again; its blocks are kept, and shown as void."""
-    race = racing("ab", [of_blocks(0, two_passes(), void=("steal: planted",)), of_blocks(1, two_passes())])
+    race = racing("ab", [of_blocks(0, two_passes(), void=samples.voided("steal: planted")), of_blocks(1, two_passes())])
     judged = analysis.judge(race)
     assert analysis.round_numbers(race).rounds == (1,)
     assert (judged.rounds, judged.void_rounds) == (1, 1)
@@ -430,7 +430,8 @@ def test_a_round_with_fewer_than_a_third_of_its_passes_left_is_too_thin() -> Non
 def test_a_contender_that_is_out_yields_nothing_and_voids_nobody_elses_passes() -> None:
     """Its last blocks were void; the others' numbers stand, and it has none, not even from the rounds before."""
     rounds = [
-        of_blocks(i, [*two_passes(), samples.block("c", pass_index=0, void=("gave up: planted",))]) for i in (0, 1)
+        of_blocks(i, [*two_passes(), samples.block("c", pass_index=0, void=samples.voided("gave up: planted"))])
+        for i in (0, 1)
     ]
     race = racing("abc", rounds)
     gone = replace(race, entrants=(*race.entrants[:2], replace(race.entrants[2], out="died", out_round=1)))

@@ -13,9 +13,9 @@ from dragstrip.analysis.fitness import unfit
 from dragstrip.claim.connection_ends import describe_ends
 from dragstrip.claim.contenders import entry_of
 from dragstrip.claim.definition import Claim
-from dragstrip.record import Entrant, Race
+from dragstrip.record import Entrant, EventKind, Race
 from dragstrip.validity import Check, by_passing, held_by_generator, inspect, may_pass, noise
-from dragstrip.validity.block import percent
+from dragstrip.validity.wording import percent, void_text
 
 HOLDS, DIRECTION, OVERTURNED = "holds", "holds in direction", "overturned"
 SAME, UNDECIDED, CANNOT, UNTRIED = "same", "undecided", "can't run here", "not checked yet"
@@ -24,7 +24,7 @@ SAME, UNDECIDED, CANNOT, UNTRIED = "same", "undecided", "can't run here", "not c
 PASSING, LASTING = "passing", "lasting"
 
 #: The event that holds a run to an exact count, as JSON (``counted_run.CountedRun``).
-COUNTED_EVENT = "counted run"
+COUNTED_EVENT = EventKind.COUNTED_RUN
 
 #: Facts of the parity sheet whose difference tilts a comparison.
 TILTING = (
@@ -116,7 +116,7 @@ def _void(race: Race, checks: Sequence[Check]) -> tuple[str, str]:
     """How a measurement is void and why; two empty texts if it stands."""
     why = next((check.detail for check in checks if check.status == "void"), "")
     if not why and race.finished == "void":
-        last = next((reason for this in reversed(race.rounds) for reason in this.void), "they were void")
+        last = next((void_text(why) for this in reversed(race.rounds) for why in this.void), "they were void")
         why = f"given up after too many void rounds, the last because: {last}"
     return ((PASSING if may_pass(race, checks) else LASTING) if why else "", why)
 
@@ -256,7 +256,7 @@ def _peak(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Findi
 
 def _ends(race: Race, names: Sequence[str]) -> Finding:
     """A run that never ends: whether each contender's run to the published count came to its end by itself."""
-    runs = [json.loads(event.detail) for event in race.events if event.kind == COUNTED_EVENT]
+    runs = [json.loads(event.text) for event in race.events if event.kind == COUNTED_EVENT]
     latest = {run["contender"]: run for run in runs if run["contender"] in names}
     if set(latest) < set(names):
         return Finding(outcome=UNTRIED, detail="its run to an exact count has not been made")

@@ -9,6 +9,7 @@ from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim, LoadFields
 from dragstrip.contender import Entry
 from dragstrip.racing import schedule
+from dragstrip.record import EventKind, Purpose
 
 #: What the slowest server of a field answers a second on one core: for a block's length before anything is measured.
 GUESS_PER_S = 3000.0
@@ -18,9 +19,6 @@ LAUNCH_S = 0.8
 
 #: Seconds that scrutineering and calibrating one contender take, before the first round.
 SCRUTINY_S = 2.5
-
-#: The event in a race's record that says for which claims it was run.
-EVENT = "claims"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,12 @@ class Group:
     entries: tuple[Entry, ...]
 
     @property
-    def purpose(self) -> str:
-        """What the race's record says it was run for: the setting, then the claims."""
+    def purpose(self) -> Purpose:
+        """What the race's record says it was run for: the setting and the claims."""
+        return Purpose(kind=EventKind.CLAIMS, subject=self.setting, names=tuple(claim.id for claim in self.claims))
+
+    def __str__(self) -> str:
+        """For a message: the setting, then the claims."""
         return " ".join([self.setting, *(claim.id for claim in self.claims)])
 
     @property

@@ -11,7 +11,7 @@ from dragstrip.claim.assess import CANNOT, COUNTED_EVENT, UNTRIED, Finding, Row,
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.counted_run import run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
-from dragstrip.claim.grouping import EVENT, Group
+from dragstrip.claim.grouping import Group
 from dragstrip.contender import Entry, Ready
 from dragstrip.contender import check as look
 from dragstrip.errors import DragstripError
@@ -20,7 +20,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume as resume_race
 from dragstrip.racing.schedule import ROUNDS_WANTED
-from dragstrip.record import Event, Race
+from dragstrip.record import Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.workload import load as load_workload
 
@@ -72,7 +72,7 @@ def _telling(group: Group, say: Callable[[str], object]) -> Iterator[None]:
     try:
         yield
     except DragstripError as error:
-        say(f"{group.purpose}: {error}")
+        say(f"{group}: {error}")
 
 
 def _race(group: Group, before: Race | None, store: Store, budget_s: float, show: Show) -> Race:
@@ -95,7 +95,7 @@ def _race(group: Group, before: Race | None, store: Store, budget_s: float, show
             # limit, the CPU time per request still tells the servers apart.
             metric="throughput" if group.load.keepalive else "cpu",
             explicit=False,
-            purpose=(EVENT, group.purpose),
+            purpose=group.purpose,
         )
         return racing.run(request, store=store, progress=progress)
 
@@ -116,9 +116,8 @@ def _stored(group: Group, store: Store) -> Race | None:
     """
     wanted = {claim.id for claim in group.claims}
     today = {one.name: (one.definition_hash, _version(one)) for one in group.entries}
-    for race_id, detail in store.noted(EVENT):
-        setting, *ids = detail.split()
-        if setting == group.setting and wanted <= set(ids):
+    for race_id, event in store.noted(EventKind.CLAIMS):
+        if event.subject == group.setting and wanted <= set(event.names):
             race = store.readable(race_id)
             if race is None:
                 continue
@@ -144,13 +143,13 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object
             wanted |= {one.name: (one, claim) for one in contenders_of(claim, group.setting).entries}
     for entry, claim in () if done else wanted.values():
         made = run_to_count(entry, load_workload(group.workload), claim.fields.load)
-        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, detail=made.as_json()))
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=made.as_json()))
         say(made.told)
 
 
 def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
     """What the store says of each claim; races nothing."""
-    noted = store.noted(EVENT)
+    noted = store.noted(EventKind.CLAIMS)
     races: dict[str, Race] = {}
     for claim in claims:
         found = {setting: _finding(claim, setting, noted, races, store) for setting in (PUBLISHED, FAIR)}
@@ -158,14 +157,13 @@ def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
 
 
 def _finding(
-    claim: Claim, setting: str, noted: Sequence[tuple[str, str]], races: dict[str, Race], store: Store
+    claim: Claim, setting: str, noted: Sequence[tuple[str, Event]], races: dict[str, Race], store: Store
 ) -> Finding:
     """From the newest race that was run for the claim and says all it can; else from the newest that stands at all."""
     best: Finding | None = None
     try:
-        for race_id, detail in noted:
-            of, *ids = detail.split()
-            if of != setting or claim.id not in ids:
+        for race_id, event in noted:
+            if event.subject != setting or claim.id not in event.names:
                 continue
             race = races.get(race_id) or store.readable(race_id)
             if race is None:

@@ -32,9 +32,9 @@ from dragstrip.doctor.examine import Finding, null_race_finding
 from dragstrip.errors import NotReady
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
+from dragstrip.record import EventKind, Purpose
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
-from dragstrip.store.machine_profile import NULL_RACE
 from dragstrip.validity import inspect, is_void
 from dragstrip.workload import load as load_workload
 
@@ -97,7 +97,7 @@ def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
         budget_s=options.budget,
         server_cores=options.server_cores,
         engine_cores=options.engine_cores,
-        purpose=(NULL_RACE, ready[0]),
+        purpose=Purpose(kind=EventKind.NULL_RACE, subject=ready[0]),
     )
     with open_store(store_path) as store, Progress(Console(stderr=True), quiet=False) as progress:
         race = racing.run(request, store=store, progress=progress)

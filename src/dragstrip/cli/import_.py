@@ -39,5 +39,5 @@ def import_command(file: Path, run: str | None, name: str | None, store_path: Pa
         race_id = store.resolve(run)
         for called, figure in other_tools.several(file):
             detail = external.as_event(name or called, figure)
-            store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, detail=detail))
+            store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, text=detail))
             click.echo(f"{name or called}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, beside race {race_id}")

@@ -291,7 +291,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
         verdict = badge.badge(result, judged, checks).line
-        store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, detail=verdict))
+        store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
     if why := standing.refused(result, judged, checks):
         click.echo(f"dragstrip: {visible(why)}", err=True)
         sys.exit(EXIT_VOID)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dragstrip.cli.options import read_store, store_options
+from dragstrip.record import EventKind
 
 
 @click.command()
@@ -17,7 +18,8 @@ from dragstrip.cli.options import read_store, store_options
 def runs(as_json: bool, store_path: Path | None) -> None:
     """Stored races, newest first."""
     with read_store(store_path) as store:
-        verdicts = dict(reversed(store.noted("verdict")))  # as ``report.race.badge`` left them; the first is the newest
+        # As ``report.race.badge`` left them; the first is the newest.
+        verdicts = {race_id: event.text for race_id, event in reversed(store.noted(EventKind.VERDICT))}
         rows = [asdict(line) | {"verdict": verdicts.get(line.race, "")} for line in store.runs()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))

@@ -21,9 +21,8 @@ from dragstrip.racing.environment import event
 from dragstrip.racing.launched import Launched, WarmUp
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warming import warm_up
-from dragstrip.record import Event
+from dragstrip.record import Event, EventKind
 from dragstrip.scrutiny import nothing_right
-from dragstrip.validity import UNEQUAL_BLOCKS
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Tally
@@ -136,8 +135,8 @@ def compare_short_blocks(engine: Engine, session: int, name: str, lead_ns: int, 
         if abs(apart) - ERRORS * error <= APART:
             break
         if factor == MOST_FACTOR:
-            detail = f"{name}: blocks of {factor * counted_ns / 1e6:.0f} ms read {fact}"
-            return ShortBlocks(factor=factor, fact=fact, events=(event(UNEQUAL_BLOCKS, detail),))
+            numbers = {"counted_ns": factor * counted_ns, "apart": math.expm1(apart), "loaded_ns": LOADED_NS}
+            return ShortBlocks(factor=factor, fact=fact, events=(event(EventKind.UNEQUAL_BLOCKS, name, **numbers),))
         factor *= 2
     unclear = fact == NOT_COMPARED and counted_ns <= LONG_ENOUGH_NS
     fact = fact if factor == 1 else f"{fact}, {factor} times the usual length"

@@ -1,7 +1,7 @@
 """What a race's surroundings did: other programs, the clock, memory that grows, contenders that work while idle.
 
 Everything here is seen outside measured blocks and becomes an event of the race; ``validity`` judges them. Method:
-``docs/METHOD.md``, "What voids or warns". Event details begin with whom they are about, then a colon.
+``docs/METHOD.md``, "What voids or warns".
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from dragstrip import machine
 from dragstrip.process.supervisor import descendants
-from dragstrip.record import Event
-from dragstrip.validity import CLOCK, GROWING, INTRUDER
+from dragstrip.record import Event, EventKind
 
 #: Another program counts from this share of one core on, over a round; the busiest few are named.
 INTRUDER_SHARE, MOST_INTRUDERS = 0.10, 3
@@ -27,9 +26,9 @@ FREQUENCY_OFF = 0.05
 GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
 
 
-def event(kind: str, detail: str) -> Event:
+def event(kind: EventKind, subject: str = "", **numbers: float) -> Event:
     """An event of now."""
-    return Event(at_ns=time.monotonic_ns(), kind=kind, detail=detail)
+    return Event(at_ns=time.monotonic_ns(), kind=kind, subject=subject, numbers=numbers)
 
 
 @dataclass
@@ -62,16 +61,16 @@ class Watch:
         }
         for (pid, name), share in sorted(shares.items(), key=lambda item: -item[1])[:MOST_INTRUDERS]:
             if share > INTRUDER_SHARE:
-                yield event(INTRUDER, f"{name} (process {pid}): used {share:.0%} of a core during a round")
+                yield event(EventKind.INTRUDER, name, pid=pid, share=share)
 
     def _clock(self) -> Iterator[Event]:
         throttled = machine.throttled(self.cores)
         if throttled is not None and self._throttled is not None and throttled > self._throttled:
-            yield event(CLOCK, "heat: the processor throttled itself during a round")
+            yield event(EventKind.HEAT)
         for core, khz in machine.frequencies_khz(self.cores).items():
             first = self._first_khz.get(core, khz)
             if abs(khz / max(first, 1) - 1) > FREQUENCY_OFF:
-                yield event(CLOCK, f"core {core}: ran at {khz / 1e6:.2f} GHz, at {first / 1e6:.2f} GHz at first")
+                yield event(EventKind.FREQUENCY, core=core, khz=khz, first_khz=first)
 
 
 def memory_growth_events(name: str, before_bytes: int, after_bytes: int, seconds: float) -> list[Event]:
@@ -79,5 +78,4 @@ def memory_growth_events(name: str, before_bytes: int, after_bytes: int, seconds
     per_s = (after_bytes - before_bytes) / max(seconds, 1e-3)
     if before_bytes <= 0 or per_s <= max(GROWTH_PER_S * before_bytes, GROWTH_BYTES_PER_S):
         return []
-    told = f"grew by {per_s / 2**20:.0f} MiB ({per_s / before_bytes:.0%}) a second while it was measured"
-    return [event(GROWING, f"{name}: its memory {told}")]
+    return [event(EventKind.GROWING, name, bytes_per_s=per_s, share_per_s=per_s / before_bytes)]

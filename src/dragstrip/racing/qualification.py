@@ -25,7 +25,7 @@ from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualif
 from dragstrip.racing.qualified import Qualification, Qualified, Rejected
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup, race_setup
-from dragstrip.record import Load
+from dragstrip.record import EventKind, Load
 from dragstrip.scrutiny import HABITS_S, PROOF_S, Deadline, check_correctness, connection_behaviour, fairness
 
 #: Randomised probes put to each contender in scrutineering.
@@ -158,7 +158,7 @@ class _Candidate:
             entry, calibration = self.calibrated.entry, self.calibrated.calibration
         elif self.kept is not None:
             facts = {"scrutineering": f"of {self.kept.when} UTC, reused", **self.kept.parity}
-            entry, calibration = self.entry, _kept_calibration(self.kept)
+            entry, calibration = self.entry, _kept_calibration(self.entry.name, self.kept)
         else:
             reason = self.rejected or "it was not tried"
             return Rejected(entry=self.entry, version=self.version, key=self.key, reason=reason)
@@ -328,14 +328,14 @@ class _SideBySide:
             raise self._raised[0]
 
 
-def _kept_calibration(kept: KeptQualification) -> Calibration:
+def _kept_calibration(name: str, kept: KeptQualification) -> Calibration:
     return Calibration(
         p50_ns=kept.p50_ns,
         capacity_per_s=kept.capacity_per_s,
         launch_s=kept.launch_s,
         block_factor=kept.factor,
         restless=kept.restless,
-        events=tuple(environment.event(kind, detail) for kind, detail in kept.events),
+        events=tuple(environment.event(EventKind.UNEQUAL_BLOCKS, name, **numbers) for numbers in kept.unequal),
     )
 
 
@@ -350,5 +350,5 @@ def _to_keep(result: Qualified, *, disturbed: bool) -> KeptQualification:
         launch_s=calibration.launch_s,
         factor=calibration.block_factor,
         restless=calibration.restless,
-        events=tuple((event.kind, event.detail) for event in calibration.events),
+        unequal=tuple(event.numbers for event in calibration.events if event.kind is EventKind.UNEQUAL_BLOCKS),
     )

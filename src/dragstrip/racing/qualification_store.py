@@ -35,7 +35,8 @@ MOST_FILES = 50_000
 
 _PACKAGE = Path(__file__).parents[1]
 _DPKG = Path("/var/lib/dpkg/status")
-_SHAPE = 1
+_SHAPE = 2
+_UNEQUAL = ("counted_ns", "apart", "loaded_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class KeptQualification:
         at_s: wall clock, seconds since 1970; good_s: for how long it stands.
         parity: facts for the parity sheet.
         p50_ns, capacity_per_s: by the calibration's block. launch_s: start and warm-up, for the plan.
-        factor, restless: as in ``calibration.Calibration``; events: kind and detail of each of its own.
+        factor, restless: as in ``calibration.Calibration``; unequal: numbers of its events of unequal blocks.
     """
 
     at_s: float
@@ -57,7 +58,7 @@ class KeptQualification:
     launch_s: float
     factor: int
     restless: bool
-    events: tuple[tuple[str, str], ...] = ()
+    unequal: tuple[Mapping[str, float], ...] = ()
 
     @property
     def when(self) -> str:
@@ -217,7 +218,7 @@ def _proof(told: dict[str, Any], key: str) -> KeptQualification:
         launch_s=float(told["launch_s"]),
         factor=int(told["factor"]),
         restless=told["restless"] is True,
-        events=tuple((str(kind), str(detail)) for kind, detail in told["events"]),
+        unequal=tuple({name: float(one[name]) for name in _UNEQUAL} for one in told["unequal"]),
     )
     if not (0 < proof.p50_ns < 10**12 and proof.capacity_per_s > 0 and 0 <= proof.launch_s < 1e4):
         raise ValueError("figures that can't be")

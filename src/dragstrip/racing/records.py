@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Block
+from dragstrip.record import Backend, Block
 
 if TYPE_CHECKING:
     from dragstrip._engine import Tally
@@ -46,3 +46,8 @@ def block_record(tally: Tally, contender: str, index: int, pass_index: int, posi
     counted: dict[str, Any] = {name: getattr(tally, name) for name in _COUNTED}
     counted["errors"] = dict(tally.errors)
     return Block(contender=contender, round=index, pass_index=pass_index, position=position, **counted)
+
+
+def backend_of(setup: RaceSetup, io: str) -> Backend:
+    """The back end that a race begins with: its rounds must not change theirs in the middle, nor when it is resumed."""
+    return Backend(io) if setup.engine.backend.startswith("io_uring") else Backend.EPOLL

@@ -10,7 +10,7 @@ from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO
 from dragstrip.racing import options, schedule
-from dragstrip.record import Load
+from dragstrip.record import Load, Purpose
 from dragstrip.workload import Workload
 
 #: The highest rate of an open loop, of the engine.
@@ -27,7 +27,7 @@ class Request:
         rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
-        purpose: what the race is for, where a command runs it for something: an event's kind and detail in its record.
+        purpose: what the race is for, where a command runs it for something; it becomes an event of its record.
         http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
         rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
@@ -58,7 +58,7 @@ class Request:
     awake: str = "auto"
     wait: str = "auto"
     explicit: bool = True
-    purpose: tuple[str, str] | None = None
+    purpose: Purpose | None = None
     fresh_scrutiny: bool = False
 
     def __post_init__(self) -> None:

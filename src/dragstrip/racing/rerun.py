@@ -9,7 +9,6 @@ from dataclasses import fields
 from dragstrip import contender
 from dragstrip.machine import show_cores
 from dragstrip.racing.request import Request
-from dragstrip.racing.resume import io_of
 from dragstrip.record import Entrant, Load, Race
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
@@ -43,7 +42,7 @@ def request_of(race: Race, workload: Workload | None = None) -> Request:
         rounds=plan.planned_rounds if plan.rounds_fixed else None,
         server_cores=_here(race.server_cores),
         engine_cores=engine_cores,
-        io=io_of(race),
+        io=race.backend,
         explicit=False,
     )
 

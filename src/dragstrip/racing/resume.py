@@ -15,7 +15,7 @@ from dragstrip.racing.loop import RaceLoop
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.setup import race_setup
-from dragstrip.record import METHOD_VERSION, Event, Race
+from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.workload import Workload
 
@@ -46,11 +46,11 @@ def resume(
     racing_on = _unchanged(race, {entry.name: entry for entry in entries})
     states = {entrant.name: Ready(entrant.version, {}) for entrant in race.entrants if not entrant.out}
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-    with race_setup(workload, race.load, lanes, race.seed, io_of(race), *awake_and_wait_of(race)) as setup:
+    with race_setup(workload, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
         if extra_s is not None:
             race = _extended(race, extra_s, store)
         qualification = qualify_all(setup, racing_on, states, progress)
-        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind="resumed", detail=""))
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.RESUMED))
         loop = RaceLoop(setup, store, progress, replace(race, finished=""), qualification.ready)
         loop.let_out(qualification.rejected, len(race.rounds))
         return loop.drive()
@@ -102,15 +102,6 @@ def _extended(race: Race, extra_s: float, store: Store) -> Race:
     store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
     extensions = (*race.plan.extensions, race.plan.planned_rounds)
     return replace(race, plan=replace(race.plan, budget_s=budget_s, planned_rounds=planned, extensions=extensions))
-
-
-def io_of(race: Race) -> str:
-    """The back end that a race began with: its rounds must not change theirs in the middle."""
-    began = str(race.machine.get("engine_io", ""))
-    if not began.startswith("io_uring"):
-        return "epoll"
-    # Chosen by the engine itself, it may take another way to wait where a worker has one connection.
-    return "auto" if "one connection" in began else "uring"
 
 
 def awake_and_wait_of(race: Race) -> tuple[str, str]:

@@ -22,17 +22,17 @@ from typing import Any
 
 from dragstrip import machine
 from dragstrip.contender import serving
-from dragstrip.racing import environment, qualification_store, schedule
+from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.loop import RaceLoop
 from dragstrip.racing.plan import plan_of
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import set_up_and_qualify
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.qualified import Qualification
-from dragstrip.racing.records import Began, io_facts
+from dragstrip.racing.records import Began, backend_of, io_facts
 from dragstrip.racing.request import Request, lanes_of, load_of, refuse_doubles, refuse_few
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import METHOD_VERSION, Load, Race
+from dragstrip.record import METHOD_VERSION, Event, Load, Purpose, Race
 from dragstrip.store import machine_profile
 from dragstrip.store.database import Store
 from dragstrip.version import __version__
@@ -86,7 +86,6 @@ def _record(
     request: Request, setup: RaceSetup, qualification: Qualification, began: Began, facts: Mapping[str, Any]
 ) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
-    purpose = [environment.event(*request.purpose)] if request.purpose else []
     calibrations = [one.calibration for one in qualification.ready.values()]
     return Race(
         id=secrets.token_hex(6),
@@ -102,8 +101,18 @@ def _record(
         server_cores=setup.lanes.server,
         engine_cores=setup.lanes.engine,
         entrants=qualification.entrants(),
-        events=(*purpose, *(event for calibration in calibrations for event in calibration.events)),
+        backend=backend_of(setup, request.io),
+        events=(
+            *_purpose(request.purpose, began),
+            *(event for calibration in calibrations for event in calibration.events),
+        ),
     )
+
+
+def _purpose(purpose: Purpose | None, began: Began) -> tuple[Event, ...]:
+    if purpose is None:
+        return ()
+    return (Event(at_ns=began.monotonic_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names),)
 
 
 def _forget_fallen(race: Race, qualification: Qualification, kept: QualificationStore) -> None:

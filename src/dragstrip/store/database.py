@@ -23,8 +23,9 @@ from typing import Any, Self
 
 from dragstrip.errors import StoreError, Unreadable
 from dragstrip.paths import is_file
-from dragstrip.record import Block, Entrant, Event, Launch, Load, Plan, Race, Round
+from dragstrip.record import Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
 from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, write_export
+from dragstrip.store.facts import backend_of, event_columns, event_of
 from dragstrip.store.messages import ELSEWHERE, few, in_words
 from dragstrip.store.rows import insert, json_of, pick, rows, values
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
@@ -34,20 +35,16 @@ from dragstrip.store.schema import migrate
 #: How long another writer is waited for.
 BUSY_S = 10.0
 
-#: Event kinds that the store itself writes and folds in when reading.
-OUT, FINISHED = "out", "finished"
-
-#: The race begins to run again: whatever ended it before no longer holds.
-RESUMED = "resumed"
-
-#: A race got more budget: the event's detail is JSON of its new ``budget_s`` and ``planned_rounds``.
-EXTENDED = "extended"
+#: Event kinds that the store itself writes and folds in when reading. Of an extension the text is JSON of the new
+#: ``budget_s`` and ``planned_rounds``.
+_OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED})
 
 _LOAD = tuple(f.name for f in fields(Load))
 _PLAN = tuple(f.name for f in fields(Plan) if f.name != "extensions")  # extensions are events
 _RACE = tuple(
     f.name for f in fields(Race) if f.name not in ("load", "plan", "entrants", "rounds", "events", "finished")
 )
+_EVENT = ("at_ns", "kind", "detail", "facts")
 _ENTRANT, _LAUNCH, _BLOCK = (tuple(f.name for f in fields(kind)) for kind in (Entrant, Launch, Block))
 
 
@@ -142,7 +139,7 @@ class Store:
             for event in race.events:
                 self._put_event(race.id, event)
             if race.finished:
-                self._put_event(race.id, Event(at_ns=time.monotonic_ns(), kind=FINISHED, detail=race.finished))
+                self._put_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=race.finished))
 
     def append_round(self, race_id: str, round: Round) -> None:
         """Commits one finished round: when this returns, it is on the disk."""
@@ -152,12 +149,13 @@ class Store:
     def entrant_out(self, race_id: str, name: str, reason: str, round_index: int | None) -> None:
         """Records that a contender went out in a round, and why."""
         with self._transaction():
-            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=OUT, detail=reason), name, round_index)
+            event = Event(at_ns=time.monotonic_ns(), kind=EventKind.OUT, text=reason)
+            self._put_event(race_id, event, name, round_index)
 
     def append_event(self, race_id: str, event: Event) -> None:
         """Records something that is no measurement."""
-        if event.kind in (OUT, FINISHED, EXTENDED):
-            raise ValueError(f"event kind {event.kind!r} is the store's own; use entrant_out, extend or finish")
+        if event.kind in _OWN:
+            raise ValueError(f"event kind {str(event.kind)!r} is the store's own; use entrant_out, extend or finish")
         with self._transaction():
             self._put_event(race_id, event)
 
@@ -165,12 +163,12 @@ class Store:
         """Records that a race got more budget: in all so many seconds, and the planned last round that they pay for."""
         detail = json.dumps({"budget_s": budget_s, "planned_rounds": planned_rounds})
         with self._transaction():
-            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EXTENDED, detail=detail))
+            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.EXTENDED, text=detail))
 
     def finish(self, race_id: str, how: str) -> None:
         """Records how the race ended; a later resumption, and its end, override it when read."""
         with self._transaction():
-            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=FINISHED, detail=how))
+            self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=how))
 
     def _put_round(self, race_id: str, round_: Round) -> None:
         if ({p.round for p in round_.launches} | {p.round for p in round_.blocks}) - {round_.index}:
@@ -183,8 +181,8 @@ class Store:
             insert(self._db, "block", {"race": race_id, "seq": seq} | values(block, _BLOCK))
 
     def _put_event(self, race_id: str, event: Event, contender: str | None = None, round_: int | None = None) -> None:
-        own = {"at_ns": event.at_ns, "kind": event.kind, "detail": event.detail}
-        insert(self._db, "event", {"race": race_id, **own, "contender": contender, "round": round_})
+        own = {"race": race_id, "contender": contender, "round": round_}
+        insert(self._db, "event", own | event_columns(event))
 
     def load(self, id_or_prefix: str) -> Race:
         """A race with every committed round.
@@ -227,19 +225,20 @@ class Store:
         entrants, finished, kept = {entrant.name: entrant for entrant in line_up}, "", []
         plan = Plan(**_plan_values(race_id, row))
         for event in events:
-            if event["kind"] == OUT and event["contender"] in entrants:
+            if event["kind"] == EventKind.OUT and event["contender"] in entrants:
                 name = event["contender"]
                 entrants[name] = replace(entrants[name], out=event["detail"], out_round=event["round"])
-            elif event["kind"] == FINISHED:
+            elif event["kind"] == EventKind.FINISHED:
                 finished = event["detail"]
-            elif event["kind"] == EXTENDED:
+            elif event["kind"] == EventKind.EXTENDED:
                 now = json_of(race_id, "extension", event["detail"])
                 plan = replace(plan, extensions=(*plan.extensions, plan.planned_rounds), **now)
             else:
-                finished = "" if event["kind"] == RESUMED else finished
-                kept.append(Event(**pick(race_id, event, ("at_ns", "kind", "detail"))))
+                finished = "" if event["kind"] == EventKind.RESUMED else finished
+                kept.append(event_of(race_id, event))
+        own = pick(race_id, row, _RACE)
         return Race(
-            **pick(race_id, row, _RACE),
+            **own | {"backend": backend_of(row["backend"], own["machine"])},
             load=Load(**pick(race_id, row, _LOAD)),
             plan=plan,
             entrants=tuple(entrants.values()),
@@ -298,19 +297,26 @@ class Store:
                 names.setdefault(race_id, []).append(name)
             rounds = dict(self._db.execute("SELECT race, count(*) FROM round GROUP BY race").fetchall())
             ends = self._db.execute(
-                "SELECT race, kind, detail FROM event WHERE kind IN (?, ?) ORDER BY id", (FINISHED, RESUMED)
+                "SELECT race, kind, detail FROM event WHERE kind IN (?, ?) ORDER BY id",
+                (str(EventKind.FINISHED), str(EventKind.RESUMED)),
             ).fetchall()
-        finished = {race_id: detail if kind == FINISHED else "" for race_id, kind, detail in ends}
+        finished = {race_id: detail if kind == EventKind.FINISHED else "" for race_id, kind, detail in ends}
         return [
             RunLine(id_, started, workload, tuple(names.get(id_, ())), rounds.get(id_, 0), finished.get(id_, ""))
             for id_, started, workload in (map(str, line) for line in races)
         ]
 
-    def noted(self, kind: str) -> list[tuple[str, str]]:
-        """Every event of a kind as (race, detail), newest first."""
-        query = "SELECT race, detail FROM event WHERE kind = ? ORDER BY id DESC"
+    def noted(self, kind: EventKind) -> list[tuple[str, Event]]:
+        """Every event of a kind as (race, event), newest first; one that can't be read is passed over."""
+        query = "SELECT race, at_ns, kind, detail, facts FROM event WHERE kind = ? ORDER BY id DESC"
+        found = []
         with self._told("read"):
-            return self._db.execute(query, (kind,)).fetchall()
+            for race_id, *values_ in self._db.execute(query, (str(kind),)):
+                try:
+                    found.append((race_id, event_of(race_id, dict(zip(_EVENT, values_, strict=True)))))
+                except Unreadable as error:
+                    self.passed_over.append(str(error))
+        return found
 
     def _has(self, race_id: str) -> bool:
         with self._told("read"):

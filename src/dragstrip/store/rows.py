@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragstrip.errors import Unreadable
+from dragstrip.store.facts import void_of, void_values
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
@@ -43,6 +44,8 @@ def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
 
 def _column(name: str, value: Any) -> Any:
     """A field of the record as its column holds it."""
+    if name == "void":
+        value = [void_values(one) for one in value]
     if name in JSON_COLUMNS:
         return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
     if name in FLAGS:
@@ -97,6 +100,8 @@ def _value(race_id: str, name: str, value: Any) -> Any:
     made = json_of(race_id, name, value)
     if not isinstance(made, wanted):
         raise Unreadable(race_id, f"{name} is {value!r:.60}, no {'list' if wanted is list else 'map'}")
+    if name == "void":
+        return tuple(void_of(race_id, one) for one in made)
     return tuple(made) if wanted is list else made
 
 

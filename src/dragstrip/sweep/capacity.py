@@ -17,7 +17,9 @@ from hdrh.histogram import HdrHistogram
 from dragstrip.analysis.significance import quantile as t_quantile
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.metrics import ANSWERS, SUSTAINED
+from dragstrip.record import Void
 from dragstrip.report.figures import errors, percent
+from dragstrip.validity.wording import void_text
 
 #: A capacity's lower end is overstated in at most so large a share of sweeps: an equal part for the first rates, which
 #: count in ascending order up to the first that does not hold, and for each step after them (Bonferroni).
@@ -57,7 +59,7 @@ class Sample:
         launch: of all the sweep's; a contender's samples of one launch are of one process.
         latency_hdr: HdrHistogram V2 compressed, nanoseconds, of what was meant to leave in the counted part, from then.
         void: why the machine spoilt it; empty if it counts. A slow or failing server spoils nothing.
-        generator: why the load generator was the limit, else "".
+        generator: why the load generator was the limit; None: it was not.
         The rest is as in ``record.Block``.
     """
 
@@ -76,8 +78,8 @@ class Sample:
     lag_p99_ns: int
     server_cpu_ns: int | None
     engine_cpu_ns: int
-    void: tuple[str, ...] = ()
-    generator: str = ""
+    void: tuple[Void, ...] = ()
+    generator: Void | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +211,18 @@ def _judged(
     """Verdict, why, and whether more launches might tell."""
     launches, limit_us, name = len({one.launch for one in good}), objective.limit_us, objective.quantile
     if launches < LEAST_LAUNCHES:
-        kinds = Counter(why.split(":")[0] for one in samples for why in one.void)
+        kinds = Counter(why.kind for one in samples for why in one.void)
         cause = f" ({kinds.most_common(1)[0][0]})" if kinds else ""
         return "undecided", f"only {launches} of {len({one.launch for one in samples})} launches count{cause}", True
     full = [one.generator for one in good if one.generator]
     held = reached >= SUSTAINED and failed <= MOST_FAILED and span is not None and span.high < limit_us
     if not held and 2 * len(full) > len(good):
-        return "undecided", full[0], False
+        return "undecided", void_text(full[0]), False
     if failed > MOST_FAILED:
-        kinds = Counter()
+        by_kind: Counter[str] = Counter()
         for one in good:
-            kinds.update(one.errors)
-        return "missed", f"{percent(failed)} failed: {errors(kinds)}", False
+            by_kind.update(one.errors)
+        return "missed", f"{percent(failed)} failed: {errors(by_kind)}", False
     if reached < SUSTAINED:
         return "missed", f"not sustained, only {percent(reached)} left in time", False
     if span is None:

@@ -16,7 +16,9 @@ from typing import Any
 
 from dragstrip.errors import BadUsage
 from dragstrip.record import Entrant, Load
+from dragstrip.store.facts import void_of_text
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Objective, Point, Sample, Span, capacity, points
+from dragstrip.validity.wording import void_text
 
 #: Of the JSON; ``schema/sweep.schema.json`` says what each field means.
 SCHEMA = 1
@@ -67,13 +69,31 @@ def schema() -> dict[str, Any]:
 def data(sweep: Sweep) -> dict[str, Any]:
     """JSON-able: what was found, and every sample; numbers that there are none of are null."""
     raw = asdict(sweep)
-    raw["samples"] = [one | {"latency_hdr": base64.b64encode(one["latency_hdr"]).decode()} for one in raw["samples"]]
+    raw["samples"] = [_sample(sample) for sample in sweep.samples]
     told = {
         "schema": SCHEMA,
         **raw,
         "interval": {"alpha": ALPHA, "share_of_a_look": 1 / (1 + STEPS), "over": "launches"},
     }
     return told | {"contenders": [_contender(sweep, entrant) for entrant in sweep.entrants]}
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    """One block as the file has it: reasons as sentences, bytes as base64."""
+    return asdict(sample) | {
+        "latency_hdr": base64.b64encode(sample.latency_hdr).decode(),
+        "void": list(map(void_text, sample.void)),
+        "generator": void_text(sample.generator) if sample.generator else "",
+    }
+
+
+def _read_sample(one: Mapping[str, Any]) -> Sample:
+    values = {
+        "latency_hdr": base64.b64decode(one["latency_hdr"]),
+        "void": tuple(map(void_of_text, one["void"])),
+        "generator": void_of_text(one["generator"]) if one["generator"] else None,
+    }
+    return Sample(**{**one, **values})
 
 
 def _contender(sweep: Sweep, entrant: Entrant) -> dict[str, Any]:
@@ -119,10 +139,7 @@ def read(path: Path) -> Sweep:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
-        samples = tuple(
-            Sample(**one | {"latency_hdr": base64.b64decode(one["latency_hdr"]), "void": tuple(one["void"])})
-            for one in raw["samples"]
-        )
+        samples = tuple(map(_read_sample, raw["samples"]))
         own = {name: raw[name] for name in Sweep.__slots__}
         parts: dict[str, Any] = {
             "load": Load(**raw["load"]),

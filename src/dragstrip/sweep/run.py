@@ -24,10 +24,11 @@ from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles
 from dragstrip.racing.round import Outcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Block, Event, Round
+from dragstrip.record import Block, Event, Round, Void, VoidKind
 from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
 from dragstrip.sweep.file import Sweep
 from dragstrip.validity.block import WRONG_KINDS
+from dragstrip.validity.wording import event_text
 from dragstrip.version import __version__
 
 #: Rates to begin with where nobody named any: shares of what each contender served in calibration's closed loop.
@@ -39,8 +40,7 @@ PASSES, LEAD_NS, COUNTED_LEAST_NS, COUNTED_MOST_NS = 2, 50_000_000, 200_000_000,
 
 #: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
 #: result.
-MACHINES = ("engine waited", "server waited", "clock", "accounting")
-GENERATOR = "generator the limit"
+MACHINES = frozenset({VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.CLOCK, VoidKind.ACCOUNTING})
 
 #: Rounds that the machine spoilt are run again, so many in each stage; seconds of waiting for a quiet machine, in all.
 AGAIN, PATIENCE_S = 3, 20.0
@@ -168,7 +168,7 @@ class SweepLoop(RoundLoop):
         self._stage = _Stage({}, "")
         self._measured_again: dict[str, set[float]] = {}
         #: Of the round that was judged last: why the generator was the limit, by the block's position.
-        self._generator_limits: dict[int, str] = {}
+        self._generator_limits: dict[int, Void] = {}
 
     def drive(self) -> str:
         """Sweeps until it is over; returns "done" or "interrupted".
@@ -264,15 +264,15 @@ class SweepLoop(RoundLoop):
             shared_lanes=self.setup.lanes.shared,
             waits=True,
         )
-        self._generator_limits = {b.position: why for b in judged for why in b.void if _kind(why) == GENERATOR}
-        return tuple(replace(b, void=tuple(why for why in b.void if _kind(why) in MACHINES)) for b in judged)
+        self._generator_limits = {b.position: why for b in judged for why in b.void if why.kind is VoidKind.GENERATOR}
+        return tuple(replace(b, void=tuple(why for why in b.void if why.kind in MACHINES)) for b in judged)
 
     def keep(self, outcome: Outcome, events: Sequence[Event]) -> None:
         """Keeps the round's samples, and lets out who died or answered wrong."""
         self._rounds += 1
         self._stage.rounds += 1
         self._stage.valid_rounds += not outcome.round.void
-        self.notes += [event.detail for event in events]
+        self.notes += [event_text(event) for event in events]
         self.samples += map(self._sample, outcome.round.blocks, outcome.planned, repeat(outcome.round))
         for name, reason in outcome.out.items():
             if not _merely_failed(outcome.round, name):
@@ -298,12 +298,8 @@ class SweepLoop(RoundLoop):
             server_cpu_ns=block.server_cpu_ns,
             engine_cpu_ns=block.engine_cpu_ns,
             void=(*of_round.void, *block.void),
-            generator=self._generator_limits.get(block.position, ""),
+            generator=self._generator_limits.get(block.position),
         )
-
-
-def _kind(why: str) -> str:
-    return why.split(":")[0]
 
 
 def _merely_failed(this: Round, name: str) -> bool:

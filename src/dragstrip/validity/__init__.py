@@ -7,18 +7,13 @@ were right; never at which contender would win.
 from dragstrip.validity.block import block_reasons, round_reasons, with_reasons, wrong_under_load
 from dragstrip.validity.check import Check
 from dragstrip.validity.disturbance import Noise, noise
-from dragstrip.validity.environment import CLOCK, GROWING, INTRUDER, UNEQUAL_BLOCKS
 from dragstrip.validity.launch import KINDS_ROUNDS, of_two_kinds
 from dragstrip.validity.race import held_by_generator, inspect, is_void
 from dragstrip.validity.transient import MOST_VOID_PASSES, by_passing, causes, may_pass, void_share
 
 __all__ = [
-    "CLOCK",
-    "GROWING",
-    "INTRUDER",
     "KINDS_ROUNDS",
     "MOST_VOID_PASSES",
-    "UNEQUAL_BLOCKS",
     "Check",
     "Noise",
     "block_reasons",

@@ -1,14 +1,15 @@
-"""Reasons that void one block or one round, in words; the words before the colon are the reason's kind."""
+"""Reasons that void one block or one round, as values."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others, usual_taken
 from dragstrip.analysis.fitness import ENGINE_FULL, SERVER_IDLE
-from dragstrip.record import Block, Round
+from dragstrip.record import Block, Round, Void, VoidKind
+from dragstrip.validity.wording import kinds
 
 #: Run-queue wait above this share of a block: others were on that core.
 MOST_WAIT = 0.15
@@ -26,11 +27,6 @@ def failures(block: Block) -> int:
     return max(block.failed, sum(block.errors.values()))
 
 
-def percent(share: float) -> str:
-    """A share in words: two digits, with a space as the page writes it."""
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
-
-
 def block_reasons(
     block: Block,
     *,
@@ -41,7 +37,7 @@ def block_reasons(
     shared_lanes: bool = False,
     by_cpu: bool = False,
     waits: bool = False,
-) -> tuple[str, ...]:
+) -> tuple[Void, ...]:
     """Why this block must never be used; empty if it counts.
 
     In a race only what can't be true voids a block; what others took from the cores is measured, told and carried by
@@ -64,70 +60,72 @@ def block_reasons(
     return (*_accounting(block, connections), *_answers(block, waits), *_clock(block), *waited, *limit)
 
 
-def accounting_faults(block: Block, connections: int) -> tuple[str, ...]:
+def accounting_faults(block: Block, connections: int) -> tuple[Void, ...]:
     """What does not add up in a block: an engine fault, whoever was loaded."""
     return tuple(_accounting(block, connections))
 
 
-def _accounting(block: Block, connections: int) -> Iterable[str]:
+def _accounting(block: Block, connections: int) -> Iterator[Void]:
+    by_kind = sum(block.errors.values())
     if block.sent != block.answered + block.failed + block.in_flight:
-        yield (
-            f"accounting: {block.sent} sent, but {block.answered} answered, {block.failed} failed "
-            f"and {block.in_flight} in flight"
+        yield _void(
+            VoidKind.ACCOUNTING,
+            sent=block.sent,
+            answered=block.answered,
+            failed=block.failed,
+            in_flight=block.in_flight,
         )
     if not 0 <= block.in_flight <= connections:
-        yield f"accounting: {block.in_flight} in flight on {connections} connections"
+        yield _void(VoidKind.ACCOUNTING, in_flight=block.in_flight, connections=connections)
     if block.requests > block.answered:
-        yield f"accounting: {block.requests} answers counted of {block.answered} answered"
-    if block.failed > sum(block.errors.values()):
-        yield f"accounting: {block.failed} failed, but {sum(block.errors.values())} errors by kind"
+        yield _void(VoidKind.ACCOUNTING, requests=block.requests, answered=block.answered)
+    if block.failed > by_kind:
+        yield _void(VoidKind.ACCOUNTING, failed=block.failed, errors=by_kind)
     # A block whose connections are all lost ends early, before anything is counted.
     if (block.counted_ns <= 0 and not block.gave_up) or block.counted_ns > block.duration_ns:
-        yield f"accounting: {block.counted_ns} ns counted of a block of {block.duration_ns} ns"
+        yield _void(VoidKind.ACCOUNTING, counted_ns=block.counted_ns, duration_ns=block.duration_ns)
     quantiles = (block.p50_ns, block.p90_ns, block.p99_ns, block.p999_ns, block.max_ns)
     if list(quantiles) != sorted(quantiles):
-        yield f"accounting: latency quantiles p50, p90, p99, p99.9, max out of order: {quantiles} ns"
+        names = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
+        yield _void(VoidKind.ACCOUNTING, **dict(zip(names, quantiles, strict=True)))
 
 
-def _clock(block: Block) -> Iterable[str]:
+def _void(kind: VoidKind, **numbers: float) -> Void:
+    return Void(kind=kind, numbers=numbers)
+
+
+def _clock(block: Block) -> Iterator[Void]:
     if block.clock_step_ns:
-        yield f"clock: it was set by {block.clock_step_ns / 1000:.0f} µs under way, and arrivals are stamped by it"
+        yield _void(VoidKind.CLOCK, step_ns=block.clock_step_ns)
     if block.early_stamps:
-        yield f"clock: {block.early_stamps} answers were stamped before their requests had left"
+        yield _void(VoidKind.CLOCK, early_stamps=block.early_stamps)
 
 
-def _answers(block: Block, empty: bool) -> Iterable[str]:
+def _answers(block: Block, empty: bool) -> Iterator[Void]:
     wrong = {kind: block.errors[kind] for kind in WRONG_KINDS if block.errors.get(kind)}
     if wrong:
-        yield f"wrong answers: {_kinds(wrong)}"
+        yield Void(kind=VoidKind.WRONG_ANSWERS, errors=wrong)
     elif failures(block) > MOST_FAILED * block.sent:
-        yield f"errors: {failures(block)} to {block.sent} requests ({_kinds(block.errors)})"
+        counts = {"failed": failures(block), "sent": block.sent}
+        yield Void(kind=VoidKind.ERRORS, numbers=counts, errors=dict(block.errors))
     if block.gave_up:
-        yield "gave up: every connection was lost for good before the block's end"
+        yield _void(VoidKind.GAVE_UP)
     elif empty and block.requests == 0:
-        yield "no answer: not one right answer within the counted part"
+        yield _void(VoidKind.NO_ANSWER)
 
 
-def _kinds(errors: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items(), key=lambda item: -item[1]) if count)
-
-
-def _waits(block: Block, cores: int, usual: float | None) -> Iterable[str]:
+def _waits(block: Block, cores: int, usual: float | None) -> Iterator[Void]:
     if engine_wait(block) > MOST_WAIT:
-        yield f"engine waited: {percent(engine_wait(block))} of the block for its core, taken by others"
+        yield _void(VoidKind.ENGINE_WAITED, share=engine_wait(block))
     taken = taken_by_others(block, cores)
     if taken is not None and usual is not None and taken - usual > MOST_WAIT:
-        beside = f" (usual for it in this round: {percent(usual)})" if usual else ""
-        yield f"server waited: {percent(taken)} of the block for its core, taken by others{beside}"
+        yield _void(VoidKind.SERVER_WAITED, share=taken, usual=usual)
 
 
-def _generator(block: Block, cores: int) -> Iterable[str]:
+def _generator(block: Block, cores: int) -> Iterator[Void]:
     busy = server_busy(block, cores)
     if busy is not None and engine_share(block) >= ENGINE_FULL and busy < SERVER_IDLE:
-        yield (
-            f"generator the limit: the engine used {percent(engine_share(block))} of its cores, "
-            f"the server {percent(busy)} of its own"
-        )
+        yield _void(VoidKind.GENERATOR, engine_share=engine_share(block), server_share=busy)
 
 
 def with_reasons(
@@ -182,21 +180,21 @@ def wrong_under_load(blocks: Sequence[Block]) -> str:
     sample = next((f"; the first: {block.sample}" for block in blocks if block.sample), "")
     wrong = {kind: errors[kind] for kind in WRONG_KINDS if errors[kind]}
     if wrong:
-        return f"gave wrong answers under load ({_kinds(wrong)}, of {sent} requests){sample}"
+        return f"gave wrong answers under load ({kinds(wrong)}, of {sent} requests){sample}"
     often = sum(failures(block) > 0 for block in blocks) > len(blocks) / 2
     if often and failed > MOST_FAILED * sent:
-        return f"failed under load: {failed} errors to {sent} requests ({_kinds(errors)}){sample}"
+        return f"failed under load: {failed} errors to {sent} requests ({kinds(errors)}){sample}"
     if blocks and not any(block.answered for block in blocks):
         return f"gave no right answer under load in any block{sample}"
     return ""
 
 
-def round_reasons(record: Round) -> tuple[str, ...]:
+def round_reasons(record: Round) -> tuple[Void, ...]:
     """Why a round as a whole is void and has to be run again: fewer than two contenders have enough valid blocks."""
     return tuple(_round_reasons(record))
 
 
-def _round_reasons(record: Round) -> Iterable[str]:
+def _round_reasons(record: Round) -> Iterator[Void]:
     # A contender that died or answered wrong leaves the race; that does not make the others' round void.
     fallen = _fallen(record)
     blocks = [block for block in record.blocks if block.contender not in fallen]
@@ -204,9 +202,9 @@ def _round_reasons(record: Round) -> Iterable[str]:
     left = Counter(block.contender for block in blocks if not block.void)
     standing = [name for name, count in of.items() if left[name] >= ROUND_BLOCKS_LEFT * count]
     if of and len(standing) < min(len(of), 2):
-        kinds = Counter(why.split(":")[0] for block in blocks for why in block.void)
-        told = f"{sum(left.values())} of {len(blocks)} are valid ({kinds.most_common(1)[0][0]})"
-        yield f"too few blocks: {told}"
+        causes = Counter(why.kind for block in blocks for why in block.void)
+        counts = {"valid": sum(left.values()), "blocks": len(blocks)}
+        yield Void(kind=VoidKind.TOO_FEW_BLOCKS, numbers=counts, cause=causes.most_common(1)[0][0])
 
 
 def _fallen(record: Round) -> set[str]:

@@ -9,12 +9,9 @@ from statistics import mean, median, stdev
 
 from scipy.special import stdtrit
 
-from dragstrip.record import Block, Race
-from dragstrip.validity.block import percent
+from dragstrip.record import Block, Event, EventKind, Race
 from dragstrip.validity.check import PASS, QUIET, VOID, WARN, Check, check_result
-
-#: Kinds of events that a race's surroundings leave.
-INTRUDER, CLOCK, GROWING, UNEQUAL_BLOCKS = "other program", "clock", "memory grows", "unequal blocks"
+from dragstrip.validity.wording import event_text, percent
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
@@ -53,18 +50,14 @@ def surroundings(race: Race, by_name: dict[str, Sequence[Block]]) -> tuple[Check
     )
 
 
-def _details(race: Race, kind: str) -> list[str]:
-    return [event.detail for event in race.events if event.kind == kind]
-
-
-def _whose(detail: str) -> str:
-    return detail.partition(": ")[0]
+def _events(race: Race, kind: EventKind) -> list[Event]:
+    return [event for event in race.events if event.kind is kind]
 
 
 def _intruders(race: Race) -> Check:
-    seen = _details(race, INTRUDER)
+    seen = _events(race, EventKind.INTRUDER)
     often = len(seen) > OFTEN * max(len(race.rounds), 1)
-    names = Counter(_whose(detail).partition(" (")[0] for detail in seen)
+    names = Counter(event.subject for event in seen)
     listed = ", ".join(name for name, _ in names.most_common(3))
     told = f"other programs were at work on the race's cores in {len(seen)} cases ({listed}): {QUIET}"
     return check_result(
@@ -74,14 +67,15 @@ def _intruders(race: Race) -> Check:
 
 def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     """Frequency and heat where the machine says; else the pace of the engine itself, whose work never changes."""
-    seen = _details(race, CLOCK)
+    changed = _events(race, EventKind.FREQUENCY)
     findings = []
-    if any(detail.startswith("heat") for detail in seen):
+    if _events(race, EventKind.HEAT):
         findings.append(
             (WARN, "heat slowed the processor during the race: cool it, or race at a fixed lower frequency")
         )
-    if len([detail for detail in seen if not detail.startswith("heat")]) > OFTEN * max(len(race.rounds), 1):
-        findings.append((WARN, f"the cores' frequency changed ({seen[-1]}): fix it (governor performance, no turbo)"))
+    if len(changed) > OFTEN * max(len(race.rounds), 1):
+        last = event_text(changed[-1])
+        findings.append((WARN, f"the cores' frequency changed ({last}): fix it (governor performance, no turbo)"))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
         way = "slower" if drift > 0 else "faster"
@@ -114,12 +108,13 @@ def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
 
 
 def _memory(race: Race) -> Check:
-    counts = Counter(map(_whose, _details(race, GROWING)))
+    grown = _events(race, EventKind.GROWING)
+    counts = Counter(event.subject for event in grown)
     findings = []
     for name, count in counts.items():
         ran = sum(any(launch.contender == name for launch in this.launches) for this in race.rounds)
         if count > ran / 2:
-            last = next(d for d in reversed(_details(race, GROWING)) if _whose(d) == name)
+            last = event_text(next(event for event in reversed(grown) if event.subject == name))
             findings.append(
                 (WARN, f"{last}: it may slow down or end later; load it for longer (dragstrip load -d 60s)")
             )
@@ -129,8 +124,11 @@ def _memory(race: Race) -> Check:
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
     findings = [
-        (WARN, f"{detail}: its figures depend on how long it is loaded; compare it by `dragstrip load` as well")
-        for detail in _details(race, UNEQUAL_BLOCKS)
+        (
+            WARN,
+            f"{event_text(event)}: its figures depend on how long it is loaded; compare it by `dragstrip load` as well",
+        )
+        for event in _events(race, EventKind.UNEQUAL_BLOCKS)
     ]
     return check_result(
         "block length", findings, "short blocks read as one long block does, as far as that could be compared"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.record import Block, Launch, Race
-from dragstrip.validity.block import percent
+from dragstrip.validity.wording import percent
 
 #: Fewest launches among which kinds can be told.
 LEAST_LAUNCHES = 10

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others
 from dragstrip.analysis.fitness import SERVER_IDLE, choose, limited, rises_of
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
-from dragstrip.record import Block, Launch, Race
-from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures, percent
+from dragstrip.record import Block, Launch, Race, VoidKind
+from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures
 from dragstrip.validity.check import PASS, QUIET, RANK, VOID, WARN, Check, check_result
 from dragstrip.validity.environment import surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import MOST_VOID_PASSES, causes, void_passes
+from dragstrip.validity.wording import percent, void_text
 
 #: (warn above, void above), as shares.
 WAIT = (0.05, 0.15)
@@ -45,15 +46,15 @@ LEAST_ROUNDS = 10
 #: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
 TREND_ERRORS = 4.0
 
-REMEDIES = {
-    "engine waited": QUIET,
-    "server waited": QUIET,
-    "steal": "race on a machine whose cores are not shared, or at another time",
-    "generator the limit": "give the engine more cores (--engine-cores, --threads) or the servers fewer",
-    "clock": "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
-    "accounting": "this is a fault of the engine: please report it with `dragstrip export`",
-    "errors": "see the contender's log; try fewer connections (-c)",
-    "wrong answers": "see the excerpt of the first wrong answer",
+REMEDIES: Mapping[VoidKind, str] = {
+    VoidKind.ENGINE_WAITED: QUIET,
+    VoidKind.SERVER_WAITED: QUIET,
+    VoidKind.STEAL: "race on a machine whose cores are not shared, or at another time",
+    VoidKind.GENERATOR: "give the engine more cores (--engine-cores, --threads) or the servers fewer",
+    VoidKind.CLOCK: "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
+    VoidKind.ACCOUNTING: "this is a fault of the engine: please report it with `dragstrip export`",
+    VoidKind.ERRORS: "see the contender's log; try fewer connections (-c)",
+    VoidKind.WRONG_ANSWERS: "see the excerpt of the first wrong answer",
 }
 
 
@@ -227,15 +228,15 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
                 if choose(race).metric == "cpu":
                     yield WARN, f"{told}, whose throughput is the generator's; the CPU time per request decides"
                 else:
-                    yield _noise_only(race), f"{told}; {REMEDIES['generator the limit']}"
+                    yield _noise_only(race), f"{told}; {REMEDIES[VoidKind.GENERATOR]}"
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
-                yield WARN, f"the generator is near its limit: {seen}; {REMEDIES['generator the limit']}"
+                yield WARN, f"the generator is near its limit: {seen}; {REMEDIES[VoidKind.GENERATOR]}"
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
             if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
                 near = (
                     f"{side.name} was served {percent(rate_per_s / ceiling_per_s)} of what the generator can send here"
                 )
-                yield WARN, f"{near} (dragstrip doctor): {REMEDIES['generator the limit']}"
+                yield WARN, f"{near} (dragstrip doctor): {REMEDIES[VoidKind.GENERATOR]}"
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
     return check_result("generator", findings(), f"the engine used at most {percent(most)} of its cores")
@@ -278,12 +279,14 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
     seen = f"the hypervisor took {percent(share)} of the race's cores"
-    return check_result("steal", [(_level(share, STEAL, most=_noise_only(race)), f"{seen}: {REMEDIES['steal']}")], seen)
+    return check_result(
+        "steal", [(_level(share, STEAL, most=_noise_only(race)), f"{seen}: {REMEDIES[VoidKind.STEAL]}")], seen
+    )
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
-    told = f"{len(faults)} faults, the first: {''.join(faults[:1])}; {REMEDIES['accounting']}"
+    told = f"{len(faults)} faults, the first: {''.join(map(void_text, faults[:1]))}; {REMEDIES[VoidKind.ACCOUNTING]}"
     findings = [(VOID if faults else PASS, told)]
     return check_result(
         "accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order"
@@ -303,7 +306,7 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
             by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if count)
             # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
             status = VOID if wrong else _noise_only(race) if failed > MOST_FAILED * sent else WARN
-            yield status, f"{side.name}: {failed} errors to {sent} requests ({by_kind}); {REMEDIES['errors']}"
+            yield status, f"{side.name}: {failed} errors to {sent} requests ({by_kind}); {REMEDIES[VoidKind.ERRORS]}"
 
     answered = sum(block.answered for side in sides for block in side.blocks)
     return check_result("errors", findings(), f"none: all {answered} answers were right")
@@ -356,7 +359,7 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
         most, busy = max(most, share), side.busy()
         if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):
             told = f"{side.name}: connections spent {percent(share)} of the time waiting in the generator"
-            findings.append((WARN, f"{told}, not for the server; {REMEDIES['generator the limit']}"))
+            findings.append((WARN, f"{told}, not for the server; {REMEDIES[VoidKind.GENERATOR]}"))
     seen = f"connections spent at most {percent(most)} of the time waiting in the generator"
     busy_all_the_same = "" if most <= MOST_TURN else ", and the servers were busy all the same"
     return check_result("turn-round", findings, seen + busy_all_the_same)
@@ -435,7 +438,7 @@ def _void_passes(race: Race) -> Check:
     passes, why = void_passes(race), causes(race)
     lost = sum(map(bool, passes.values()))
     seen = f"{lost} of {len(passes)} passes void"
-    cause = why.most_common(1)[0][0] if why else ""
-    told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET)}"
+    cause = why.most_common(1)[0][0] if why else None
+    told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET) if cause else QUIET}"
     level = _level(lost / max(len(passes), 1), VOID_PASSES, most=_noise_only(race))
     return check_result("void passes", [(level, told)], f"{seen}{f' ({cause})' if cause else ''}")

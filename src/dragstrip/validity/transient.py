@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dragstrip.record import Race
+from dragstrip.record import Race, Void, VoidKind
 from dragstrip.validity.check import VOID, Check
 
 #: Checks that void by what others did on the race's cores.
 _CHECKS = frozenset({"engine wait", "server wait", "steal"})
 
 #: The same as kinds of reasons of a block or a round.
-_KINDS = frozenset({"engine waited", "server waited", "steal", "clock"})
+_KINDS = frozenset({VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.STEAL, VoidKind.CLOCK})
 
 #: More void passes than this share void the race.
 MOST_VOID_PASSES = 1 / 3
 
 #: A round's reason that only repeats those of its blocks.
-_REPEATS = "too few passes"
+_REPEATS = VoidKind.TOO_FEW_PASSES
 
 
-def void_passes(race: Race) -> dict[tuple[int, int], frozenset[str]]:
+def void_passes(race: Race) -> dict[tuple[int, int], frozenset[VoidKind]]:
     """Each pass of contenders still in the race, by round and index: the kinds of reasons that void it.
 
     Empty where the pass counts. A round's reasons void all its passes.
     """
     racing = {entrant.name for entrant in race.entrants if not entrant.out}
-    why: dict[tuple[int, int], frozenset[str]] = {}
+    why: dict[tuple[int, int], frozenset[VoidKind]] = {}
     for this in race.rounds:
         whole = _kinds(this.void)
         for block in this.blocks:
@@ -37,8 +37,8 @@ def void_passes(race: Race) -> dict[tuple[int, int], frozenset[str]]:
     return why
 
 
-def _kinds(reasons: Sequence[str]) -> frozenset[str]:
-    return frozenset(reason.partition(":")[0] for reason in reasons)
+def _kinds(reasons: Sequence[Void]) -> frozenset[VoidKind]:
+    return frozenset(reason.kind for reason in reasons)
 
 
 def void_share(race: Race, *, more: int = 0) -> float:
@@ -48,7 +48,7 @@ def void_share(race: Race, *, more: int = 0) -> float:
     return sum(map(bool, passes.values())) / of if of else 0.0
 
 
-def causes(race: Race) -> Counter[str]:
+def causes(race: Race) -> Counter[VoidKind]:
     """Kinds of reasons that voided passes of contenders still in the race; how many passes each."""
     why = Counter(kind for kinds in void_passes(race).values() for kind in sorted(kinds))
     # A round that left no block has no passes, but a reason.

@@ -169,7 +169,7 @@ def test_the_file_itself_refuses_values_of_another_kind(
     tmp_path: Path, table: str, column: str, value: str, told: str
 ) -> None:
     """Whoever writes: the schema checks types, ranges and JSON of what is added."""
-    race = samples.race(rounds=1, events=[samples.Event(at_ns=1, kind="note", detail="")])
+    race = samples.race(rounds=1, events=[samples.told("note", "")])
     with Store(tmp_path / "races.sqlite") as store:
         store.begin(race)
     with closing(sqlite3.connect(tmp_path / "races.sqlite")) as db:

@@ -32,7 +32,7 @@ def race_of_three() -> Race:
     """Two with numbers, one of them named as an attack; one out; a void block."""
     race = samples.race({"quick": 40_000.0, HOSTILE: 30_000.0}, rounds=12, out={"dud": "wrong\x00 body"})
     first = race.rounds[0]
-    first = replace(first, blocks=(replace(first.blocks[0], void=("errors",)), *first.blocks[1:]))
+    first = replace(first, blocks=(replace(first.blocks[0], void=samples.voided("errors")), *first.blocks[1:]))
     return replace(race, rounds=(first, *race.rounds[1:]))
 
 
@@ -240,5 +240,5 @@ def test_an_event_that_holds_nonsense_is_passed_over(race: Race) -> None:
 
     good = '{"name": "n", "tool": "ab", "rate_per_s": 1}'
     bad = ["no", "[]", '{"tool": "x"}', '{"name":1,"tool":"x","rate_per_s":"y"}', good[:-1] + ', "latency_us": 3}']
-    events = tuple(samples.Event(at_ns=1, kind=external.KIND, detail=detail) for detail in (*bad, good))
+    events = tuple(samples.noted(external.KIND, detail) for detail in (*bad, good))
     assert [figure.name for figure in external.figures(replace(race, events=events))] == ["n"]

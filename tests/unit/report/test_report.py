@@ -127,11 +127,17 @@ def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
     """Quantiles equal those of one histogram over all values; void blocks and void rounds add nothing."""
     values = [[1000 * k for k in range(1, 200)], [7_000_000] * 3, [50_000_000], [90_000_000]]
     blocks = [
-        samples.block("quick", position=k, pass_index=k, latency_hdr=samples.hdr(*these), void=("x",) if k == 2 else ())
+        samples.block(
+            "quick",
+            position=k,
+            pass_index=k,
+            latency_hdr=samples.hdr(*these),
+            void=samples.voided("x") if k == 2 else (),
+        )
         for k, these in enumerate(values)
     ]
     good = replace(samples.race(rounds=1).rounds[0], blocks=tuple(blocks[:3]))
-    bad = replace(good, index=1, blocks=(blocks[3],), void=("steal",))
+    bad = replace(good, index=1, blocks=(blocks[3],), void=samples.voided("steal"))
     direct = HdrHistogram(1, 60 * samples.S, 3)
     for value in values[0] + values[1]:
         direct.record_value(value)
@@ -273,8 +279,10 @@ def hostile_race() -> Race:
         for e in race.entrants
     )
     first = race.rounds[0]
-    first = replace(first, blocks=(replace(first.blocks[0], void=(nasty,), errors={nasty: 1}), *first.blocks[1:]))
-    event = samples.Event(at_ns=samples.START_NS, kind=nasty, detail=nasty)
+    first = replace(
+        first, blocks=(replace(first.blocks[0], void=samples.voided(nasty), errors={nasty: 1}), *first.blocks[1:])
+    )
+    event = samples.told(nasty, nasty, samples.START_NS)
     return replace(
         race,
         entrants=entrants,
@@ -372,8 +380,8 @@ def spoilt_race() -> Race:
     """One void block in the first round, the second round void as a whole."""
     race = samples.race(rounds=12, passes=6)
     first = race.rounds[0]
-    voided = replace(first, blocks=(replace(first.blocks[0], void=("errors",)), *first.blocks[1:]))
-    return replace(race, rounds=(voided, replace(race.rounds[1], void=("steal",)), *race.rounds[2:]))
+    voided = replace(first, blocks=(replace(first.blocks[0], void=samples.voided("errors")), *first.blocks[1:]))
+    return replace(race, rounds=(voided, replace(race.rounds[1], void=samples.voided("steal")), *race.rounds[2:]))
 
 
 def test_every_block_is_drawn_and_void_ones_are_marked() -> None:
@@ -703,7 +711,7 @@ def test_void_rounds_are_told_while_a_race_runs_and_hold_up_no_decided_one() -> 
     race = samples.race({"quick": 40_000.0, "steady": 30_000.0}, rounds=24)
 
     def told(void: int) -> str:
-        stolen = ("steal: the hypervisor took 9 %",)
+        stolen = samples.voided("steal: the hypervisor took 9 %")
         after = replace(race, rounds=tuple(replace(r, void=stolen if r.index < void else ()) for r in race.rounds))
         judged, file = judge(after), io.StringIO()
         assert all(pair.decided for pair in judged.pairs)

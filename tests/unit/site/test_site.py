@@ -33,7 +33,7 @@ def fill(path: Path, races: int) -> None:
             race = replace(race, started=f"2026-02-{number % 28 + 1:02}T03:04:05+00:00")
             store.begin(_newer(race) if number > 1 else race)
             if number == 0:
-                left = Event(at_ns=1, kind=badge.KIND, detail=f"FASTER quick +33 %, 32 to 34, not {HOSTILE}")
+                left = Event(at_ns=1, kind=badge.KIND, text=f"FASTER quick +33 %, 32 to 34, not {HOSTILE}")
                 store.append_event(race.id, left)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import sqlite3
 import subprocess
@@ -14,9 +16,12 @@ import pytest
 import samples
 
 import dragstrip
-from dragstrip.errors import StoreError
-from dragstrip.record import Event, Round
+from dragstrip import analysis, validity
+from dragstrip.errors import StoreError, Unreadable
+from dragstrip.record import Backend, Event, EventKind, Round, Void, VoidKind
+from dragstrip.report.race import export as race_export
 from dragstrip.store.database import APPLICATION_ID, MIGRATIONS, Store, default_path
+from dragstrip.store.facts import backend_of
 
 HERE = Path(__file__).parents[2]
 
@@ -28,7 +33,11 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_race_comes_back_equal(path: Path) -> None:
     """Every field of every part, in order: maps, tuples, bytes, None, void reasons, events, non-ASCII text."""
-    voided = ("too much – steal", "x")
+    voided = (
+        *samples.voided("too much – steal", "x"),
+        Void(kind=VoidKind.ERRORS, numbers={"failed": 2, "sent": 9}, errors={"reset": 2}),
+        Void(kind=VoidKind.TOO_FEW_BLOCKS, numbers={"valid": 0, "blocks": 9}, cause=VoidKind.ERRORS),
+    )
     first = samples.block("quick", errors={"reset": 2}, void=voided, sample="<é>", server_cpu_ns=None)
     odd = Round(
         index=12,
@@ -36,10 +45,16 @@ def test_a_race_comes_back_equal(path: Path) -> None:
         ended_ns=2,
         launches=(samples.launch("quick", 12, exit_status=-9, died=True, log_tail="a\nb", peak_memory_bytes=None),),
         blocks=(replace(first, round=12),),
-        void=("steal",),
+        void=samples.voided("steal"),
     )
-    race = samples.race(out={"dud": "body differs"}, events=[Event(at_ns=5, kind="note", detail="d")])
-    race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1)
+    events = (
+        samples.told("note", "d – é"),
+        samples.noted(EventKind.GROWING, subject="a: b", numbers={"bytes_per_s": 1e7, "share_per_s": 0.25}),
+        samples.noted(EventKind.CLAIMS, subject="published", names=("one", "two")),
+        samples.noted(EventKind.VERDICT, "FASTER"),
+    )
+    race = samples.race(out={"dud": "body differs"}, events=events)
+    race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1, backend=Backend.BEST)
     with Store(path) as store:
         store.begin(race)
     with Store(path) as store:
@@ -69,7 +84,7 @@ def test_a_resumed_race_is_running_again_until_it_ends_again(path: Path) -> None
     race = samples.race(rounds=1, finished="interrupted")
     with Store(path) as store:
         store.begin(race)
-        store.append_event(race.id, Event(at_ns=1, kind="resumed", detail=""))
+        store.append_event(race.id, Event(at_ns=1, kind=EventKind.RESUMED))
         assert (store.load("last").finished, store.runs()[0].finished) == ("", "")
         store.finish(race.id, "budget")
         assert (store.load("last").finished, store.runs()[0].finished) == ("budget", "budget")
@@ -290,6 +305,8 @@ def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_befor
     with sqlite3.connect(tmp_path / "old.sqlite") as db:
         for table in ("race", "contender", "round", "launch", "block", "event"):
             db.execute(f"DROP TRIGGER {table}_kinds")
+        for trigger in ("race_backend", "event_facts"):
+            db.execute(f"DROP TRIGGER {trigger}")
         for table, column in _columns(db) - _columns_of_version_1():
             db.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
         db.execute("PRAGMA user_version = 1")
@@ -371,7 +388,7 @@ def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:
         store.extend(race.id, budget_s=240.0, planned_rounds=70)
         read = store.load(race.id)
         with pytest.raises(ValueError, match="the store's own"):
-            store.append_event(race.id, Event(at_ns=0, kind="extended", detail="{}"))
+            store.append_event(race.id, Event(at_ns=0, kind=EventKind.EXTENDED, text="{}"))
     assert (read.plan.budget_s, read.plan.planned_rounds) == (240.0, 70)
     assert read.plan.extensions == (race.plan.planned_rounds, 50)
     assert read.events == race.events
@@ -399,3 +416,82 @@ def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_
             store.append_round(race.id, impossible)
         store.append_round(race.id, died)
         assert store.load(race.id).rounds == (died,)
+
+
+def before_facts(tmp_path: Path) -> Store:
+    """A store with the race of ``old_facts.sqlite.gz``: exported by schema version 8, with each sentence of then."""
+    export = tmp_path / "old.sqlite"
+    export.write_bytes(gzip.decompress((Path(__file__).parent / "old_facts.sqlite.gz").read_bytes()))
+    store = Store(tmp_path / "races.sqlite")
+    store.import_race(export)
+    return store
+
+
+def test_a_record_of_sentences_reads_as_values_and_looks_as_before(tmp_path: Path) -> None:
+    """Every event and reason of schema version 8; the JSON is what that version's `race --json` gave."""
+    with before_facts(tmp_path) as store:
+        race = store.load("last")
+    kinds = {why.kind for this in race.rounds for why in (*this.void, *(w for b in this.blocks for w in b.void))}
+    assert kinds == set(VoidKind) - {VoidKind.OTHER}
+    seen = {event.kind: event for event in race.events}
+    own = {EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED}  # folded in
+    assert set(seen) == set(EventKind) - own
+    assert seen[EventKind.UNEQUAL_BLOCKS].subject == "a: b"
+    assert seen[EventKind.INTRUDER].subject == "cc1"
+    assert (seen[EventKind.CLAIMS].subject, len(seen[EventKind.CLAIMS].names)) == ("published", 2)
+    assert seen[EventKind.OTHER].subject == "note"
+    assert race.backend is Backend.BEST
+    told = race_export.race_json(race, analysis.judge(race), validity.inspect(race))
+    assert json.loads(json.dumps(told)) == json.loads((Path(__file__).parent / "old_facts.json").read_text())
+
+
+def test_a_record_of_sentences_is_written_on_as_it_is(tmp_path: Path) -> None:
+    """Taken into another store, or exported by this version, it stays equal."""
+    with before_facts(tmp_path) as store:
+        race = store.load("last")
+        store.export_race(race.id, tmp_path / "new.sqlite")
+    with Store(tmp_path / "other.sqlite") as other:
+        other.import_race(tmp_path / "new.sqlite")
+        assert other.load("last") == race
+    with Store(tmp_path / "third.sqlite") as third:
+        third.begin(race)
+        assert third.load("last") == race
+
+
+@pytest.mark.parametrize(
+    ("shown", "backend"),
+    [
+        ("epoll; latency by user stamps", Backend.EPOLL),
+        ("epoll (io_uring: not permitted); latency by user stamps", Backend.EPOLL),
+        ("io_uring (single issuer); epoll for a connection per request; latency by user stamps", Backend.URING),
+        ("io_uring (x); a read that waits where a worker has one connection; latency by user stamps", Backend.BEST),
+        ("", Backend.EPOLL),
+    ],
+)
+def test_a_race_of_before_goes_on_by_the_back_end_that_its_machine_shows(shown: str, backend: Backend) -> None:
+    """Which was all that was kept of it."""
+    assert backend_of(None, {"engine_io": shown}) is backend
+    assert backend_of(str(backend), {"engine_io": "what else it says"}) is backend
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("void", '[{"kind": "none such"}]'),
+        ("void", '[{"kind": "errors", "numbers": {"sent": "x"}}]'),
+        ("void", "[7]"),
+        ("facts", '{"subject": 7, "names": [], "numbers": {}}'),
+        ("facts", '{"subject": "", "names": [], "numbers": {"share": true}}'),
+        ("facts", "{}"),
+    ],
+)
+def test_facts_of_another_shape_are_refused_by_name(column: str, value: str, tmp_path: Path) -> None:
+    """An imported file may hold anything."""
+    race = samples.race(rounds=1, events=[samples.noted(EventKind.HEAT)])
+    table = "round" if column == "void" else "event"
+    with Store(tmp_path / "races.sqlite") as store:
+        store.begin(race)
+        store._db.execute(f"DROP TRIGGER {table}_update")
+        store._db.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        with pytest.raises(Unreadable, match=column):
+            store.load(race.id)

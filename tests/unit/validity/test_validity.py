@@ -13,15 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragstrip import validity
-from dragstrip.record import Block, Launch, Race, Round
+from dragstrip.record import Block, Launch, Race, Round, Void, VoidKind
+from dragstrip.validity.wording import void_text
 
 MS, S = samples.MS, samples.S
 ONE_CORE = {"connections": 32, "server_cores": 1, "single_threaded": True, "typical_wait": None}
 
 
-def reasons(block: Block, **changes: object) -> tuple[str, ...]:
+def voids(block: Block, **changes: object) -> tuple[Void, ...]:
     """Why this block is void on one server core, 32 connections, a server of one thread."""
     return validity.block_reasons(block, **(ONE_CORE | changes))  # type: ignore[arg-type]
+
+
+def reasons(block: Block, **changes: object) -> tuple[str, ...]:
+    """The same as sentences."""
+    return tuple(map(void_text, voids(block, **changes)))
 
 
 def with_blocks(race: Race, change: Callable[[Block], Block]) -> Race:
@@ -96,7 +102,7 @@ def test_what_others_took_voids_a_sweeps_block_and_no_races(changes: dict[str, o
 def test_a_block_that_gave_up_before_anything_was_counted_is_no_fault_of_the_engine() -> None:
     """It ends early, with nothing counted."""
     block = samples.block("a", gave_up=True, requests=0, counted_ns=0, answered=0, errors={"refused": 96})
-    assert [why.split(":")[0] for why in reasons(block)] == ["errors", "gave up"]
+    assert [why.kind for why in voids(block)] == [VoidKind.ERRORS, VoidKind.GAVE_UP]
 
 
 def test_a_full_engine_beside_a_full_server_is_not_the_limit() -> None:
@@ -213,10 +219,11 @@ def test_steal_and_waits_void_no_round() -> None:
 
 def test_a_round_in_which_only_one_contender_has_blocks_that_count_is_run_again() -> None:
     """With the commonest cause named; two that stand are enough, whoever else has none."""
-    blocks = [replace(b, void=("errors: planted",)) if b.pass_index else b for b in a_round().blocks]
+    blocks = [replace(b, void=samples.voided("errors: planted")) if b.pass_index else b for b in a_round().blocks]
     (why,) = validity.round_reasons(replace(a_round(), blocks=tuple(blocks)))
-    assert why == "too few blocks: 2 of 12 are valid (errors)"
-    one = [replace(b, void=("errors: planted",)) if b.contender == "a" else b for b in a_round().blocks]
+    assert void_text(why) == "too few blocks: 2 of 12 are valid (errors)"
+    assert (why.kind, why.cause) == (VoidKind.TOO_FEW_BLOCKS, VoidKind.ERRORS)
+    one = [replace(b, void=samples.voided("errors: planted")) if b.contender == "a" else b for b in a_round().blocks]
     assert len(validity.round_reasons(replace(a_round(), blocks=tuple(one)))) == 1
     third = [samples.block("c", pass_index=at) for at in range(6)]
     assert validity.round_reasons(replace(a_round(), blocks=(*one, *third))) == ()
@@ -226,7 +233,7 @@ def test_a_round_in_which_only_one_contender_has_blocks_that_count_is_run_again(
 def test_a_contender_that_falls_out_does_not_make_the_others_round_void(fault: str) -> None:
     """Its blocks are void, but it leaves the race with them."""
     changes = {"wrong": {"errors": {"wrong_body": 9}}, "gave up": {"gave_up": True}, "died": {}}[fault]
-    made = a_round(void=("planted: fault",), **changes)
+    made = a_round(void=samples.voided("planted: fault"), **changes)
     if fault == "died":
         made = replace(made, launches=(samples.launch("a", died=True), made.launches[1]))
     assert validity.round_reasons(made) == ()
@@ -260,7 +267,7 @@ def test_a_clean_race_passes_every_check() -> None:
         ("errors", "void", {"failed": 20, "errors": {"reset": 20}}),
         ("errors", "void", {"failed": 1, "errors": {"wrong_length": 1}}),
         ("saturation", "warn", {"server_cpu_ns": 25 * MS}),
-        ("void passes", "void", {"void": ("steal: planted",)}),
+        ("void passes", "void", {"void": samples.voided("steal: planted")}),
     ],
 )
 def test_each_planted_fault_is_found_and_said_what_to_do(name: str, status: str, change: dict[str, object]) -> None:
@@ -450,7 +457,7 @@ def test_more_than_a_third_of_the_passes_void_voids_the_race(every: int, status:
     race = with_blocks(
         samples.race(rounds=20, passes=6, method=4),
         lambda b: (
-            replace(b, void=("engine waited: planted",))
+            replace(b, void=samples.voided("engine waited: planted"))
             if (b.round * 6 + b.pass_index) % every == 0 and b.contender == "quick"
             else b
         ),
@@ -464,7 +471,9 @@ def test_more_than_a_third_of_the_passes_void_voids_the_race(every: int, status:
 def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     """The cause is told from the void rounds themselves."""
     race = samples.race(rounds=5, method=4)
-    gone = replace(race, rounds=tuple(replace(this, void=("steal: the hypervisor took 9 %",)) for this in race.rounds))
+    gone = replace(
+        race, rounds=tuple(replace(this, void=samples.voided("steal: the hypervisor took 9 %")) for this in race.rounds)
+    )
     checks = validity.inspect(gone)
     assert validity.is_void(checks)
     assert "steal" in check(gone, "void passes").detail
@@ -474,8 +483,10 @@ def test_a_race_whose_rounds_are_all_void_says_why() -> None:
 def test_the_cause_told_is_what_voided_most_passes() -> None:
     """Eight rounds of twelve by steal, which has one reason a round; half of their passes also by the engine's wait."""
     race = samples.race(rounds=12, passes=8)
-    waited = with_blocks(race, lambda b: replace(b, void=("engine waited: planted",)) if b.pass_index % 2 else b)
-    stolen = ("steal: the hypervisor took 9 %",)
+    waited = with_blocks(
+        race, lambda b: replace(b, void=samples.voided("engine waited: planted")) if b.pass_index % 2 else b
+    )
+    stolen = samples.voided("steal: the hypervisor took 9 %")
     race = replace(race, rounds=tuple(replace(r, void=stolen) if r.index < 8 else r for r in waited.rounds))
     assert "80 of 96 passes void, mostly because: steal; race on a machine" in check(race, "void passes").detail
     assert validity.causes(race) == {"steal": 64, "engine waited": 48}
@@ -530,7 +541,7 @@ def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:
 def test_a_contender_that_is_out_is_not_looked_at() -> None:
     """It has no number that could be void."""
     race = with_blocks(
-        samples.race(), lambda b: replace(b, errors={"wrong_body": 5}, void=("wrong answers: 5",))
+        samples.race(), lambda b: replace(b, errors={"wrong_body": 5}, void=samples.voided("wrong answers: 5"))
         if b.contender == "steady" else b,
     )  # fmt: skip
     assert validity.is_void(validity.inspect(race))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Race
+from dragstrip.record import EventKind, Race
 from dragstrip.report import figures
 from dragstrip.report.race import standing, summary
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragstrip.validity import Check
 
 #: Kind of the event that leaves a race's badge beside it, so that a list of races needs to judge none of them.
-KIND = "verdict"
+KIND = EventKind.VERDICT
 
 #: From this ratio on, "2.3 ×" reads better than "+130 %".
 AS_FACTOR = 2.0
@@ -151,4 +151,4 @@ def _signed(value: float, places: int, *, plus: str = "+") -> str:
 
 def kept(store: Store) -> dict[str, str]:
     """The badges that races left, by the races' ids; a later one counts before an earlier one."""
-    return dict(reversed(store.noted(KIND)))
+    return {race_id: event.text for race_id, event in reversed(store.noted(KIND))}

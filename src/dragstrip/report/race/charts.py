@@ -19,6 +19,7 @@ from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import chart_data, summary
 from dragstrip.report.race.summary import Row
+from dragstrip.validity.wording import void_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -226,7 +227,7 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
         low, high = limits[one.block.contender]
         at = min(max(number, low), high)
         place = {"name": one.block.contender, "s": round((one.block.started_ns - start_ns) / 1e9, 3), "at": _short(at)}
-        points.append(place | {"kind": one.kind, "why": "; ".join(one.block.void)})
+        points.append(place | {"kind": one.kind, "why": "; ".join(map(void_text, one.block.void))})
     lines = [
         {"name": name, "s": round(begin, 3), "until": round(end, 3), "at": _short(number), "kind": "level"}
         for name in names

@@ -13,6 +13,7 @@ from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.race import external, latency, standing, summary
 from dragstrip.report.race.badge import KIND, badge
+from dragstrip.validity.wording import event_kind, event_text, void_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -66,9 +67,13 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "badge": badge(race, verdict, checks).line,
         "headline": summary.headline(race, verdict, checks),
         "rounds": len(race.rounds),
-        "void_rounds": [{"round": r.index, "reasons": list(r.void)} for r in race.rounds if r.void],
+        "void_rounds": [{"round": r.index, "reasons": list(map(void_text, r.void))} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
-        "events": [asdict(event) for event in race.events if event.kind not in (external.KIND, KIND)],
+        "events": [
+            {"at_ns": event.at_ns, "kind": event_kind(event), "detail": event_text(event)}
+            for event in race.events
+            if event.kind not in (external.KIND, KIND)
+        ],
         "foreign": external.as_json(race),
     }
 

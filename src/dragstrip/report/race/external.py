@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from dragstrip.loading.other_tools import ForeignRun
-from dragstrip.record import Race
+from dragstrip.record import EventKind, Race
 
 #: The kind of event that holds one.
-KIND = "foreign"
+KIND = EventKind.FOREIGN
 
 NOTE = "Without interval, of another tool's counting, answers unchecked: beside this race, and compared with nothing."
 
@@ -24,7 +24,7 @@ class Figure:
 
 
 def as_event(name: str, run: ForeignRun) -> str:
-    """The event's detail."""
+    """The event's text."""
     return json.dumps({"name": name, **asdict(run)})
 
 
@@ -32,7 +32,7 @@ def figures(race: Race) -> list[Figure]:
     """Those kept with this race; an event that is none of ours is passed over."""
     found = []
     for event in race.events:
-        told = _told(event.detail) if event.kind == KIND else None
+        told = _told(event.text) if event.kind == KIND else None
         if told:
             names = {field.name for field in fields(ForeignRun)}
             try:

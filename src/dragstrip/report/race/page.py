@@ -65,6 +65,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         verdict=verdict,
         headline=told["headline"],
         void=told["void"],
+        events=told["events"],
         title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
         summary=race_terminal.summary(race),
         rows=found,

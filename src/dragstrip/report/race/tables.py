@@ -14,6 +14,7 @@ from typing import Any
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report.race import chart_data
+from dragstrip.validity.wording import void_text
 
 Row = dict[str, Any]
 
@@ -44,6 +45,7 @@ def block_rows(race: Race) -> Iterator[Row]:
         row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind}
         row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
         row |= {field.name: _cell(getattr(block, field.name)) for field in fields(Block) if field.name not in _NO_CELL}
+        row["void"] = "; ".join(map(void_text, block.void))
         row["throughput_per_s"] = chart_data.value(block, "throughput")
         row["server_cpu_us_per_request"] = chart_data.value(block, "cpu")
         yield row

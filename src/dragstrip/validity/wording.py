@@ -1,0 +1,127 @@
+"""The sentences of events and of reasons that void. Values in, text out; nothing reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dragstrip.record import Event, EventKind, Void, VoidKind
+
+
+def percent(share: float) -> str:
+    """A share in words: two digits, with a space as the page writes it."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
+def kinds(errors: Mapping[str, int]) -> str:
+    """Failures by kind, the most frequent first."""
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items(), key=lambda item: -item[1]) if count)
+
+
+def void_text(void: Void) -> str:
+    """Why a block or a round is void, as one sentence that begins with the kind."""
+    return void.text or f"{void.kind}: {_VOIDS[void.kind](void)}"
+
+
+def _accounting(void: Void) -> str:
+    n = void.numbers
+    if "sent" in n:
+        told = f"{n['sent']} sent, but {n['answered']} answered, {n['failed']} failed and {n['in_flight']} in flight"
+    elif "connections" in n:
+        told = f"{n['in_flight']} in flight on {n['connections']} connections"
+    elif "requests" in n:
+        told = f"{n['requests']} answers counted of {n['answered']} answered"
+    elif "failed" in n:
+        told = f"{n['failed']} failed, but {n['errors']} errors by kind"
+    elif "counted_ns" in n:
+        told = f"{n['counted_ns']} ns counted of a block of {n['duration_ns']} ns"
+    else:
+        told = f"latency quantiles p50, p90, p99, p99.9, max out of order: {tuple(n.values())} ns"
+    return told
+
+
+def _clock(void: Void) -> str:
+    if "step_ns" in void.numbers:
+        return f"it was set by {void.numbers['step_ns'] / 1000:.0f} µs under way, and arrivals are stamped by it"
+    return f"{void.numbers['early_stamps']} answers were stamped before their requests had left"
+
+
+def _errors(void: Void) -> str:
+    return f"{void.numbers['failed']} to {void.numbers['sent']} requests ({kinds(void.errors)})"
+
+
+def _server_waited(void: Void) -> str:
+    usual = void.numbers.get("usual")
+    beside = f" (usual for it in this round: {percent(usual)})" if usual else ""
+    return f"{percent(void.numbers['share'])} of the block for its core, taken by others{beside}"
+
+
+def _generator(void: Void) -> str:
+    engine, server = percent(void.numbers["engine_share"]), percent(void.numbers["server_share"])
+    return f"the engine used {engine} of its cores, the server {server} of its own"
+
+
+def _too_few(void: Void) -> str:
+    return f"{void.numbers['valid']} of {void.numbers['blocks']} are valid ({void.cause})"
+
+
+_VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
+    VoidKind.ACCOUNTING: _accounting,
+    VoidKind.CLOCK: _clock,
+    VoidKind.WRONG_ANSWERS: lambda void: kinds(void.errors),
+    VoidKind.ERRORS: _errors,
+    VoidKind.GAVE_UP: lambda _: "every connection was lost for good before the block's end",
+    VoidKind.NO_ANSWER: lambda _: "not one right answer within the counted part",
+    VoidKind.ENGINE_WAITED: lambda void: f"{percent(void.numbers['share'])} of the block for its core, taken by others",
+    VoidKind.SERVER_WAITED: _server_waited,
+    VoidKind.GENERATOR: _generator,
+    VoidKind.TOO_FEW_BLOCKS: _too_few,
+    VoidKind.STEAL: lambda void: f"the hypervisor took {percent(void.numbers['share'])} of the race's cores",
+    VoidKind.TOO_FEW_PASSES: _too_few,
+    VoidKind.OTHER: lambda _: "of a kind that this version doesn't know",
+}
+
+
+def event_kind(event: Event) -> str:
+    """An event's kind as schema 1 of the race's JSON has it."""
+    if event.kind is EventKind.OTHER:
+        return event.subject
+    return "clock" if event.kind in (EventKind.HEAT, EventKind.FREQUENCY) else event.kind
+
+
+def event_text(event: Event) -> str:
+    """What was seen, as one sentence; of events that hold a text, that."""
+    write = _EVENTS.get(event.kind)
+    return event.text if event.text or write is None else write(event)
+
+
+def _intruder(event: Event) -> str:
+    pid, share = event.numbers["pid"], event.numbers["share"]
+    return f"{event.subject} (process {pid}): used {share:.0%} of a core during a round"
+
+
+def _frequency(event: Event) -> str:
+    core, khz, first_khz = (event.numbers[name] for name in ("core", "khz", "first_khz"))
+    return f"core {core}: ran at {khz / 1e6:.2f} GHz, at {first_khz / 1e6:.2f} GHz at first"
+
+
+def _growing(event: Event) -> str:
+    per_s, share = event.numbers["bytes_per_s"], event.numbers["share_per_s"]
+    grew = f"grew by {per_s / 2**20:.0f} MiB ({share:.0%}) a second while it was measured"
+    return f"{event.subject}: its memory {grew}"
+
+
+def _unequal_blocks(event: Event) -> str:
+    counted_ns, apart, loaded_ns = (event.numbers[name] for name in ("counted_ns", "apart", "loaded_ns"))
+    read = f"{100 * apart:+.1f} % against blocks after {loaded_ns / 1e6:.0f} ms of load"
+    return f"{event.subject}: blocks of {counted_ns / 1e6:.0f} ms read {read}"
+
+
+_EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
+    EventKind.INTRUDER: _intruder,
+    EventKind.HEAT: lambda _: "heat: the processor throttled itself during a round",
+    EventKind.FREQUENCY: _frequency,
+    EventKind.GROWING: _growing,
+    EventKind.UNEQUAL_BLOCKS: _unequal_blocks,
+    EventKind.CLAIMS: lambda event: " ".join([event.subject, *event.names]),
+    EventKind.NULL_RACE: lambda event: event.subject,
+}
