@@ -18,7 +18,8 @@ from scipy import stats
 
 from dragstrip.cli.sweep import Rates
 from dragstrip.metrics import ANSWERS
-from dragstrip.report.sweep import headline
+from dragstrip.report.sweep import headline, reason_text
+from dragstrip.report.sweep_json import data, schema
 from dragstrip.store.facts import void_of_text
 from dragstrip.sweep import file as sweep_file
 from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points
@@ -74,7 +75,7 @@ def test_a_rates_interval_is_over_launches_not_over_requests() -> None:
     assert (span.low, span.high) == pytest.approx(
         (math.exp(logs.mean() - half), math.exp(logs.mean() + half)), rel=0.01
     )
-    assert (point.verdict, point.launches, point.server_cpu_us) == ("met", 5, pytest.approx(10.0))
+    assert (point.outcome, point.launches, point.server_cpu_us) == ("met", 5, pytest.approx(10.0))
 
 
 def test_blocks_of_one_launch_are_one_number() -> None:
@@ -83,7 +84,7 @@ def test_blocks_of_one_launch_are_one_number() -> None:
     twice = points(samples(1000, QUICK) + samples(1000, QUICK), SLO)[0].latency_us["p99"]
     assert twice == once
     paused = points(samples(1000, QUICK) + samples(1000, SLOW), SLO)[0]
-    assert (paused.launches, paused.verdict) == (5, "missed")
+    assert (paused.launches, paused.outcome) == (5, "missed")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,8 @@ def test_a_rate_is_met_missed_or_undecided_for_a_reason_in_words(
 ) -> None:
     """Only a rate that was reached, with answers, on enough launches, whose interval lies below the limit, is met."""
     (point,) = points(samples(1000, p99_us, **changes), SLO)
-    assert (point.verdict, words in point.why) == (verdict, True), point.why
+    why = reason_text(point.reason) if point.reason else ""
+    assert (point.outcome, words in why) == (verdict, True), why
 
 
 def test_capacity_counts_upwards_to_the_first_rate_that_is_not_known_to_hold() -> None:
@@ -178,11 +180,14 @@ def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(
     done = dragstrip("sweep", *words)
     assert done.returncode in (0, 3), done.stderr  # 3: the machine was disturbed all the time
     told = json.loads(done.stdout)
-    jsonschema.validate(told, sweep_file.schema())
+    jsonschema.validate(told, schema())
     (path,) = (tmp_path / "sweeps").glob("*.json")
     assert json.loads(path.read_text()) == told
     swept = sweep_file.read(path)
-    assert json.loads(json.dumps(sweep_file.data(swept))) == told
+    assert json.loads(json.dumps(data(swept))) == told
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps({key: value for key, value in told.items() if key != "events"}))
+    assert data(sweep_file.read(before))["notes"] == told["notes"]  # as the version before wrote it
     for sample in swept.samples:
         assert sample.offered == pytest.approx(sample.rate_per_s * 0.2, abs=1)
         assert sample.requests + sample.failed + sample.unsent >= sample.offered

@@ -40,6 +40,7 @@ from dragstrip.loading.arrivals import MOST_PER_S
 from dragstrip.racing import options as bounds
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.report import sweep as sweep_report
+from dragstrip.report import sweep_json
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.sweep import file as sweep_file
@@ -155,9 +156,9 @@ def sweep(options: SweepOptions) -> None:
             f"record  {_keep(swept, options.store_path)} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False
         )
     if str(options.json_path) == "-":
-        click.echo(json.dumps(sweep_file.data(swept), indent=2))
+        click.echo(json.dumps(sweep_json.data(swept), indent=2))
     elif options.json_path:
-        write_json(options.json_path, sweep_file.data(swept), "--json")
+        write_json(options.json_path, sweep_json.data(swept), "--json")
     _leave(swept)
 
 
@@ -183,7 +184,7 @@ def _request(options: SweepOptions) -> Request:
 
 def _keep(swept: sweep_file.Sweep, store_path: Path | None) -> Path:
     try:
-        return sweep_file.keep(swept, store_path or default_path())
+        return sweep_file.keep(swept.id, sweep_json.data(swept), store_path or default_path())
     except OSError as error:
         where = (store_path or default_path()).parent
         raise BadUsage(f"{where}: can't be written ({error.strerror}); --store FILE names another place") from error

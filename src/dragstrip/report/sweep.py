@@ -11,10 +11,22 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.report import figures, glyphs
-from dragstrip.sweep.capacity import ALPHA, TOLD, Capacity, Objective, Point, capacity
+from dragstrip.sweep.capacity import (
+    ALPHA,
+    TOLD,
+    Capacity,
+    Objective,
+    Outcome,
+    Point,
+    Reason,
+    ReasonKind,
+    Span,
+    capacity,
+)
+from dragstrip.validity.wording import event_text, void_text
 
 if TYPE_CHECKING:
-    from dragstrip.record import Entrant
+    from dragstrip.record import Entrant, Event
     from dragstrip.sweep.file import Sweep
 
 #: Cells of the chart; so many words on what the machine did meanwhile.
@@ -23,7 +35,7 @@ WIDTH, MOST_NOTES = 14, 4
 #: A terminal this wide shows every quantile; a narrower one the median and the one that is asked for.
 WIDE = 110
 
-_STYLE = {"met": "blue", "missed": "yellow", "undecided": "dim"}
+_STYLE = {Outcome.MET: "blue", Outcome.MISSED: "yellow", Outcome.UNDECIDED: "dim"}
 
 
 def show(console: Console, sweep: Sweep) -> None:
@@ -36,8 +48,8 @@ def show(console: Console, sweep: Sweep) -> None:
     for entrant in sweep.entrants:
         parts += ["", *_contender(sweep, entrant, wide=console.width >= WIDE)]
     parts.append("")
-    # One word on each of whom they speak of; the record has them all.
-    notes = list({note.split(":")[0]: note for note in reversed(sweep.notes)}.values())[::-1]
+    # One word on each of whom they are about; the record has them all.
+    notes = list({_about(event): event_text(event) for event in reversed(sweep.events)}.values())[::-1]
     parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:
         parts.append(
@@ -54,7 +66,7 @@ def _ended(sweep: Sweep) -> str:
 def meaning(objective: Objective) -> str:
     """What the words mean, for under the tables."""
     return (
-        f"{objective.told()} is met where the interval of {objective.quantile}, over launches, lies below the limit "
+        f"{objective.typed()} is met where the interval of {objective.quantile}, over launches, lies below the limit "
         "and 99 % of what was offered left in time. Latency runs from when a request was meant to leave. Capacity "
         "counts upwards to the first rate at which that is not known to hold; its lower end is too high in at most "
         f"{figures.percent(ALPHA)} of sweeps."
@@ -77,13 +89,45 @@ def _contender(sweep: Sweep, entrant: Entrant, *, wide: bool) -> list[Renderable
 
 def headline(found: Capacity, objective: Objective) -> str:
     """The capacity in a sentence, as a bracket, or why there is none."""
-    under = f"capacity under {objective.told()}"
-    over = "" if found.over_per_s is None else f"at {_rate(found.over_per_s)} {found.why}"
+    under = f"capacity under {objective.typed()}"
+    why = reason_text(found.reason) if found.reason else ""
+    over = "" if found.over_per_s is None else f"at {_rate(found.over_per_s)} {why}"
     if found.met_per_s is None:
         return f"{under}: not found; already {over}"
     if found.over_per_s is None:
         return f"{under}: {_rate(found.met_per_s)} or more; it was met at every rate that was offered"
     return f"{under}: {_rate(found.met_per_s)}, and below {_rate(found.over_per_s)}; {over}"
+
+
+def reason_text(reason: Reason) -> str:
+    """Why an objective is not known to hold at a rate, in words."""
+    match reason.kind:
+        case ReasonKind.FEW_LAUNCHES:
+            cause = f" ({reason.cause})" if reason.cause else ""
+            return f"only {reason.launches} of {reason.tried} launches count{cause}"
+        case ReasonKind.GENERATOR:
+            return void_text(reason.generator) if reason.generator else "generator the limit"
+        case ReasonKind.FAILED:
+            return f"{figures.percent(reason.share)} failed: {figures.errors(reason.errors)}"
+        case ReasonKind.NOT_SUSTAINED:
+            return f"not sustained, only {figures.percent(reason.share)} left in time"
+        case ReasonKind.FEW_ANSWERS:
+            return f"too few answers to tell {reason.quantile}"
+        case ReasonKind.SLOW:
+            return f"{reason.quantile} was {_span(reason.span)}"
+        case ReasonKind.TOO_CLOSE:
+            return f"too close to call: {reason.quantile} was {_span(reason.span)}"
+
+
+def _span(span: Span | None) -> str:
+    if span is None:
+        return figures.NONE
+    return f"{span.estimate / 1000:.3g} ms ({span.low / 1000:.3g}–{span.high / 1000:.3g})"
+
+
+def _about(event: Event) -> tuple[object, ...]:
+    """Whom an event is about: a program's process, a core, a contender; a sentence of before is about itself."""
+    return event.kind, event.subject, event.numbers.get("pid"), event.numbers.get("core"), event.text
 
 
 def _rate(rate_per_s: float) -> str:
@@ -103,7 +147,7 @@ def _table(found: Sequence[Point], objective: Objective, *, wide: bool) -> Table
     table.add_column("interval", no_wrap=True)
     table.add_column(f"{asked}, log", width=WIDTH, no_wrap=True)
     table.add_column("CPU µs", justify="right", no_wrap=True)
-    table.add_column(objective.told())
+    table.add_column(objective.typed())
     shown = [point.latency_us[asked].estimate for point in found if asked in point.latency_us]
     ends = min([*shown, objective.limit_us]) / 1.5, max([*shown, objective.limit_us]) * 1.5
     for point in found:
@@ -121,7 +165,7 @@ def _table(found: Sequence[Point], objective: Objective, *, wide: bool) -> Table
             else "",
             bar(span.estimate if span else None, objective.limit_us, ends),
             figures.microseconds(point.server_cpu_us),
-            Text(point.verdict, style=_STYLE[point.verdict]),
+            Text(point.outcome, style=_STYLE[point.outcome]),
         )
     return table
 

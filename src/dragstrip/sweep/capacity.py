@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
@@ -17,9 +18,7 @@ from hdrh.histogram import HdrHistogram
 from dragstrip.analysis.significance import quantile as t_quantile
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.metrics import ANSWERS, SUSTAINED
-from dragstrip.record import Void
-from dragstrip.report.figures import errors, percent
-from dragstrip.validity.wording import void_text
+from dragstrip.record import Void, VoidKind
 
 #: A capacity's lower end is overstated in at most so large a share of sweeps: an equal part for the first rates, which
 #: count in ascending order up to the first that does not hold, and for each step after them (Bonferroni).
@@ -45,8 +44,8 @@ class Objective:
     quantile: str
     limit_us: float
 
-    def told(self) -> str:
-        """As it is typed: p99=5ms."""
+    def typed(self) -> str:
+        """As the command line takes it: p99=5ms."""
         whole = self.limit_us >= 1000
         return f"{self.quantile}={self.limit_us / 1000 if whole else self.limit_us:g}{'ms' if whole else 'us'}"
 
@@ -91,6 +90,65 @@ class Span:
     high: float
 
 
+class Outcome(StrEnum):
+    """Whether the objective held at a rate."""
+
+    MET = "met"
+    MISSED = "missed"
+    UNDECIDED = "undecided"
+
+
+class ReasonKind(StrEnum):
+    """Why the objective is not known to hold at a rate."""
+
+    #: Undecided: too few launches count; more might tell.
+    FEW_LAUNCHES = "few launches"
+    #: Undecided: the load generator was the limit.
+    GENERATOR = "generator"
+    #: Undecided: too few answers to tell the quantile.
+    FEW_ANSWERS = "few answers"
+    #: Undecided: the limit lies within the interval; more launches might tell.
+    TOO_CLOSE = "too close"
+    #: Missed: too many requests failed.
+    FAILED = "failed"
+    #: Missed: what was offered did not leave in time.
+    NOT_SUSTAINED = "not sustained"
+    #: Missed: the whole interval lies above the limit.
+    SLOW = "slow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why the objective is not known to hold, as values; ``report.sweep`` writes the sentence.
+
+    Args:
+        launches: that count; tried: all of them. cause: what voided most of the others, None if nothing did.
+        share: of requests that failed, or of what was offered that left in time, by kind.
+        errors: failures by kind. span: the quantile's, in µs. generator: why it was the limit.
+    """
+
+    kind: ReasonKind
+    quantile: str
+    launches: int = 0
+    tried: int = 0
+    cause: VoidKind | None = None
+    share: float = 0.0
+    errors: Mapping[str, int] = field(default_factory=dict)
+    span: Span | None = None
+    generator: Void | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it makes of the objective."""
+        missed = self.kind in (ReasonKind.FAILED, ReasonKind.NOT_SUSTAINED, ReasonKind.SLOW)
+        return Outcome.MISSED if missed else Outcome.UNDECIDED
+
+    @property
+    def noisy(self) -> bool:
+        """More launches might tell."""
+        return self.kind in (ReasonKind.FEW_LAUNCHES, ReasonKind.TOO_CLOSE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One contender at one offered rate.
@@ -99,8 +157,7 @@ class Point:
         launches: that count here. reached: share of what was offered that left in time. failed: share that failed.
         latency_us: by quantile; one that too few answers tell is left out.
         server_cpu_us: per answer, median over launches; None if unreadable.
-        verdict: "met", "missed" or "undecided"; why: in words.
-        noisy: undecided, and more launches might tell.
+        reason: why the objective is not known to hold; None where it holds.
     """
 
     rate_per_s: float
@@ -109,9 +166,17 @@ class Point:
     failed: float
     latency_us: Mapping[str, Span] = field(default_factory=dict)
     server_cpu_us: float | None = None
-    verdict: str
-    why: str
-    noisy: bool = False
+    reason: Reason | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the objective held."""
+        return self.reason.outcome if self.reason else Outcome.MET
+
+    @property
+    def noisy(self) -> bool:
+        """Undecided, and more launches might tell."""
+        return self.reason is not None and self.reason.noisy
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +184,13 @@ class Capacity:
     """Where the objective ends to hold: the highest rate at which it, and all below, held, and the next one measured.
 
     Args:
-        met_per_s: None where it held at no rate. over_per_s: None where it held at all. why: what was at the latter.
+        met_per_s: None where it held at no rate. over_per_s: None where it held at all.
+        reason: why it is not known to hold at the latter; None where it held at all.
     """
 
     met_per_s: float | None
     over_per_s: float | None
-    why: str
+    reason: Reason | None
 
     @property
     def width(self) -> float:
@@ -146,10 +212,10 @@ def capacity(found: Sequence[Point]) -> Capacity:
     """Counts upwards, to the first rate at which the objective is not known to hold; what holds above it is chance."""
     met = None
     for point in found:
-        if point.verdict != "met":
-            return Capacity(met, point.rate_per_s, point.why)
+        if point.reason is not None:
+            return Capacity(met, point.rate_per_s, point.reason)
         met = point.rate_per_s
-    return Capacity(met, None, "")
+    return Capacity(met, None, None)
 
 
 def next_rates(found: Sequence[Point], *, outwards: bool, again: Container[float]) -> tuple[float, ...]:
@@ -159,7 +225,7 @@ def next_rates(found: Sequence[Point], *, outwards: bool, again: Container[float
         outwards: may go below the first and above the last rate, where nobody said which rates to offer.
         again: rates that were measured once more already; they are left as they are.
     """
-    missed = next((point.rate_per_s for point in found if point.verdict == "missed"), math.inf)
+    missed = next((point.rate_per_s for point in found if point.outcome is Outcome.MISSED), math.inf)
     below = [point for point in found if point.rate_per_s < missed]
     if open_ := tuple(point.rate_per_s for point in below if point.noisy and point.rate_per_s not in again):
         return open_
@@ -186,7 +252,7 @@ def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -
         name: span for name in TOLD if (span := _over_launches([_quantile(one, name) for one in merged])) is not None
     }
     share = failed / max(failed + sum(one.answered for one in good), 1)
-    verdict, why, noisy = _judged(good, samples, reached, share, latency_us.get(objective.quantile), objective)
+    reason = _reason(good, samples, reached, share, latency_us.get(objective.quantile), objective)
     return Point(
         rate_per_s=rate_per_s,
         launches=len(launches),
@@ -194,46 +260,42 @@ def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -
         failed=share,
         latency_us=latency_us,
         server_cpu_us=_cpu_us(each),
-        verdict=verdict,
-        why=why,
-        noisy=noisy,
+        reason=reason,
     )
 
 
-def _judged(
+def _reason(
     good: Sequence[Sample],
     samples: Sequence[Sample],
     reached: float,
     failed: float,
     span: Span | None,
     objective: Objective,
-) -> tuple[str, str, bool]:
-    """Verdict, why, and whether more launches might tell."""
-    launches, limit_us, name = len({one.launch for one in good}), objective.limit_us, objective.quantile
+) -> Reason | None:
+    """Why the objective is not known to hold; None where it holds."""
+    quantile, limit_us, launches = objective.quantile, objective.limit_us, len({one.launch for one in good})
     if launches < LEAST_LAUNCHES:
-        kinds = Counter(why.kind for one in samples for why in one.void)
-        cause = f" ({kinds.most_common(1)[0][0]})" if kinds else ""
-        return "undecided", f"only {launches} of {len({one.launch for one in samples})} launches count{cause}", True
-    full = [one.generator for one in good if one.generator]
+        causes = Counter(void.kind for one in samples for void in one.void)
+        cause = causes.most_common(1)[0][0] if causes else None
+        tried = len({one.launch for one in samples})
+        return Reason(kind=ReasonKind.FEW_LAUNCHES, quantile=quantile, launches=launches, tried=tried, cause=cause)
+    limited = [one.generator for one in good if one.generator]
     held = reached >= SUSTAINED and failed <= MOST_FAILED and span is not None and span.high < limit_us
-    if not held and 2 * len(full) > len(good):
-        return "undecided", void_text(full[0]), False
+    if held:
+        return None
+    if 2 * len(limited) > len(good):
+        return Reason(kind=ReasonKind.GENERATOR, quantile=quantile, generator=limited[0])
     if failed > MOST_FAILED:
-        by_kind: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
         for one in good:
-            by_kind.update(one.errors)
-        return "missed", f"{percent(failed)} failed: {errors(by_kind)}", False
+            errors.update(one.errors)
+        return Reason(kind=ReasonKind.FAILED, quantile=quantile, share=failed, errors=errors)
     if reached < SUSTAINED:
-        return "missed", f"not sustained, only {percent(reached)} left in time", False
+        return Reason(kind=ReasonKind.NOT_SUSTAINED, quantile=quantile, share=reached)
     if span is None:
-        return "undecided", f"too few answers to tell {name}", False
-    if span.low >= limit_us:
-        return "missed", f"{name} was {_told(span)}", False
-    return ("met", "", False) if held else ("undecided", f"too close to call: {name} was {_told(span)}", True)
-
-
-def _told(span: Span) -> str:
-    return f"{span.estimate / 1000:.3g} ms ({span.low / 1000:.3g}–{span.high / 1000:.3g})"
+        return Reason(kind=ReasonKind.FEW_ANSWERS, quantile=quantile)
+    kind = ReasonKind.SLOW if span.low >= limit_us else ReasonKind.TOO_CLOSE
+    return Reason(kind=kind, quantile=quantile, span=span)
 
 
 def _merged(samples: Sequence[Sample]) -> HdrHistogram | None:

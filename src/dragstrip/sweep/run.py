@@ -28,7 +28,6 @@ from dragstrip.record import Block, Event, Round, Void, VoidKind
 from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
 from dragstrip.sweep.file import Sweep
 from dragstrip.validity.block import WRONG_KINDS
-from dragstrip.validity.wording import event_text
 from dragstrip.version import __version__
 
 #: Rates to begin with where nobody named any: shares of what each contender served in calibration's closed loop.
@@ -115,7 +114,7 @@ def _record(
         entrants=tuple(replace(one, out=loop.out.get(one.name, one.out)) for one in qualification.entrants()),
         closed_loop_per_s={name: one.calibration.capacity_per_s for name, one in qualification.ready.items()},
         samples=tuple(loop.samples),
-        notes=tuple(dict.fromkeys(loop.notes)),
+        events=tuple(loop.events),
         finished=finished,
     )
 
@@ -155,7 +154,7 @@ class SweepLoop(RoundLoop):
     """Runs a sweep's rounds, stage by stage, and keeps their samples.
 
     Attributes:
-        out: who fell out, with the reason. notes: what the machine did meanwhile, in words.
+        out: who fell out, with the reason. events: what the machine did meanwhile.
     """
 
     def __init__(self, setup: RaceSetup, progress: Progress, request: Request, qualification: Qualification) -> None:
@@ -163,7 +162,7 @@ class SweepLoop(RoundLoop):
         self.request = request
         self.samples: list[Sample] = []
         self.out: dict[str, str] = {}
-        self.notes: list[str] = []
+        self.events: list[Event] = []
         self._rounds = 0
         self._stage = _Stage({}, "")
         self._measured_again: dict[str, set[float]] = {}
@@ -272,7 +271,7 @@ class SweepLoop(RoundLoop):
         self._rounds += 1
         self._stage.rounds += 1
         self._stage.valid_rounds += not outcome.round.void
-        self.notes += [event_text(event) for event in events]
+        self.events += events
         self.samples += map(self._sample, outcome.round.blocks, outcome.planned, repeat(outcome.round))
         for name, reason in outcome.out.items():
             if not _merely_failed(outcome.round, name):

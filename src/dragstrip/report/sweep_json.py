@@ -1,0 +1,83 @@
+"""A sweep as JSON (schema 1): what ``--json`` writes and what is kept beside the store."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dragstrip.record import Entrant
+from dragstrip.report.sweep import reason_text
+from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
+from dragstrip.sweep.file import SCHEMA, Sweep
+from dragstrip.validity.wording import event_text, void_text
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of ``data``."""
+    path = Path(__file__).parents[1] / "data" / "schema" / "sweep.schema.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def data(sweep: Sweep) -> dict[str, Any]:
+    """JSON-able: what was found, and every sample; numbers that there are none of are null."""
+    raw = asdict(sweep)
+    raw["samples"] = [_sample(sample) for sample in sweep.samples]
+    return {
+        "schema": SCHEMA,
+        **raw,
+        "notes": list(dict.fromkeys(map(event_text, sweep.events))),
+        "interval": {"alpha": ALPHA, "share_of_a_look": 1 / (1 + STEPS), "over": "launches"},
+        "contenders": [_contender(sweep, entrant) for entrant in sweep.entrants],
+    }
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    """One block as the file has it: reasons as sentences, bytes as base64."""
+    return asdict(sample) | {
+        "latency_hdr": base64.b64encode(sample.latency_hdr).decode(),
+        "void": list(map(void_text, sample.void)),
+        "generator": void_text(sample.generator) if sample.generator else "",
+    }
+
+
+def _contender(sweep: Sweep, entrant: Entrant) -> dict[str, Any]:
+    found = sweep.points(entrant.name)
+    return {
+        "name": entrant.name,
+        "version": entrant.version,
+        "out": entrant.out,
+        "capacity": _capacity(capacity(found)) if found else None,
+        "points": list(map(_point, found)),
+    }
+
+
+def _capacity(found: Capacity) -> dict[str, Any]:
+    return {
+        "found": found.met_per_s is not None,
+        "met_per_s": found.met_per_s,
+        "over_per_s": found.over_per_s,
+        "why": reason_text(found.reason) if found.reason else "",
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "rate_per_s": point.rate_per_s,
+        "launches": point.launches,
+        "reached": point.reached,
+        "failed": point.failed,
+        "latency_us": {quantile: _span(span) for quantile, span in point.latency_us.items()},
+        "server_cpu_us": point.server_cpu_us,
+        "verdict": point.outcome,
+        "why": reason_text(point.reason) if point.reason else "",
+        "noisy": point.noisy,
+    }
+
+
+def _span(span: Span) -> dict[str, float | None]:
+    return {key: value if math.isfinite(value) else None for key, value in asdict(span).items()}
