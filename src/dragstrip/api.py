@@ -17,7 +17,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from rich.console import Console
 
@@ -123,7 +123,7 @@ class Result:
             )
             for r in summary.ranked(self.record, self.verdict, with_latency=False)
         ]
-        told = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
+        body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
         head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
         worst = "".join(
             f"<li>{_escaped(f'{check.status}: {check.check}: {check.detail}')}</li>"
@@ -131,9 +131,36 @@ class Result:
             if check.status != "pass"
         )
         return (
-            f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{told}</tbody></table>"
+            f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             f"{f'<ul>{worst}</ul>' if worst else ''}<p>race {_escaped(self.record.id)}</p>"
         )
+
+
+class Plan(TypedDict, total=False):
+    """Options of ``race`` that its plan has; ``docs/commands.md`` says what each is, and its default.
+
+    ``dragstrip.racing.request.Request`` has the same under the same names.
+    """
+
+    connections: int
+    threads: int | None
+    keepalive: bool
+    http: Literal["1.1", "1.0"]
+    pace: str
+    timeout_s: float
+    budget_s: float
+    rounds: int | None
+    margin: float
+    metric: str
+    alpha: float
+    seed: int | None
+    server_cores: str | None
+    engine_cores: str | None
+    io: Literal["auto", "uring", "epoll"]
+    awake: Literal["auto", "off"]
+    wait: Literal["auto", "sleep", "poll"]
+    explicit: bool
+    fresh_scrutiny: bool
 
 
 def race(
@@ -142,7 +169,8 @@ def race(
     workload: str = "hello",
     store: Path | str | None = None,
     quiet: bool = True,
-    **plan: Any,
+    rate_per_s: float | Literal["auto"] | None = None,
+    **plan: Unpack[Plan],
 ) -> Result:
     """Races contenders and gives what came of it; the record is in the store too.
 
@@ -152,35 +180,37 @@ def race(
         workload: its name, or a file.
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
-        plan: ``connections``, ``round``, ``budget_s``, ``margin``, ``metric``, ``seed``, ``keepalive``, ``awake``,
-            ``server_cores`` and whatever else ``dragstrip.racing.request.Request`` has; ``rate_per_s`` may be "auto".
+        rate_per_s: an open loop: so many requests a second for each contender; "auto" chooses; None: a closed loop.
+        plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric`` and others: see ``Plan``.
 
     Raises:
-        BadUsage: fewer than two contenders, or a word of the plan that there is none of, or out of its bounds; nothing
-            has been started or stored then.
+        BadUsage: fewer than two contenders, an option that there is none of, or one out of its bounds; nothing has been
+            started or stored then.
         DragstripError: as on the command line, with the same message.
     """
     # Here, because reading old results must do without the compiled engine.
     from dragstrip.racing import run as racing
     from dragstrip.racing.request import Request
 
-    _refuse_odd(contenders, serve, workload)
+    _refuse_odd(contenders, serve, workload, plan)
     own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
     entries = (*contender.entrants(contenders), *own)
-    if plan.get("rate_per_s") == "auto":
-        plan["rate_per_s"] = schedule.AUTO_RATE
-    try:
-        request = Request(entries=entries, workload=load_workload(workload), **plan)
-    except TypeError as error:
-        raise BadUsage(f"dragstrip.race: {error}; dragstrip.racing.request.Request has the words") from error
+    rate = schedule.AUTO_RATE if rate_per_s == "auto" else rate_per_s
+    request = Request(entries=entries, workload=load_workload(workload), rate_per_s=rate, **plan)
     with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
         return Result.of(racing.run(request, store=kept, progress=progress))
 
 
-def _refuse_odd(contenders: Sequence[str], serve: Mapping[str, str] | None, workload: str) -> None:
-    for word in (*contenders, *(serve or {}), *(serve or {}).values()):
-        if not isinstance(word, str):
-            raise BadUsage(f"dragstrip.race: contender {word!r} is no text; use names, files or addresses")
+def _refuse_odd(
+    contenders: Sequence[str], serve: Mapping[str, str] | None, workload: str, plan: Mapping[str, object]
+) -> None:
+    for option in plan:
+        if option not in Plan.__annotations__:
+            known = contender.nearest(option, {*Plan.__annotations__, "rate_per_s"}, "options are")
+            raise BadUsage(f"dragstrip.race: there is no option {option!r}; {known}")
+    for contender_ in (*contenders, *(serve or {}), *(serve or {}).values()):
+        if not isinstance(contender_, str):
+            raise BadUsage(f"dragstrip.race: contender {contender_!r} is no text; use names, files or addresses")
     if not isinstance(workload, str):
         raise BadUsage(f"dragstrip.race: workload={workload!r} is no text; use a name like 'hello', or a file")
 
@@ -191,17 +221,19 @@ def stored(run: str = "last", store: Path | str | None = None) -> Result:
         return Result.of(kept.load(run))
 
 
-def compare(old: Result, new: Result, **words_: Any) -> judging.Comparison:
+def compare(
+    old: Result, new: Result, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
+) -> judging.Comparison:
     """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.analysis.compare``."""
-    return judging.compare(old.record, new.record, **words_)
+    return judging.compare(old.record, new.record, metric=metric, margin=margin, reference=reference)
 
 
-def _frame(told: Iterable[dict[str, Any]], columns: Sequence[str] | None = None) -> DataFrame:
+def _frame(rows: Iterable[dict[str, Any]], columns: Sequence[str] | None = None) -> DataFrame:
     try:
         import pandas
     except ImportError as error:
         raise BadUsage("data frames take pandas: pip install 'dragstrip[data]'; json() does without") from error
-    return pandas.DataFrame(list(told), columns=columns)
+    return pandas.DataFrame(list(rows), columns=columns)
 
 
 def _escaped(text: str) -> str:

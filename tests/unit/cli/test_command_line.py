@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import get_type_hints
 
 import click
 import numpy as np
@@ -16,6 +18,7 @@ import samples
 from click.testing import CliRunner
 
 import dragstrip
+from dragstrip import api
 from dragstrip.cli import foreign_flags
 from dragstrip.cli import main as cli_main
 from dragstrip.errors import BadUsage, StoreError, Unreadable
@@ -28,6 +31,10 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 #: What takes long to load: statistics, charts, validation, pages, servers. None of it is needed to say what there is.
 HEAVY = ("numpy", "scipy", "pydantic", "altair", "jinja2", "starlette", "uvicorn", "hdrh", "psutil", "pandas")
+HEAVY += ("pyarrow", "h11", "dragstrip._engine", "dragstrip.analysis", "dragstrip.contender")
+
+#: Fields of a request that a call from Python has by another way, or not at all.
+ELSEWHERE = ("entries", "workload", "rate_per_s", "purpose")
 
 
 def run(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:
@@ -113,6 +120,24 @@ def test_a_call_from_python_is_refused_before_anything_is_stored(tmp_path: Path,
     with pytest.raises(BadUsage, match=f"^{field}=.*; use |^{field}=.*: use "):
         dragstrip.race("node", "nginx-return", store=store, **{field: value})
     assert not store.exists()
+
+
+def test_an_option_that_there_is_none_of_is_refused_with_those_that_there_are() -> None:
+    """The nearest name, and all of them."""
+    with pytest.raises(
+        BadUsage, match=r"no option 'conections'; did you mean connections.*\(options are alpha, .*wait"
+    ):
+        dragstrip.race("nginx-return", "nginx-static", conections=5)
+
+
+def test_calls_from_python_know_every_field_of_a_request_and_documents_name_them() -> None:
+    """``Plan`` repeats the request's fields with their types; the table in docs/commands.md has a row for each."""
+    fields = {name: kind for name, kind in get_type_hints(Request).items() if name not in ELSEWHERE}
+    loose = {"http": str, "io": str, "awake": str, "wait": str}  # one of several texts
+    assert {name: loose.get(name, kind) for name, kind in get_type_hints(api.Plan).items()} == fields
+    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \|", page.partition("## From Python")[2], re.MULTILINE))
+    assert rows == {*fields, "rate_per_s"}
 
 
 def test_numbers_of_other_libraries_are_kept_as_pythons_own() -> None:
