@@ -26,6 +26,7 @@ MOST_WORDS, MOST_CHARACTERS = 35, 100
 STRICT = tuple(
     ROOT / name
     for name in (
+        "CONTRIBUTING.md",
         "README.md",
         "docs/ARCHITECTURE.md",
         "docs/CALIBRATION.md",
@@ -62,7 +63,7 @@ def written(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         indented = line.startswith("    ") and (indented or not before.strip())
         before = line
-        if re.match(r"<!-- .*begin", line):
+        if re.match(r"<!-- .*: ?begin -->", line):
             generated = True
         if line.lstrip().startswith("```"):
             code = not code
@@ -71,7 +72,7 @@ def written(text: str) -> Iterator[tuple[int, str]]:
             yield number, ""
         else:
             yield number, line
-        if re.match(r"<!-- .*end", line):
+        if re.match(r"<!-- .*: ?end -->", line):
             generated = False
 
 

@@ -14,6 +14,9 @@ from typing import Any
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
 METHOD_VERSION = 5
 
+#: Connections of a race, a sweep, a load and a line-up file, unless somebody says otherwise.
+DEFAULT_CONNECTIONS = 32
+
 
 class VoidKind(StrEnum):
     """Why a block or a round is never used."""

@@ -26,6 +26,7 @@ from dragstrip.cli.options import (
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
+from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report.load import export, terminal
 from dragstrip.report.load.limits import Limit, limits
 from dragstrip.report.load.live import Live
@@ -126,7 +127,9 @@ class LoadOptions(OpenLoopOptions):
 
 @click.command()
 @click.argument("url")
-@click.option("--connections", "-c", type=Count(), default="32", show_default=True, help="Open at a time.")
+@click.option(
+    "--connections", "-c", type=Count(), default=str(DEFAULT_CONNECTIONS), show_default=True, help="Open at a time."
+)
 @click.option("--requests", "-n", type=Count(), default=None, help="Send exactly so many, then end.")
 @click.option(
     "--duration", "-d", "-z", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."

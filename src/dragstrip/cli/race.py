@@ -48,7 +48,7 @@ from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume
-from dragstrip.record import Event, Race
+from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report.figures import visible
 from dragstrip.report.race import badge, markdown, standing
 from dragstrip.report.race import export as race_export
@@ -106,7 +106,9 @@ class RaceOptions(RunOptions):
     shell_complete=completion.workloads,
     help="hello (default), multiply, or a TOML file.",
 )
-@click.option("--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=None, help="Default 32.")
+@click.option(
+    "--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=None, help=f"Default {DEFAULT_CONNECTIONS}."
+)
 @threads_option
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
 @click.option("--http", type=click.Choice(["1.1", "1.0"]), default=None, help="1.0 as ab has it. [default: 1.1]")
@@ -230,7 +232,7 @@ def _request(options: RaceOptions) -> Request:
     return Request(
         entries=(*known, *(contender.serve_entry(text) for text in serve)),
         workload=workload,
-        connections=_first(options.connections, line_up.connections if line_up else 32),
+        connections=_first(options.connections, line_up.connections if line_up else DEFAULT_CONNECTIONS),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
         http=_first(options.http, line_up.http if line_up else "1.1"),
         threads=options.threads,

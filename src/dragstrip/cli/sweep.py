@@ -39,6 +39,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import MOST_PER_S
 from dragstrip.racing import options as bounds
 from dragstrip.racing.request import Request as RaceRequest
+from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report import sweep as sweep_report
 from dragstrip.report import sweep_json
 from dragstrip.report.race.live import Progress
@@ -125,7 +126,9 @@ class SweepOptions(RunOptions):
     show_default=True,
     help="hello, multiply, or a TOML file.",
 )
-@click.option("--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=32, show_default=True)
+@click.option(
+    "--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=DEFAULT_CONNECTIONS, show_default=True
+)
 @threads_option
 @timeout_option
 @pace_option("See load --help.")

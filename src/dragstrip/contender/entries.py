@@ -25,6 +25,7 @@ from dragstrip.contender.definition import Strict, fill, nearest, placeholders, 
 from dragstrip.contender.fields import FILE_NAME, PER_CORE, SHIPPED, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
+from dragstrip.record import DEFAULT_CONNECTIONS
 
 LINE_UPS = SHIPPED.parent / "lineups"
 
@@ -103,7 +104,7 @@ class LineUp(Strict):
     title: str = Field(min_length=1, description="one line that says what is compared")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like `["one", "two:workers=2"]`')
     workload: str = Field(default="hello", description="what is asked of them")
-    connections: int = Field(default=32, ge=1, le=100_000, description="open at once")
+    connections: int = Field(default=DEFAULT_CONNECTIONS, ge=1, le=100_000, description="open at once")
     keepalive: bool = Field(default=True, description="or a new connection for each request")
     http: Literal["1.0", "1.1"] = Field(default="1.1", description="1.0 as `ab` speaks it")
     metric: Literal["auto", "throughput", "cpu"] = Field(

@@ -16,7 +16,7 @@ import numpy as np
 
 from dragstrip import analysis
 from dragstrip.racing import schedule
-from dragstrip.record import Race
+from dragstrip.record import DEFAULT_CONNECTIONS, Race
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, ReferenceServer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: definition would name (``[warm_up] lead_ms``): they are at full speed at once.
 PILOT_ROUNDS = 10
 LEAD_NS = 2_000_000
-CONNECTIONS = 32
+CONNECTIONS = DEFAULT_CONNECTIONS
 REQUEST, BODY = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"hello world\n"
 
 #: What launching, warming up and stopping two quick servers takes, beside the blocks.

@@ -14,6 +14,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
 from dragstrip.loading.request_pool import Asked
+from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.workload import connection_words
 
 #: The engine's histogram ends at a minute: a longer latency could not be told.
@@ -87,7 +88,7 @@ class LoadRequest:
     """
 
     url: str
-    connections: int = 32
+    connections: int = DEFAULT_CONNECTIONS
     requests: int | None = None
     duration_s: float | None = None
     threads: int | None = None

@@ -10,7 +10,7 @@ from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO
 from dragstrip.racing import options, schedule
-from dragstrip.record import Load, Purpose
+from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
 from dragstrip.workload import Workload
 
 #: The highest rate of an open loop, of the engine.
@@ -39,7 +39,7 @@ class Request:
 
     entries: tuple[Entry, ...]
     workload: Workload
-    connections: int = 32
+    connections: int = DEFAULT_CONNECTIONS
     threads: int | None = None
     keepalive: bool = True
     http: str = "1.1"

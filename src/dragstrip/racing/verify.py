@@ -12,7 +12,7 @@ from dragstrip.racing.progress import Silent
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.qualified import Rejected
 from dragstrip.racing.setup import race_setup
-from dragstrip.record import Load
+from dragstrip.record import DEFAULT_CONNECTIONS, Load
 from dragstrip.workload import load as load_workload
 
 
@@ -37,7 +37,7 @@ def verify(
 ) -> Iterator[Proof]:
     """Scrutineering alone, for each contender and each of its workloads (or the one given)."""
     lanes = machine.lanes(server_cores, engine_cores)
-    load = Load(connections=32, threads=len(lanes.engine), keepalive=True, timeout_ns=2_000_000_000)
+    load = Load(connections=DEFAULT_CONNECTIONS, threads=len(lanes.engine), keepalive=True, timeout_ns=2_000_000_000)
     for entry in entries:
         state = check(entry)
         if isinstance(state, Missing):
