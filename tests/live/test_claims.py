@@ -22,24 +22,15 @@ from rich.console import Console
 from dragstrip.claim import counted_run
 from dragstrip.claim import definition as definitions
 from dragstrip.claim import run as claim_run
-from dragstrip.claim.assess import (
-    CANNOT,
-    COUNTED_EVENT,
-    DIRECTION,
-    HOLDS,
-    OVERTURNED,
-    SAME,
-    UNDECIDED,
-    UNTRIED,
-    assess,
-    is_done,
-)
+from dragstrip.claim.assess import COUNTED_EVENT, assess, is_done
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
+from dragstrip.claim.finding import Outcome
 from dragstrip.claim.grouping import Group, groups
 from dragstrip.contender import serve_entry
 from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.record import Event, EventKind, Race
+from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store
 from dragstrip.workload import load as load_workload
@@ -115,15 +106,15 @@ def test_a_claim_that_can_not_be_judged_is_refused_with_what_would_do(tmp_path: 
 @pytest.mark.parametrize(
     ("rates", "published", "outcome"),
     [
-        (FAST, "ratio = 2.0", HOLDS),
-        (FAST, "ratio = 1.9", HOLDS),
-        (FAST, "ratio = 3.0", DIRECTION),
-        (FAST, "ratio = 0.5", OVERTURNED),
-        (SLOW, "ratio = 2.0", OVERTURNED),
-        (SLOW, "ratio = 0.5", HOLDS),
-        ({"quick": 30_000.0, "steady": 30_000.0}, "ratio = 2.0", SAME),
+        (FAST, "ratio = 2.0", Outcome.HOLDS),
+        (FAST, "ratio = 1.9", Outcome.HOLDS),
+        (FAST, "ratio = 3.0", Outcome.DIRECTION),
+        (FAST, "ratio = 0.5", Outcome.OVERTURNED),
+        (SLOW, "ratio = 2.0", Outcome.OVERTURNED),
+        (SLOW, "ratio = 0.5", Outcome.HOLDS),
+        ({"quick": 30_000.0, "steady": 30_000.0}, "ratio = 2.0", Outcome.SAME),
         # Who is listed first in the race must not matter.
-        ({"steady": 20_000.0, "quick": 40_000.0}, "per_s = [4000, 2000]", HOLDS),
+        ({"steady": 20_000.0, "quick": 40_000.0}, "per_s = [4000, 2000]", Outcome.HOLDS),
     ],
 )
 def test_true_claims_hold_reversed_ones_are_overturned_and_a_tie_is_neither(
@@ -139,22 +130,22 @@ def test_true_claims_hold_reversed_ones_are_overturned_and_a_tie_is_neither(
 
 def test_too_short_a_race_leaves_a_claim_undecided_and_one_without_a_figure_needs_no_size(tmp_path: Path) -> None:
     """Three rounds have no interval; a direction holds whatever the size."""
-    assert assess(planted(tmp_path), PUBLISHED, samples.race(FAST, rounds=3)).outcome == UNDECIDED
+    assert assess(planted(tmp_path), PUBLISHED, samples.race(FAST, rounds=3)).outcome == Outcome.UNDECIDED
     claim = planted(tmp_path, "way", published="", more='kind = "direction"')
-    assert assess(claim, PUBLISHED, samples.race(FAST)).outcome == HOLDS
-    assert assess(claim, PUBLISHED, samples.race(SLOW)).outcome == OVERTURNED
+    assert assess(claim, PUBLISHED, samples.race(FAST)).outcome == Outcome.HOLDS
+    assert assess(claim, PUBLISHED, samples.race(SLOW)).outcome == Outcome.OVERTURNED
 
 
 def test_no_difference_and_a_peak_are_judged_by_their_own_tolerance(tmp_path: Path) -> None:
     """ "Makes no difference" is the whole interval within it; "peaks at" is the rate's interval near the figure."""
     same = planted(tmp_path, "alike", published="", more='kind = "same"\ntolerance = 0.05')
     level = samples.race({"quick": 30_000.0, "steady": 30_300.0}, rounds=40, noise=0.004)
-    assert assess(same, PUBLISHED, level).outcome == HOLDS
-    assert assess(same, PUBLISHED, samples.race(FAST)).outcome == OVERTURNED
-    assert assess(same, PUBLISHED, samples.race(FAST, rounds=3)).outcome == UNDECIDED
+    assert assess(same, PUBLISHED, level).outcome == Outcome.HOLDS
+    assert assess(same, PUBLISHED, samples.race(FAST)).outcome == Outcome.OVERTURNED
+    assert assess(same, PUBLISHED, samples.race(FAST, rounds=3)).outcome == Outcome.UNDECIDED
     peak = planted(tmp_path, "peak", published="per_s = [8000]", more='kind = "peak"\ntolerance = 0.25')
-    assert assess(peak, PUBLISHED, samples.race({"quick": 8_500.0, "steady": 9_000.0})).outcome == HOLDS
-    assert assess(peak, PUBLISHED, samples.race(FAST)).outcome == OVERTURNED
+    assert assess(peak, PUBLISHED, samples.race({"quick": 8_500.0, "steady": 9_000.0})).outcome == Outcome.HOLDS
+    assert assess(peak, PUBLISHED, samples.race(FAST)).outcome == Outcome.OVERTURNED
 
 
 def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Path) -> None:
@@ -162,18 +153,18 @@ def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Pat
     claim = planted(tmp_path)
     disturbed = _all(samples.race(FAST), engine_wait_ns=20_000_000)
     found = assess(claim, PUBLISHED, _changed(disturbed, method=4))
-    assert (found.outcome, found.void, found.again) == (UNDECIDED, "passing", True)
-    assert found.detail.startswith("void: the engine waited")
+    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, "passing", True)
+    assert finding_text(found).startswith("void: the engine waited")
     found = assess(claim, PUBLISHED, disturbed)
-    assert (found.outcome, found.void, found.again) == (HOLDS, "", False)
+    assert (found.outcome, found.void, found.again is not None) == (Outcome.HOLDS, None, False)
     wrong = _all(samples.race(FAST), errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400)
     for method in (4, 5):
         found = assess(claim, PUBLISHED, _changed(wrong, method=method))
-        assert (found.outcome, found.void, found.again) == (UNDECIDED, "lasting", False)
-        assert "wrong_body" in found.detail
+        assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, "lasting", False)
+        assert "wrong_body" in finding_text(found)
         found = assess(claim, PUBLISHED, _out(_changed(disturbed, method=method), "quick"))
-        assert (found.outcome, found.again) == (CANNOT, False)
-        assert "died under load" in found.detail
+        assert (found.outcome, found.again is not None) == (Outcome.CANNOT, False)
+        assert "died under load" in finding_text(found)
 
 
 def _out(race: Race, name: str) -> Race:
@@ -203,13 +194,18 @@ def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path
     race = samples.race({"quick": 20_000.0, "steady": 20_000.0}, rounds=12, method=method)
     race = _limited(race, "quick", "steady")
     found = assess(claim, PUBLISHED, race)
-    assert (found.outcome, found.metric, found.void, found.again) == (UNDECIDED, "throughput", "lasting", False)
-    assert found.detail.startswith(told)
-    assert {"quick", "steady"} <= set(found.detail.replace(",", " ").split())
+    assert (found.outcome, found.metric, found.void, found.again is not None) == (
+        Outcome.UNDECIDED,
+        "throughput",
+        "lasting",
+        False,
+    )
+    assert finding_text(found).startswith(told)
+    assert {"quick", "steady"} <= set(finding_text(found).replace(",", " ").split())
     found = assess(claim, PUBLISHED, _changed(race, plan=_changed(race.plan, metric="cpu")))
-    assert (found.outcome, found.metric, found.void) == (HOLDS, "cpu", "")
+    assert (found.outcome, found.metric, found.void) == (Outcome.HOLDS, "cpu", None)
     assert found.low < 2 < found.high
-    assert any("the client, not quick or steady, was the limit" in remark for remark in found.remarks)
+    assert any("the client, not quick or steady, was the limit" in remark for remark in map(remark_text, found.remarks))
 
 
 def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_that_it_is_in(tmp_path: Path) -> None:
@@ -218,16 +214,16 @@ def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_tha
     same = planted(tmp_path, "alike", published="", more='kind = "same"\ntolerance = 0.05')
     peak = planted(tmp_path, "peak", published="per_s = [40_000]", more='kind = "peak"\ntolerance = 0.25')
     for claim, name, outcome in (
-        (ratio, "steady", UNDECIDED),
-        (ratio, "quick", UNDECIDED),
-        (same, "steady", UNDECIDED),
-        (peak, "quick", UNDECIDED),
-        (peak, "steady", HOLDS),
+        (ratio, "steady", Outcome.UNDECIDED),
+        (ratio, "quick", Outcome.UNDECIDED),
+        (same, "steady", Outcome.UNDECIDED),
+        (peak, "quick", Outcome.UNDECIDED),
+        (peak, "steady", Outcome.HOLDS),
     ):
         found = assess(claim, PUBLISHED, _limited(samples.race(FAST), name))
         assert found.outcome == outcome, (claim.id, name, found)
-        assert (found.void, found.again) == ("lasting" if outcome == UNDECIDED else "", False)
-        assert outcome == HOLDS or found.detail == f"void: the load generator was the limit of: {name}"
+        assert (found.void, found.again is not None) == ("lasting" if outcome == Outcome.UNDECIDED else None, False)
+        assert outcome == Outcome.HOLDS or finding_text(found) == f"void: the load generator was the limit of: {name}"
 
 
 @pytest.mark.parametrize(
@@ -248,9 +244,9 @@ def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_th
         for one in race.rounds
     )
     found = assess(planted(tmp_path), PUBLISHED, _changed(race, rounds=rounds))
-    assert (found.outcome, found.void, found.again) == (UNDECIDED, void, void == "passing")
-    assert found.detail.startswith(f"void: {left} of {count} rounds count for quick and steady (")
-    assert reason.partition(":")[0] in found.detail
+    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, void, void == "passing")
+    assert finding_text(found).startswith(f"void: {left} of {count} rounds count for quick and steady (")
+    assert reason.partition(":")[0] in finding_text(found)
 
 
 def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_raced_again(tmp_path: Path) -> None:
@@ -258,14 +254,14 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
     claim = planted(tmp_path)
     level = samples.race(EVEN, noise=0.1)
     found = assess(claim, PUBLISHED, level)
-    assert (found.outcome, found.void, found.again) == (UNDECIDED, "", False)
-    assert "--resume" not in found.detail
+    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, None, False)
+    assert "--resume" not in finding_text(found)
     found = assess(claim, PUBLISHED, _all(level, steal_ns=16_000_000))
-    assert (found.outcome, found.void, found.again) == (UNDECIDED, "", True)
-    assert "the machine was very disturbed, others took 23 % of the race's time" in found.detail
-    assert found.detail.endswith("`dragstrip claims check mine --resume` races it again")
+    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, None, True)
+    assert "the machine was very disturbed, others took 23 % of the race's time" in finding_text(found)
+    assert finding_text(found).endswith("`dragstrip claims check mine --resume` races it again")
     short = _changed(level, rounds=level.rounds[:6], finished="interrupted")
-    assert assess(claim, PUBLISHED, short).detail.endswith("--resume` goes on with the race")
+    assert finding_text(assess(claim, PUBLISHED, short)).endswith("--resume` goes on with the race")
 
     def hit(block: Any) -> Any:
         return _changed(block, engine_wait_ns=9_000_000 if block.contender == "quick" else 0)
@@ -273,9 +269,9 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
     race = samples.race(FAST)
     tilted = tuple(_changed(one, blocks=tuple(map(hit, one.blocks))) for one in race.rounds)
     found, before = (assess(claim, PUBLISHED, one) for one in (_changed(race, rounds=tilted), race))
-    assert (found.outcome, found.again) == (HOLDS, False)
+    assert (found.outcome, found.again is not None) == (Outcome.HOLDS, False)
     assert found.high > 1.1 * before.high
-    assert any("the machine disturbed quick more than steady" in remark for remark in found.remarks)
+    assert any("the machine disturbed quick more than steady" in remark for remark in map(remark_text, found.remarks))
 
 
 def _changed(record: Any, **changes: Any) -> Any:
@@ -295,9 +291,9 @@ def test_what_was_not_equal_and_who_stood_in_is_in_the_row(tmp_path: Path) -> No
         _changed(one, parity={"header bytes": "99" if one.name == "other" else "246"}) for one in race.entrants
     )
     found = assess(claim, PUBLISHED, _changed(race, entrants=heavy))
-    assert found.outcome == HOLDS
-    assert found.stand_ins == ("other raced for quick, which is missing here",)
-    assert "header bytes not equal: other 99, steady 246" in found.remarks
+    assert found.outcome == Outcome.HOLDS
+    assert [stand_in_text(one) for one in found.stand_ins] == ["other raced for quick, which is missing here"]
+    assert "header bytes not equal: other 99, steady 246" in map(remark_text, found.remarks)
 
 
 def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_decides(tmp_path: Path) -> None:
@@ -310,7 +306,7 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
 
     with Store(tmp_path / "races.sqlite") as store:
         (row,) = claim_run.rows([claim], store)
-        assert (row.published.outcome, row.fair and row.fair.outcome) == (UNTRIED, UNTRIED)
+        assert (row.published.outcome, row.fair and row.fair.outcome) == (Outcome.UNTRIED, Outcome.UNTRIED)
         store.begin(stored(1, SLOW))
         store.begin(stored(2, FAST))
         store.begin(stored(3, SLOW, finished="void"))
@@ -320,7 +316,7 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
         store.begin(_all(level, steal_ns=16_000_000))
         store.begin(_changed(stored(6, SLOW), rounds=stored(6, SLOW).rounds[:6]))
         (row,) = claim_run.rows([claim], store)
-        assert (row.published.outcome, row.published.race) == (HOLDS, f"{2:012x}")
+        assert (row.published.outcome, row.published.race) == (Outcome.HOLDS, f"{2:012x}")
         assert row.fair is not None
         assert row.fair.race == f"{4:012x}"
 
@@ -425,7 +421,7 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
     """Every request answered overturns it; some that waited in vain uphold it, and the counts are told."""
     claim = planted(tmp_path, published="", more='kind = "ends"\nload.requests = 1000\nload.connections = 100')
     race = samples.race(FAST)
-    assert assess(claim, PUBLISHED, race).outcome == UNTRIED
+    assert assess(claim, PUBLISHED, race).outcome == Outcome.UNTRIED
 
     def with_runs(*stuck: bool) -> Race:
         told = [
@@ -449,12 +445,12 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
         events = tuple(Event(at_ns=1, kind=COUNTED_EVENT, text=json.dumps(one)) for one in told)
         return samples.race(FAST, events=events)
 
-    assert assess(claim, PUBLISHED, with_runs(False, False)).outcome == OVERTURNED
+    assert assess(claim, PUBLISHED, with_runs(False, False)).outcome == Outcome.OVERTURNED
     found = assess(claim, PUBLISHED, with_runs(True, True))
-    assert found.outcome == HOLDS
+    assert found.outcome == Outcome.HOLDS
     told = "of the connections 2 waited 10 s in vain for an answer, 3 never connected, 4 of all these in the run's last"
-    assert f"995 were answered right, the slowest after 0.5 s; {told} twentieth" in found.detail
-    told = assess(claim, PUBLISHED, with_runs(False, False)).detail
+    assert f"995 were answered right, the slowest after 0.5 s; {told} twentieth" in finding_text(found)
+    told = finding_text(assess(claim, PUBLISHED, with_runs(False, False)))
     assert "steady: 1,000 requests over 100 connections at a time, one for each request, in 11.0 s: all were" in told
 
 
@@ -542,10 +538,10 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     """
     server = f"{PYTHON} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}}"
     wanted = {
-        "true": ("direction", '["swift", "slow"]', HOLDS),
-        "reversed": ("direction", '["slow", "swift"]', OVERTURNED),
+        "true": ("direction", '["swift", "slow"]', Outcome.HOLDS),
+        "reversed": ("direction", '["slow", "swift"]', Outcome.OVERTURNED),
         "tie": ("direction", '["swift", "twin"]', None),
-        "ends": ("ends", '["swift", "slow"]', OVERTURNED),
+        "ends": ("ends", '["swift", "slow"]', Outcome.OVERTURNED),
     }
     for name, (kind, contenders, _) in wanted.items():
         text = LIVE.format(kind=kind, contenders=contenders, more="", http="1.1", published="", server=server)
@@ -561,20 +557,22 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     with Store(tmp_path / "races.sqlite") as store:
         (line,) = store.runs()
         race = store.load(line.race)
-    left_open = {name for name in wanted if told[name]["verdict"] == UNDECIDED and "--resume" in told[name]["detail"]}
+    left_open = {
+        name for name in wanted if told[name]["verdict"] == Outcome.UNDECIDED and "--resume" in told[name]["detail"]
+    }
     assert done.returncode in (0, 3), done.stderr
     for name, (_, _, outcome) in wanted.items():
         assert told[name]["race"] == race.id
         if name not in left_open:
             assert told[name]["verdict"] == outcome or name == "tie", told[name]
-    assert told["tie"]["verdict"] in (SAME, UNDECIDED, HOLDS, OVERTURNED)
-    assert told["missing"]["verdict"] == CANNOT
+    assert told["tie"]["verdict"] in (Outcome.SAME, Outcome.UNDECIDED, Outcome.HOLDS, Outcome.OVERTURNED)
+    assert told["missing"]["verdict"] == Outcome.CANNOT
     assert "missing gone" in told["missing"]["detail"]
     assert "2,000 requests over 8 connections at a time, one for each request" in told["ends"]["detail"]
     assert (race.load.keepalive, race.load.connections) == (False, 8)
 
     again = dragstrip_run(tmp_path, "check", *words, "--budget", "5s", "--resume")
-    assert json.loads((tmp_path / "out.json").read_text())[-1]["published"]["verdict"] == CANNOT, again.stderr
+    assert json.loads((tmp_path / "out.json").read_text())[-1]["published"]["verdict"] == Outcome.CANNOT, again.stderr
     with Store(tmp_path / "races.sqlite") as store:
         # What is decided is kept; what others on the machine voided, or cut short, is run again.
         done = all(is_done(definitions.load(file), PUBLISHED, race) for file in files[:-1])
@@ -701,6 +699,6 @@ exec /usr/sbin/nginx -g '{modules}' "$@"
     assert {one.name: one.version for one in race.entrants}["openresty"] == "9.9.9.1 (ngx_lua-0.10.99)"
     assert not any(one.out for one in race.entrants)
     assert found["published"]["stand_ins"] == []
-    decided = (HOLDS, DIRECTION, OVERTURNED, SAME)
+    decided = (Outcome.HOLDS, Outcome.DIRECTION, Outcome.OVERTURNED, Outcome.SAME)
     # A disturbed machine may leave it open, and says so.
     assert found["published"]["verdict"] in decided or not is_done(definitions.load(name), PUBLISHED, race)

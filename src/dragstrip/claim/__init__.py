@@ -1,4 +1,5 @@
 """Puts claims to the test: which races they want, what stored races say of them.
 
-``cast`` says who races for whom, ``groups`` which claims share a race, ``settle`` is the pure judgement, ``run`` races.
+``contenders`` says who races for whom, ``grouping`` which claims share a race, ``assess`` is the pure judgement,
+``finding`` holds what came of it as values, ``run`` races.
 """

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from dragstrip.analysis import FLOOR
-from dragstrip.claim.assess import CANNOT, COUNTED_EVENT, UNTRIED, Finding, Row, answers, assess, is_done
+from dragstrip.claim.assess import COUNTED_EVENT, answers, assess, is_done
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.counted_run import run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
+from dragstrip.claim.finding import Finding, MissingHere, NotChecked, Outcome, Refused, Row
 from dragstrip.claim.grouping import Group
 from dragstrip.contender import Entry, Ready
 from dragstrip.contender import check as look
@@ -176,17 +177,16 @@ def _finding(
                 best = found if best is None or _weight(found) > _weight(best) else best
         play = contenders_of(claim, setting)
     except DragstripError as error:
-        return Finding(outcome=CANNOT, detail=str(error))
+        return Finding(outcome=Outcome.CANNOT, reason=Refused(str(error)))
     if best is not None:
         return best
     if play.missing:
-        told = "; ".join(f"{name} ({why})" for name, why in play.missing.items())
-        return Finding(outcome=CANNOT, detail=f"missing {told}")
-    return Finding(outcome=UNTRIED, detail=f"`dragstrip claims check {claim.id}` does it")
+        return Finding(outcome=Outcome.CANNOT, reason=MissingHere(tuple(play.missing.items())))
+    return Finding(outcome=Outcome.UNTRIED, reason=NotChecked(claim.id))
 
 
 def _weight(found: Finding) -> int:
     """2 for a finding that no other race has to complete, 1 for one that stands so far, 0 for none."""
-    if found.void or found.outcome == UNTRIED:
+    if found.void or found.outcome is Outcome.UNTRIED:
         return 0
     return 1 if found.again else 2

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 
 from dragstrip.claim import definition
-from dragstrip.claim.assess import Row
 from dragstrip.claim.definition import Claim
+from dragstrip.claim.finding import Row
 from dragstrip.claim.run import rows
 from dragstrip.cli.options import Command, OutputFile, write_text
 from dragstrip.report.claims import chart as claims_chart

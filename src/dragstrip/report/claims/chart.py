@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from dragstrip.claim.assess import CANNOT, Finding, Row
+from dragstrip.claim.finding import Finding, Outcome, Row
 from dragstrip.report import figures
 from dragstrip.report.race import charts
 
@@ -27,7 +27,7 @@ def svg(rows: Sequence[Row]) -> str:
 
 def _marks(row: Row) -> list[dict[str, Any]]:
     claim = row.claim
-    name = f"{claim.id}{' (missing here)' if row.published.outcome == CANNOT else ''}"
+    name = f"{claim.id}{' (missing here)' if row.published.outcome == Outcome.CANNOT else ''}"
     made: list[dict[str, Any]] = []
     published = 1.0 if claim.fields.kind == "same" else claim.fields.ratio
     if published is not None:

@@ -7,11 +7,13 @@ from statistics import median
 
 from dragstrip import analysis
 from dragstrip.analysis import cpu_shares
-from dragstrip.claim.assess import TELLING, TILTING, Finding, Row
+from dragstrip.claim.assess import TELLING, TILTING
 from dragstrip.claim.definition import FAIR_LOAD
+from dragstrip.claim.finding import Finding, Row
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.claims.table import MEANING, measured, published, source_of, stand_ins
+from dragstrip.report.claims.wording import finding_text
 from dragstrip.validity import held_by_generator, inspect
 
 #: Facts that a race's table always has; the other tilting ones where they differ.
@@ -156,10 +158,14 @@ def _notes(row: Row) -> list[str]:
     first = f"- `{row.claim.id}`"
     if row.claim.fields.note:
         first += f" ({_plain(row.claim.fields.note)})"
-    if row.fair is not None and (row.fair.outcome, row.fair.detail) == (row.published.outcome, row.published.detail):
-        return [f"{first}: {row.published.outcome} under both: {_plain(row.published.detail)}."]
-    told = f"{first}: {row.published.outcome}: {_plain(row.published.detail)}"
-    return [told + (f". Under fair settings: {row.fair.outcome}: {_plain(row.fair.detail)}." if row.fair else ".")]
+    published, fair = _outcome_and_why(row.published), row.fair and _outcome_and_why(row.fair)
+    if fair == published:
+        return [f"{first}: {row.published.outcome} under both: {_plain(finding_text(row.published))}."]
+    return [f"{first}: {published}." + (f" Under fair settings: {fair}." if fair else "")]
+
+
+def _outcome_and_why(found: Finding) -> str:
+    return f"{found.outcome}: {_plain(finding_text(found))}"
 
 
 def _plain(text: str) -> str:

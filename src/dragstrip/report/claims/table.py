@@ -9,11 +9,19 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.claim.assess import CANNOT, DIRECTION, HOLDS, OVERTURNED, SAME, UNDECIDED, Finding, Row
 from dragstrip.claim.definition import Claim
+from dragstrip.claim.finding import Finding, Outcome, Row
 from dragstrip.report import figures, glyphs
+from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 
-_STYLE = {HOLDS: "blue", DIRECTION: "blue", OVERTURNED: "yellow", SAME: "bold", UNDECIDED: "dim", CANNOT: "magenta"}
+_STYLE = {
+    Outcome.HOLDS: "blue",
+    Outcome.DIRECTION: "blue",
+    Outcome.OVERTURNED: "yellow",
+    Outcome.SAME: "bold",
+    Outcome.UNDECIDED: "dim",
+    Outcome.CANNOT: "magenta",
+}
 
 #: What each verdict means; for under a table.
 MEANING = (
@@ -71,8 +79,8 @@ def source_of(claim: Claim) -> str:
 
 def stand_ins(row: Row) -> str:
     """Who raced for whom, in brackets, for the row itself; "" if nobody did."""
-    told = dict.fromkeys(one for found in (row.published, row.fair) if found for one in found.stand_ins)
-    return f" ({'; '.join(told)})" if told else ""
+    texts = dict.fromkeys(stand_in_text(one) for found in (row.published, row.fair) if found for one in found.stand_ins)
+    return f" ({'; '.join(texts)})" if texts else ""
 
 
 def _cells(row: Row) -> list[Text]:
@@ -92,8 +100,8 @@ def _remarks(row: Row) -> list[RenderableType]:
     for name, found in ((f"published load ({load})", row.published), ("fair settings", row.fair)):
         if found is not None:
             race = f" [race {found.race}]" if found.race else ""
-            parts.append(Text(f"  {name}: {found.outcome}: {found.detail}{race}"))
-            parts += [Text(f"    {remark}", style="dim") for remark in found.remarks]
+            parts.append(Text(f"  {name}: {found.outcome}: {finding_text(found)}{race}"))
+            parts += [Text(f"    {remark_text(remark)}", style="dim") for remark in found.remarks]
     if row.claim.fields.note:
         parts.append(Text(f"  {row.claim.fields.note}", style="dim"))
     return [*parts, Text()]
@@ -136,14 +144,14 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _finding(found: Finding) -> dict[str, Any]:
     return {
-        "verdict": found.outcome,
-        "void": found.void or None,
-        "detail": found.detail,
+        "verdict": found.outcome.value,
+        "void": found.void.value if found.void else None,
+        "detail": finding_text(found),
         "measured": figures.finite(found.ratio),
         "low": figures.finite(found.low),
         "high": figures.finite(found.high),
         "metric": found.metric,
         "race": found.race or None,
-        "stand_ins": list(found.stand_ins),
-        "remarks": list(found.remarks),
+        "stand_ins": [stand_in_text(one) for one in found.stand_ins],
+        "remarks": [remark_text(remark) for remark in found.remarks],
     }

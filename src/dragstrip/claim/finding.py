@@ -1,0 +1,275 @@
+"""What became of a claim, as values; ``report.claims.wording`` writes the sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any
+
+from dragstrip.claim.definition import Claim
+
+
+class Outcome(StrEnum):
+    """The verdict on a claim in one setting, as tables and exports have it."""
+
+    HOLDS = "holds"
+    DIRECTION = "holds in direction"
+    OVERTURNED = "overturned"
+    SAME = "same"
+    UNDECIDED = "undecided"
+    CANNOT = "can't run here"
+    UNTRIED = "not checked yet"
+
+
+class VoidFor(StrEnum):
+    """How a measurement is void: by what may pass until another time, or by what comes again."""
+
+    PASSING = "passing"
+    LASTING = "lasting"
+
+
+@dataclass(frozen=True, slots=True)
+class FellOut:
+    """Contenders that are out of the race, with the race's reason for each."""
+
+    contenders: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVoids:
+    """A check voids the race; ``sentence``: the check's own (``validity.Check.detail``)."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The race ended after too many void rounds; ``last``: why the last of them was void, None if unknown."""
+
+    last: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Nothing of these contenders stands: each reason with those whom it is about."""
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FewRounds:
+    """So few rounds count for these contenders, of so many; ``sentence``: what the check of void passes says."""
+
+    fewest: int
+    rounds: int
+    contenders: tuple[str, ...]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoRound:
+    """No round of the two counts; with ``pairs``: of some pair of several contenders."""
+
+    pairs: bool
+
+
+class Against(Enum):
+    """A ratio's interval against the published ratio."""
+
+    SAME = "same"
+    UNCLEAR = "unclear"
+    OTHER_WAY = "other way"
+    NO_SIZE = "no size"
+    WITHIN = "within"
+    LARGER = "larger"
+    SMALLER = "smaller"
+
+
+@dataclass(frozen=True, slots=True)
+class RatioSeen:
+    """How a ratio stands to the published one; ``tolerance``: the claim's, 0.05 is 5 %."""
+
+    against: Against
+    tolerance: float
+
+
+class Apart(Enum):
+    """How far several contenders are apart, against the claim's tolerance."""
+
+    WITHIN = "within"
+    BEYOND = "beyond"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class AllSame:
+    """Whether several contenders are the same within ``tolerance``; ``most``: the two that are most apart."""
+
+    apart: Apart
+    tolerance: float
+    most: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PeakSeen:
+    """A rate against the published one, both in answers a second; ``near``: within ``tolerance`` of it."""
+
+    contender: str
+    near: bool
+    tolerance: float
+    per_s: float
+    published_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoInterval:
+    """Too few rounds for an interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRunMissing:
+    """The run to an exact count that the claim is about has not been made."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsEnded:
+    """How runs to an exact count ended; ``stuck``: the contenders that left requests without an answer.
+
+    Args:
+        runs: each as its event holds it (``counted_run.CountedRun``).
+    """
+
+    stuck: tuple[str, ...]
+    runs: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingHere:
+    """Contenders that are missing on this machine, each with the reason."""
+
+    contenders: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The claim can't be acted on; ``message``: the error's own."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """No race has been run for the claim."""
+
+    claim: str
+
+
+Reason = (
+    FellOut
+    | CheckVoids
+    | GivenUp
+    | Unfit
+    | FewRounds
+    | NoRound
+    | RatioSeen
+    | AllSame
+    | PeakSeen
+    | NoInterval
+    | CountedRunMissing
+    | RunsEnded
+    | MissingHere
+    | Refused
+    | NotChecked
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHttp:
+    """The race was run over another HTTP version than the published one."""
+
+    raced: str
+    published: str
+
+
+@dataclass(frozen=True, slots=True)
+class ByCpu:
+    """The client was the limit against these contenders, so the servers' CPU time per request decided."""
+
+    contenders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unequal:
+    """A fact of the parity sheet that differs: each contender's value."""
+
+    fact: str
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence of a check, or of the analysis."""
+
+    sentence: str
+
+
+Remark = OtherHttp | ByCpu | Unequal | Said
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A contender raced for another one, which is missing here."""
+
+    raced: str
+    missing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Another race may say more of a claim; ``goes_on``: the one that was cut off goes on, no new one is run."""
+
+    claim: str
+    goes_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of a claim in one setting.
+
+    Args:
+        reason: why; of a void measurement what voids it.
+        ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": answers a
+            second); NaN where there is none.
+        metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
+        void: None where the measurement stands.
+        disturbed: share of the race's time that others took, where that kept it from being decided; else None.
+        again: another race may say more: what voided this one may pass, it has too few rounds for an interval, or it
+            is undecided on a very disturbed machine; else None.
+        race: id of the race it rests on, "" if there is none.
+        remarks: what was not equal, what the checks saw.
+        stand_ins: who raced for whom.
+    """
+
+    outcome: Outcome
+    reason: Reason
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    metric: str = "throughput"
+    void: VoidFor | None = None
+    disturbed: float | None = None
+    again: Again | None = None
+    race: str = ""
+    remarks: tuple[Remark, ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A claim and what became of it in each setting."""
+
+    claim: Claim
+    published: Finding
+    fair: Finding | None
