@@ -34,7 +34,7 @@ from dragstrip import machine  # noqa: E402
 from dragstrip._engine import BlockPlan, Engine, EngineError, Exchange, SessionPlan, Tally, Target  # noqa: E402
 from dragstrip.analysis.significance import quantile  # noqa: E402
 from dragstrip.process import keep_awake  # noqa: E402
-from dragstrip.process.launcher import free_port  # noqa: E402
+from dragstrip.process.ports import free_port  # noqa: E402
 
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
 PAGE = ROOT / "docs" / "CALIBRATION.md"

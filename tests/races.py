@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 import dragstrip
-from dragstrip.process.launcher import free_port
+from dragstrip.process.ports import free_port
 
 HERE = Path(__file__).parent
 DRAGSTRIP = [sys.executable, "-m", "dragstrip"]

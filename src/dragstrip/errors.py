@@ -47,6 +47,10 @@ class StageError(DragstripError):
     """A contender was started but did not come to serve, or could not be stopped as told."""
 
 
+class PortTaken(StageError):
+    """It could not serve: another program holds the port that it was given; on another one it may."""
+
+
 class EngineFailure(DragstripError):
     """The load engine could not run (no descriptors, no ports, an address that is not an address)."""
 

@@ -18,7 +18,8 @@ import pytest
 from dragstrip import contender
 from dragstrip.contender import Missing
 from dragstrip.errors import StageError
-from dragstrip.process.launcher import Launcher, Running, free_port, scratch_root
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
+from dragstrip.process.ports import free_port
 from dragstrip.scrutiny import check_correctness, connection_behaviour, count_from_now, fairness, fault, fetch, is_right
 from dragstrip.scrutiny.answers import connect
 from dragstrip.workload import Exchange, load
@@ -34,7 +35,7 @@ def right_ones(entry: contender.Entry, workload: str = "multiply") -> tuple[Exch
 
 
 @contextlib.contextmanager
-def serving(text: str, workload: str = "multiply") -> Iterator[tuple[contender.Entry, Running]]:
+def serving(text: str, workload: str = "multiply") -> Iterator[tuple[contender.Entry, ServerProcess]]:
     """A contender's launch on one core, as a race would make it."""
     entry = contender.entry(text)
     with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as keeper:

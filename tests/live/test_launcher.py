@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from dragstrip import contender
-from dragstrip.errors import StageError
+from dragstrip.errors import PortTaken, StageError
 from dragstrip.process import launcher
-from dragstrip.process.launcher import Launcher, Running, free_port, scratch_root, sweep_stale
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root, sweep_stale
+from dragstrip.process.ports import free_port
 from dragstrip.process.supervisor import descendants
 
 CORE = max(os.sched_getaffinity(0))
@@ -88,6 +89,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_launcher import Start, as_server, is_right
 from dragstrip.process.launcher import Launcher, scratch_root
+from dragstrip.process.ports import free_port
 with scratch_root() as root, Launcher(name="a", scratch_root=root) as a, Launcher(name="b", scratch_root=root) as b:
     one = as_server(a, root, "family")
     two = as_server(b, root, "stubborn")
@@ -114,8 +116,9 @@ def as_server(
     *,
     wake_s: float = 10.0,
     right: Callable[[str, int], str | None] = is_right,
-) -> Running:
-    port = free_port()
+    port: int | None = None,
+) -> ServerProcess:
+    port = port or free_port()
     scratch = root / f"{fault}-{port}"
     scratch.mkdir()
     (scratch / "server.py").write_text(SERVER)
@@ -168,6 +171,17 @@ def test_a_launch_answers_and_its_stop_leaves_nothing(keeper: Launcher, root: Pa
     assert running.cgroup is None or not running.cgroup.exists()
     assert running.stop() is ended
     assert not running.alive()
+
+
+def test_a_port_that_another_program_holds_is_named(keeper: Launcher, root: Path) -> None:
+    """By looking at the port, not at the server's words; a server that died of something else is no such case."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"Another program holds port {port}"):
+            as_server(keeper, root, "none", port=port, right=lambda *_: "not asked")
+    with pytest.raises(StageError) as error:
+        as_server(keeper, root, "none", wake_s=0.2, right=lambda *_: "not asked")
+    assert not isinstance(error.value, PortTaken)
 
 
 def test_forked_and_daemonised_processes_are_counted_and_ended(keeper: Launcher, root: Path) -> None:
@@ -332,7 +346,7 @@ def _status(pid: int, key: str) -> str:
     return next(line.split(":", 1)[1] for line in lines if line.startswith(key)).strip()
 
 
-def _sleeper(keeper: Launcher, root: Path, command: tuple[str, ...]) -> Running:
+def _sleeper(keeper: Launcher, root: Path, command: tuple[str, ...]) -> ServerProcess:
     scratch = root / "unprivileged"
     scratch.mkdir()
     (scratch / "file").write_text("x")

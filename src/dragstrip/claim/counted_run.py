@@ -11,7 +11,8 @@ from dragstrip.claim.connection_ends import describe_ends
 from dragstrip.claim.definition import LoadFields
 from dragstrip.contender import Entry, build, prepare
 from dragstrip.loading import run as loading
-from dragstrip.process.launcher import Launcher, free_port, scratch_root
+from dragstrip.process.launcher import Launcher, scratch_root
+from dragstrip.process.ports import free_port
 from dragstrip.scrutiny import is_right
 from dragstrip.workload import Workload
 

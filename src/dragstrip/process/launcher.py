@@ -15,7 +15,6 @@ import pwd
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,16 +25,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dragstrip.errors import StageError
+from dragstrip.errors import PortTaken, StageError
+from dragstrip.process.ports import HOST, is_held
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 from dragstrip.process.supervisor import descendants
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
 
-__all__ = ["Ended", "Launcher", "Running", "free_port", "scratch_root", "sweep_stale"]
+__all__ = ["Ended", "Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
 
-HOST = "127.0.0.1"
 #: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
 GRACE_S = 15.0
 #: The same after Ctrl-C, where the person waits.
@@ -48,8 +47,6 @@ LOST_S = 20.0
 LOG_LIMIT_BYTES = 256 * 1024
 
 _numbers = itertools.count(1)
-_ports_given: set[int] = set()
-_giving = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +78,7 @@ class Ended:
 
 
 @dataclass(kw_only=True)
-class Running:
+class ServerProcess:
     """One launch of a server that has given its first right answer.
 
     Args:
@@ -226,7 +223,7 @@ class Launcher:
         self._said: dict[int, dict[str, Any]] = {}
         self._ends: dict[int, dict[str, Any]] = {}
         self._stopping: set[int] = set()
-        self._running: Running | None = None
+        self._running: ServerProcess | None = None
         self._main_pid = 0
         self._cgroup: Path | None = None
 
@@ -245,7 +242,7 @@ class Launcher:
 
     def launch(
         self, start: Start, *, scratch: Path, cores: tuple[int, ...], is_right: Callable[[str, int], str | None]
-    ) -> Running:
+    ) -> ServerProcess:
         """Starts the server and waits for its first right answer.
 
         Args:
@@ -257,6 +254,7 @@ class Launcher:
 
         Raises:
             StageError: it could not be started, died, or wasn't right within ``start.wake_s``; nothing of it is left.
+            PortTaken: the same, because another program holds its port.
         """
         if self._running is not None:
             raise StageError(f"{self.name}: its launch {self._running.number} still runs; stop it before the next")
@@ -271,7 +269,7 @@ class Launcher:
         began_ns = time.monotonic_ns()
         said = self._start(number, start, scratch, log, cores, user)
         host = f"unix:{start.socket}" if start.socket else HOST
-        running = Running(
+        running = ServerProcess(
             name=start.name, host=host, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
             cpu_source="cgroup" if self._cgroup else "proc", note=said["note"], stop_signal=start.stop_signal,
             number=number, scratch=scratch, keeper=self,
@@ -308,7 +306,7 @@ class Launcher:
         return said
 
     def _wait_until_right(
-        self, running: Running, wake_s: float, began_ns: int, is_right: Callable[[str, int], str | None]
+        self, running: ServerProcess, wake_s: float, began_ns: int, is_right: Callable[[str, int], str | None]
     ) -> None:
         """Asks until the answer is right; every wait ends at once when the server dies."""
         pause_s, reason = FIRST_TRY_S, None
@@ -332,16 +330,19 @@ class Launcher:
             else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
         )
         last = f"; the last try: {reason}" if reason else ""
-        raise StageError(f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}")
+        message = f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}"
+        if running.host == HOST and is_held(running.port):
+            raise PortTaken(f"{message}\nAnother program holds port {running.port}, which was free before its start.")
+        raise StageError(message)
 
     def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:
-        """Has a launch stopped, unless it has died; used by ``Running.begin_stop``."""
+        """Has a launch stopped, unless it has died; used by ``ServerProcess.begin_stop``."""
         if not self.has_ended(number) and number not in self._stopping:
             self._stopping.add(number)
             self._tell({"do": "stop", "signal": signal_name, "grace_s": grace_s})
 
     def finish(self, number: int, grace_s: float) -> Ended:
-        """Waits for the keeper's report of a launch's end; used by ``Running.stop``."""
+        """Waits for the keeper's report of a launch's end; used by ``ServerProcess.stop``."""
         said = self._await(lambda: self._ends.get(number), grace_s + LOST_S)
         if said is None:
             self._clean_after_lost_keeper()
@@ -359,7 +360,7 @@ class Launcher:
         self._read(0.0)
         return number in self._ends or self._lost
 
-    def forget(self, running: Running) -> None:
+    def forget(self, running: ServerProcess) -> None:
         """The launch has ended: the next one may start."""
         if self._running is running:
             self._running = None
@@ -443,18 +444,6 @@ def server_environment(own: Mapping[str, str]) -> dict[str, str]:
     """
     kept = {key: value for key, value in own.items() if key != "LANGUAGE" and not key.startswith("LC_")}
     return kept | {"LANG": "C.UTF-8", "TZ": "UTC"}
-
-
-def free_port() -> int:
-    """A port of the kernel's choice that nobody listens on now, never the same twice in this process."""
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-        with _giving:
-            if port not in _ports_given:
-                _ports_given.add(port)
-                return port
 
 
 def _nobody() -> tuple[int, int] | None:

@@ -48,6 +48,6 @@ def block_record(tally: Tally, contender: str, index: int, pass_index: int, posi
     return Block(contender=contender, round=index, pass_index=pass_index, position=position, **counted)
 
 
-def backend_of(setup: RaceSetup, io: str) -> Backend:
+def backend_of(setup: RaceSetup) -> Backend:
     """The back end that a race begins with: its rounds must not change theirs in the middle, nor when it is resumed."""
-    return Backend(io) if setup.engine.backend.startswith("io_uring") else Backend.EPOLL
+    return Backend(setup.engine.io)

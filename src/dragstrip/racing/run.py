@@ -101,7 +101,7 @@ def _record(
         server_cores=setup.lanes.server,
         engine_cores=setup.lanes.engine,
         entrants=qualification.entrants(),
-        backend=backend_of(setup, request.io),
+        backend=backend_of(setup),
         events=(
             *_purpose(request.purpose, began),
             *(event for calibration in calibrations for event in calibration.events),

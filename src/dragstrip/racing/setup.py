@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from dragstrip import machine
 from dragstrip.contender import Entry, prepare
-from dragstrip.errors import BadUsage, EngineFailure, StageError
+from dragstrip.errors import BadUsage, EngineFailure, PortTaken, StageError
 from dragstrip.machine import Lanes
 from dragstrip.process import keep_awake, launcher
 from dragstrip.process.keep_awake import Awake
-from dragstrip.process.launcher import Launcher, free_port
+from dragstrip.process.launcher import Launcher
+from dragstrip.process.ports import free_port
 from dragstrip.process.running import AtAddress
 from dragstrip.racing.launched import Launched
 from dragstrip.record import Load
@@ -67,9 +68,7 @@ class RaceSetup:
             return self._already_running(entry, entry.url.host, entry.url.port)
         try:
             return self._launch(entry)
-        except StageError as error:
-            if "in use" not in str(error):
-                raise
+        except PortTaken:
             return self._launch(entry)
 
     def _already_running(self, entry: Entry, host: str, port: int) -> Launched:

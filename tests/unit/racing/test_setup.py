@@ -1,0 +1,41 @@
+"""What rounds share: a launch is tried again where it makes sense."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragstrip.errors import PortTaken, StageError
+from dragstrip.racing.setup import RaceSetup
+
+
+@pytest.mark.parametrize(
+    ("errors", "launches", "raised"),
+    [
+        ([], 1, None),
+        ([PortTaken("taken")], 2, None),
+        ([PortTaken("taken"), PortTaken("taken again")], 2, PortTaken),
+        ([StageError("died; its last lines: Address already in use")], 1, StageError),
+    ],
+)
+def test_a_launch_is_tried_once_more_where_its_port_was_taken_and_only_there(
+    errors: list[StageError], launches: int, raised: type[StageError] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server said of it decides nothing."""
+    setup, entry, tried = RaceSetup.__new__(RaceSetup), SimpleNamespace(url=None), []
+
+    def launch(_: Any) -> str:
+        tried.append(1)
+        if len(tried) <= len(errors):
+            raise errors[len(tried) - 1]
+        return "launched"
+
+    monkeypatch.setattr(setup, "_launch", launch)
+    if raised is None:
+        assert setup.launch(entry) == "launched"  # type: ignore[arg-type, comparison-overlap]
+    else:
+        with pytest.raises(raised):
+            setup.launch(entry)  # type: ignore[arg-type]
+    assert len(tried) == launches
