@@ -26,6 +26,7 @@ MOST_WORDS, MOST_CHARACTERS = 35, 100
 STRICT = tuple(
     ROOT / name
     for name in (
+        "CHANGELOG.md",
         "CONTRIBUTING.md",
         "README.md",
         "docs/ARCHITECTURE.md",
@@ -37,6 +38,7 @@ STRICT = tuple(
         "docs/ci.md",
         "docs/commands.md",
         "docs/index.md",
+        "docs/newcomer.md",
         "docs/method/details.md",
         "docs/method/history.md",
         "docs/method/simulation.md",
