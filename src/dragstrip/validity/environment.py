@@ -10,7 +10,7 @@ from statistics import mean, median, stdev
 from scipy.special import stdtrit
 
 from dragstrip.record import Block, Event, EventKind, Race
-from dragstrip.validity.check import PASS, QUIET, VOID, WARN, Check, check_result
+from dragstrip.validity.check import PASS, QUIET, VOID, WARN, Check, Finding, check_result
 from dragstrip.validity.wording import event_text, percent
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
@@ -59,10 +59,9 @@ def _intruders(race: Race) -> Check:
     often = len(seen) > OFTEN * max(len(race.rounds), 1)
     names = Counter(event.subject for event in seen)
     listed = ", ".join(name for name, _ in names.most_common(3))
-    told = f"other programs were at work on the race's cores in {len(seen)} cases ({listed}): {QUIET}"
-    return check_result(
-        "other programs", [(WARN if often else PASS, told)], "none used over a tenth of a core for long"
-    )
+    told = f"other programs were at work on the race's cores in {len(seen)} cases ({listed})"
+    findings = [Finding(WARN if often else PASS, told, QUIET)]
+    return check_result("other programs", findings, "none used over a tenth of a core for long")
 
 
 def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
@@ -71,16 +70,18 @@ def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     findings = []
     if _events(race, EventKind.HEAT):
         findings.append(
-            (WARN, "heat slowed the processor during the race: cool it, or race at a fixed lower frequency")
+            Finding(WARN, "heat slowed the processor during the race", "cool it, or race at a fixed lower frequency")
         )
     if len(changed) > OFTEN * max(len(race.rounds), 1):
         last = event_text(changed[-1])
-        findings.append((WARN, f"the cores' frequency changed ({last}): fix it (governor performance, no turbo)"))
+        remedy = "fix it (governor performance, no turbo)"
+        findings.append(Finding(WARN, f"the cores' frequency changed ({last})", remedy))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
         way = "slower" if drift > 0 else "faster"
         told = f"the machine grew {percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
-        findings.append((WARN, f"{told}: pairs share that, single figures don't; race again when it is steady"))
+        remedy = "pairs share that, single figures don't; race again when it is steady"
+        findings.append(Finding(WARN, told, remedy))
     scatter = ", no more than it scatters" if abs(drift) > PACE else ""
     steady = f"steady: the engine's own pace changed by {percent(abs(drift))} over the race{scatter}"
     return check_result("clock", findings, steady)
@@ -116,19 +117,18 @@ def _memory(race: Race) -> Check:
         if count > ran / 2:
             last = event_text(next(event for event in reversed(grown) if event.subject == name))
             findings.append(
-                (WARN, f"{last}: it may slow down or end later; load it for longer (dragstrip load -d 60s)")
+                Finding(
+                    WARN, last, "it may slow down or end later; load it for longer (dragstrip load -d 60s)", (name,)
+                )
             )
     return check_result("memory", findings, "no contender's memory grew all the while")
 
 
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
+    remedy = "its figures depend on how long it is loaded; compare it by `dragstrip load` as well"
     findings = [
-        (
-            WARN,
-            f"{event_text(event)}: its figures depend on how long it is loaded; compare it by `dragstrip load` as well",
-        )
-        for event in _events(race, EventKind.UNEQUAL_BLOCKS)
+        Finding(WARN, event_text(event), remedy, (event.subject,)) for event in _events(race, EventKind.UNEQUAL_BLOCKS)
     ]
     return check_result(
         "block length", findings, "short blocks read as one long block does, as far as that could be compared"
@@ -143,12 +143,18 @@ def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
         if race.load.keepalive and connects > OPENED * max(answered, 1):
             told = f"{name} closed its connections after {answered / connects:.1f} answers on average"
             findings.append(
-                (WARN, f"{told}, keep-alive was asked: raise its keep-alive limit, or race all with --no-keepalive")
+                Finding(
+                    WARN,
+                    f"{told}, keep-alive was asked",
+                    "raise its keep-alive limit, or race all with --no-keepalive",
+                    (name,),
+                )
             )
         # Connections that a block finds open were opened before it, and count there.
         if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
             told = f"only {connects} connections were opened for {answered} answers of {name}, each was to have its own"
-            findings.append((VOID, f"{told}: this is a fault of the engine, please report it with `dragstrip export`"))
+            remedy = "this is a fault of the engine, please report it with `dragstrip export`"
+            findings.append(Finding(VOID, told, remedy, (name,)))
     return check_result("connections", findings, "kept open, or not, as asked")
 
 
@@ -166,7 +172,7 @@ def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
             seen = f"by its own count {name} had {max(fewer, more)} requests {'fewer' if fewer > more else 'more'}"
             of = f"than the engine {'had answers to' if fewer > more else 'sent'} ({percent(off)} of {sent})"
             do = "see that nobody else serves or asks at its port, and what [served] in its definition reads"
-            findings.append((VOID if off > MISCOUNT[1] else WARN, f"{seen} {of}: {do}"))
+            findings.append(Finding(VOID if off > MISCOUNT[1] else WARN, f"{seen} {of}", do, (name,)))
     silent = "no server here says how many requests it had"
     alike = f"{', '.join(told)} had as many requests as were sent, within {percent(most)}"
     return check_result("server's count", findings, alike if told else silent)
@@ -199,5 +205,6 @@ def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
         if short > SHORTER[0]:
             status = VOID if short > SHORTER[1] else WARN
             told = f"{name}'s answers were {percent(short)} shorter in one block than usual"
-            findings.append((status, f"{told}: see what it leaves out under load (`dragstrip verify {name}`)"))
+            remedy = f"see what it leaves out under load (`dragstrip verify {name}`)"
+            findings.append(Finding(status, told, remedy, (name,)))
     return check_result("answers' length", findings, "as long in every block as in all")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.record import Block, Launch, Race
+from dragstrip.validity.check import WARN, Finding
 from dragstrip.validity.wording import percent
 
 #: Fewest launches among which kinds can be told.
@@ -40,56 +42,74 @@ def round_speeds(blocks: Sequence[Block]) -> dict[int, float]:
     return {index: value - middle for index, value in logs.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """How one contender's launches differ from each other.
+
+    Args:
+        slow: rounds of rare slow launches, each with its speed as a share of the median's.
+        kinds: where they are of two: the slower kind's share, and by how much it is slower.
+    """
+
+    slow: Mapping[int, float] = field(default_factory=dict)
+    kinds: tuple[float, float] | None = None
+
+
 def launch_findings(
     name: str, launches: Sequence[Launch], speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]
-) -> list[str]:
-    """What is worth a warning, in words; empty if all launches went well and were alike.
+) -> list[Finding]:
+    """What is worth a warning; empty if all launches went well and were alike.
 
     Args:
         speeds: the contender's own ``round_speeds``; others: those of the other contenders.
     """
-    found = []
+    found, about = [], (name,)
     died = [launch.round for launch in launches if launch.died]
     if died:
-        found.append(f"{name} died before it was told to in round {', '.join(map(str, died))}; see its log")
+        seen = f"{name} died before it was told to in round {', '.join(map(str, died))}"
+        found.append(Finding(WARN, seen, "see its log", about, ";"))
     unsettled = sum(not launch.settled for launch in launches)
     if unsettled:
-        found.append(
-            f"{name}'s warm-up had not ended in {unsettled} of {len(launches)} launches; "
-            "give it longer in its definition (warm_up)"
-        )
+        seen = f"{name}'s warm-up had not ended in {unsettled} of {len(launches)} launches"
+        found.append(Finding(WARN, seen, "give it longer in its definition (warm_up)", about, ";"))
     shapes = {(launch.processes, launch.threads) for launch in launches}
     threads = [launch.threads for launch in launches] or [0]
     # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
     if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
         listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
-        found.append(f"{name} came up with different numbers of processes and threads: {listed}")
-    return found + _uneven(name, speeds, others)
+        seen = f"{name} came up with different numbers of processes and threads: {listed}"
+        found.append(Finding(WARN, seen, about=about))
+    uneven = uneven_launches(speeds, others)
+    if uneven.slow:
+        listed = ", ".join(f"round {index} at {percent(share)} of it" for index, share in uneven.slow.items())
+        seen = f"{len(uneven.slow)} of {name}'s {len(speeds)} launches were far slower than its median: {listed}"
+        found.append(Finding(WARN, seen, about=about))
+    if uneven.kinds:
+        share, slower = uneven.kinds
+        remedy = f"take {KINDS_ROUNDS} rounds or more (--rounds {KINDS_ROUNDS})"
+        if len(speeds) >= KINDS_ROUNDS:
+            remedy = "the mean is of both kinds, as it met them; pin down what differs from start to start"
+        seen = f"{name}'s launches are of two kinds: {percent(share)} of them {percent(slower)} slower"
+        found.append(Finding(WARN, seen, remedy, about, ";"))
+    return found
 
 
-def _uneven(name: str, speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> list[str]:
+def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> Uneven:
     """Rare slow launches are listed and two kinds named, not silently averaged.
 
     Both must show in its own speeds, and in them less the median of the others' in the same round: else a slow
     stretch of the machine would be laid at the launch's door, or another contender's slow launch.
     """
     if len(speeds) < LEAST_LAUNCHES:
-        return []
+        return Uneven()
     rounds = sorted(speeds)
     own = np.array([speeds[index] for index in rounds])
     met = np.array([median([other[index] for other in others if index in other] or [0.0]) for index in rounds])
     slow = _rare(own) & _rare(own - met)
     if slow.any():
-        listed = ", ".join(f"round {rounds[i]} at {percent(math.exp(own[i]))} of it" for i in np.flatnonzero(slow))
-        return [f"{slow.sum()} of {name}'s {len(rounds)} launches were far slower than its median: {listed}"]
-    share, ratio = _kinds(own)
-    if share and _kinds(own - met)[0]:
-        kinds = f"{percent(share)} of them {percent(ratio)} slower"
-        remedy = f"take {KINDS_ROUNDS} rounds or more (--rounds {KINDS_ROUNDS})"
-        if len(speeds) >= KINDS_ROUNDS:
-            remedy = "the mean is of both kinds, as it met them; pin down what differs from start to start"
-        return [f"{name}'s launches are of two kinds: {kinds}; {remedy}"]
-    return []
+        return Uneven(slow={rounds[i]: math.exp(own[i]) for i in np.flatnonzero(slow)})
+    share, slower = _kinds(own)
+    return Uneven(kinds=(share, slower) if share and _kinds(own - met)[0] else None)
 
 
 def of_two_kinds(race: Race) -> bool:
@@ -101,9 +121,8 @@ def of_two_kinds(race: Race) -> bool:
         if not entrant.out
     }  # fmt: skip
     return any(
-        "two kinds" in told
+        uneven_launches(own, [other for rival, other in speeds.items() if rival != name]).kinds is not None
         for name, own in speeds.items()
-        for told in _uneven(name, own, [other for rival, other in speeds.items() if rival != name])
     )
 
 

@@ -13,7 +13,7 @@ from dragstrip.analysis.fitness import SERVER_IDLE, choose, limited, rises_of
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race, VoidKind
 from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures
-from dragstrip.validity.check import PASS, QUIET, RANK, VOID, WARN, Check, check_result
+from dragstrip.validity.check import PASS, QUIET, RANK, VOID, WARN, Check, Finding, check_result
 from dragstrip.validity.environment import surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
 from dragstrip.validity.parity import tilts
@@ -143,7 +143,7 @@ def _parity(race: Race) -> Iterator[Check]:
     if not found:
         yield Check(check="parity", status=PASS, detail="nothing on the parity sheet tilts the race")
     for fact, detail in found:
-        yield Check(check=f"parity, {fact}", status=WARN, detail=detail)
+        yield check_result(f"parity, {fact}", [Finding(WARN, detail)], "")
 
 
 def _level(value: float, limits: tuple[float, float], *, most: str = VOID) -> str:
@@ -166,9 +166,9 @@ def _rounds(race: Race) -> Check:
     again = f"; {void} more were void and run again" if void else ""
     if valid >= LEAST_ROUNDS:
         return Check(check="rounds", status=PASS, detail=f"{valid} rounds of fresh launches{again}")
-    why = "with fewer, rare slow launches mislead; give it a larger --budget"
-    detail = f"{valid} valid rounds, {LEAST_ROUNDS} are the least{again}: {why}"
-    return Check(check="rounds", status=WARN, detail=detail)
+    seen = f"{valid} valid rounds, {LEAST_ROUNDS} are the least{again}"
+    remedy = "with fewer, rare slow launches mislead; give it a larger --budget"
+    return check_result("rounds", [Finding(WARN, seen, remedy)], "")
 
 
 def _lanes(race: Race) -> Check:
@@ -176,11 +176,9 @@ def _lanes(race: Race) -> Check:
     if not shared:
         detail = f"servers on cores {_list(race.server_cores)}, engine on cores {_list(race.engine_cores)}"
         return Check(check="lanes", status=PASS, detail=detail)
-    detail = (
-        f"servers and engine share core {_list(shared)}: what the engine spends is missing from the servers; "
-        "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)"
-    )
-    return Check(check="lanes", status=WARN, detail=detail)
+    seen = f"servers and engine share core {_list(shared)}: what the engine spends is missing from the servers"
+    remedy = "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)"
+    return check_result("lanes", [Finding(WARN, seen, remedy, mark=";")], "")
 
 
 def _shared(race: Race) -> list[int]:
@@ -214,9 +212,9 @@ def held_by_generator(race: Race) -> tuple[str, ...]:
 
 
 def _generator(race: Race, sides: Sequence[_Side]) -> Check:
-    ceiling_per_s = _ceiling_per_s(race)
+    ceiling_per_s, more_engine = _ceiling_per_s(race), REMEDIES[VoidKind.GENERATOR]
 
-    def findings() -> Iterable[tuple[str, str]]:
+    def findings() -> Iterable[Finding]:
         for side in sides:
             share = median(engine_share(block) for block in side.blocks)
             busy = side.busy()
@@ -226,17 +224,18 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
                 # CPU time per request is not changed by a client that can't send more.
                 told = f"the generator is the limit: {seen}"
                 if choose(race).metric == "cpu":
-                    yield WARN, f"{told}, whose throughput is the generator's; the CPU time per request decides"
+                    told = f"{told}, whose throughput is the generator's; the CPU time per request decides"
+                    yield Finding(WARN, told, about=(side.name,))
                 else:
-                    yield _noise_only(race), f"{told}; {REMEDIES[VoidKind.GENERATOR]}"
+                    yield Finding(_noise_only(race), told, more_engine, (side.name,), ";")
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
-                yield WARN, f"the generator is near its limit: {seen}; {REMEDIES[VoidKind.GENERATOR]}"
+                yield Finding(WARN, f"the generator is near its limit: {seen}", more_engine, (side.name,), ";")
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
             if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
                 near = (
                     f"{side.name} was served {percent(rate_per_s / ceiling_per_s)} of what the generator can send here"
                 )
-                yield WARN, f"{near} (dragstrip doctor): {REMEDIES[VoidKind.GENERATOR]}"
+                yield Finding(WARN, f"{near} (dragstrip doctor)", more_engine, (side.name,))
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
     return check_result("generator", findings(), f"the engine used at most {percent(most)} of its cores")
@@ -247,9 +246,8 @@ def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     seen = f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
     if _shared(race):
         return Check(check="engine wait", status=PASS, detail=f"{seen}; it shares them with the servers")
-    return check_result(
-        "engine wait", [(_level(share, WAIT, most=_noise_only(race)), f"{seen}, taken by others: {QUIET}")], seen
-    )
+    finding = Finding(_level(share, WAIT, most=_noise_only(race)), f"{seen}, taken by others", QUIET)
+    return check_result("engine wait", [finding], seen)
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
@@ -268,7 +266,8 @@ def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
             if side.single
             else min(_level(taken, WAIT), WARN, key=RANK.__getitem__)
         )
-        findings.append((level, f"others took up to {percent(taken)} of {side.name}'s time on its cores: {QUIET}"))
+        seen = f"others took up to {percent(taken)} of {side.name}'s time on its cores"
+        findings.append(Finding(level, seen, QUIET, (side.name,)))
     unknown = f"; unreadable: {', '.join(unread)}" if unread else ""
     return check_result("server wait", findings, f"others took at most {percent(most)} of any server's time{unknown}")
 
@@ -279,22 +278,21 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
     seen = f"the hypervisor took {percent(share)} of the race's cores"
-    return check_result(
-        "steal", [(_level(share, STEAL, most=_noise_only(race)), f"{seen}: {REMEDIES[VoidKind.STEAL]}")], seen
-    )
+    finding = Finding(_level(share, STEAL, most=_noise_only(race)), seen, REMEDIES[VoidKind.STEAL])
+    return check_result("steal", [finding], seen)
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
-    told = f"{len(faults)} faults, the first: {''.join(map(void_text, faults[:1]))}; {REMEDIES[VoidKind.ACCOUNTING]}"
-    findings = [(VOID if faults else PASS, told)]
+    told = f"{len(faults)} faults, the first: {''.join(map(void_text, faults[:1]))}"
+    findings = [Finding(VOID if faults else PASS, told, REMEDIES[VoidKind.ACCOUNTING], mark=";")]
     return check_result(
         "accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order"
     )
 
 
 def _errors(race: Race, sides: Sequence[_Side]) -> Check:
-    def findings() -> Iterable[tuple[str, str]]:
+    def findings() -> Iterable[Finding]:
         for side in sides:
             failed, sent = sum(map(failures, side.blocks)), sum(block.sent for block in side.blocks)
             if not failed:
@@ -306,7 +304,8 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
             by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if count)
             # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
             status = VOID if wrong else _noise_only(race) if failed > MOST_FAILED * sent else WARN
-            yield status, f"{side.name}: {failed} errors to {sent} requests ({by_kind}); {REMEDIES[VoidKind.ERRORS]}"
+            seen = f"{side.name}: {failed} errors to {sent} requests ({by_kind})"
+            yield Finding(status, seen, REMEDIES[VoidKind.ERRORS], (side.name,), ";")
 
     answered = sum(block.answered for side in sides for block in side.blocks)
     return check_result("errors", findings(), f"none: all {answered} answers were right")
@@ -332,9 +331,11 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         reconnects = connects > 0.001 * answered and busy < race.load.connections
         told = f"{side.name}: {busy:.1f} of {race.load.connections} connections were at work on average"
         if reconnects:
-            findings.append((min(level, WARN, key=RANK.__getitem__), f"{told}, as it closes connections"))
+            least = min(level, WARN, key=RANK.__getitem__)
+            findings.append(Finding(least, f"{told}, as it closes connections", about=(side.name,)))
         else:
-            findings.append((level, f"{told}, off by {percent(off)}: rate and latency don't belong together"))
+            apart = "rate and latency don't belong together"
+            findings.append(Finding(level, f"{told}, off by {percent(off)}", apart, (side.name,)))
     return check_result("Little's law", findings, f"{seen} {percent(most)}")
 
 
@@ -359,7 +360,8 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
         most, busy = max(most, share), side.busy()
         if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):
             told = f"{side.name}: connections spent {percent(share)} of the time waiting in the generator"
-            findings.append((WARN, f"{told}, not for the server; {REMEDIES[VoidKind.GENERATOR]}"))
+            told = f"{told}, not for the server"
+            findings.append(Finding(WARN, told, REMEDIES[VoidKind.GENERATOR], (side.name,), ";"))
     seen = f"connections spent at most {percent(most)} of the time waiting in the generator"
     busy_all_the_same = "" if most <= MOST_TURN else ", and the servers were busy all the same"
     return check_result("turn-round", findings, seen + busy_all_the_same)
@@ -374,12 +376,12 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
             told = f"{side.name}: only {percent(share)} of the offered {race.load.rate_per_s:,g}/s left in time"
-            findings.append(
-                (_noise_only(race), f"{told}: not sustained, so its latency is that of a queue; lower --rate")
-            )
+            remedy = "not sustained, so its latency is that of a queue; lower --rate"
+            findings.append(Finding(_noise_only(race), told, remedy, (side.name,)))
         elif lag_ns is not None and lag_ns > allowed_ns:
             told = f"{side.name}: one request in a hundred left over {lag_ns / 1000:,.0f} µs late"
-            findings.append((WARN, f"{told}: no connection was free (more by -c), or the engine woke late"))
+            remedy = "no connection was free (more by -c), or the engine woke late"
+            findings.append(Finding(WARN, told, remedy, (side.name,)))
     return check_result("offered rate", findings, f"{race.load.rate_per_s:,g}/s was offered to all, and on time")
 
 
@@ -390,7 +392,7 @@ def _saturation(sides: Sequence[_Side]) -> Check:
         if busy is not None and busy < SERVER_IDLE:
             told = f"{side.name} kept {percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
             remedy = "its throughput is no capacity; try more connections (-c)"
-            findings.append((WARN, f"{told}: bound by waiting, {remedy}"))
+            findings.append(Finding(WARN, told, f"bound by waiting, {remedy}", (side.name,)))
     unread = [side.name for side in sides if side.busy() is None]
     unknown = f", except {', '.join(unread)}, whose CPU time can't be read" if unread else ""
     return check_result(
@@ -403,9 +405,14 @@ def _launches(sides: Sequence[_Side]) -> Check:
     findings = []
     for side in sides:
         others = [speeds[other.name] for other in sides if other.name != side.name]
-        findings += [(WARN, told) for told in launch_findings(side.name, side.launches, speeds[side.name], others)]
+        findings += launch_findings(side.name, side.launches, speeds[side.name], others)
     findings += [
-        (WARN, f"{side.name} was already running: how its launches differ is not in the interval")
+        Finding(
+            WARN,
+            f"{side.name} was already running",
+            "how its launches differ is not in the interval",
+            (side.name,),
+        )
         for side in sides
         if side.kind == "url"
     ]
@@ -423,12 +430,8 @@ def _trend(race: Race, sides: Sequence[_Side]) -> Check:
         if abs(mean) > TREND_ERRORS * error:
             way = "rose" if mean > 0 else "fell"
             told = f"{side.name}'s throughput {way} by {percent(abs(mean))} from a round's first block to its last"
-            findings.append(
-                (
-                    _level(abs(mean), TREND, most=_noise_only(race)),
-                    f"{told}: give it a longer warm-up in its definition",
-                )
-            )
+            level = _level(abs(mean), TREND, most=_noise_only(race))
+            findings.append(Finding(level, told, "give it a longer warm-up in its definition", (side.name,)))
     return check_result(
         "trend", findings, f"no trend within the rounds beyond its noise (largest mean {percent(most)})"
     )
@@ -439,6 +442,7 @@ def _void_passes(race: Race) -> Check:
     lost = sum(map(bool, passes.values()))
     seen = f"{lost} of {len(passes)} passes void"
     cause = why.most_common(1)[0][0] if why else None
-    told = f"{seen}, mostly because: {cause}; {REMEDIES.get(cause, QUIET) if cause else QUIET}"
+    remedy = REMEDIES.get(cause, QUIET) if cause else QUIET
     level = _level(lost / max(len(passes), 1), VOID_PASSES, most=_noise_only(race))
-    return check_result("void passes", [(level, told)], f"{seen}{f' ({cause})' if cause else ''}")
+    findings = [Finding(level, f"{seen}, mostly because: {cause}", remedy, mark=";")]
+    return check_result("void passes", findings, f"{seen}{f' ({cause})' if cause else ''}")

@@ -39,6 +39,7 @@ from dragstrip.report.race import svg as picture
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.store.database import Store
 from dragstrip.validity import Check, inspect
+from dragstrip.validity.check import Finding, check_result
 
 HOSTILE = "<script>alert(1)</script>"
 SPEEDS = {"return": 118_000.0, "static": 96_000.0, "twin": 96_000.0, "slow": 4_000.0}
@@ -847,9 +848,9 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
     """The heaviest first; what shares a remedy shares a note; all of it with --verbose."""
     do = "end other programs, or give the race cores of its own"
     checks = [
-        Check(check="steal", status="warn", detail="the hypervisor took 4 %: race elsewhere, or at another time"),
-        Check(check="engine wait", status="warn", detail=f"the engine waited 7 %: {do}"),
-        Check(check="server wait", status="warn", detail=f"others took 9 % of slow's time: {do}"),
+        check_result("steal", [Finding("warn", "the hypervisor took 4 %", "race elsewhere, or at another time")], ""),
+        check_result("engine wait", [Finding("warn", "the engine waited 7 %", do)], ""),
+        check_result("server wait", [Finding("warn", "others took 9 % of slow's time", do, ("slow",))], ""),
         Check(check="parity, x", status="warn", detail="x differs"),
         Check(check="memory", status="warn", detail="slow grows"),
         Check(check="errors", status="warn", detail="slow: 3 errors"),
@@ -864,7 +865,8 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
 
 def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
-    limit = Check(check="generator", status="void", detail="the generator is the limit: against return it used 99 %")
+    seen = "the generator is the limit: against return it used 99 %"
+    limit = check_result("generator", [Finding("void", seen, about=("return",))], "")
     assert not standing.is_void(race, judge(race), [limit])
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
     assert re.search(r"return / slow .*? void", text)
@@ -872,6 +874,15 @@ def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     assert not text.startswith(" FASTEST return")
     assert standing.refused(race, judge(race), [limit]) == ""
     assert standing.is_void(race, judge(race), [VOID])
+
+
+def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:
+    """Contenders `a` and `a: b`, and one that is called as a word of the sentence."""
+    race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
+    limit = check_result("trend", [Finding("void", "a: b's throughput rose, no faults", about=("a: b",))], "")
+    assert standing.spoilt(race, [limit]) == {"a: b"}
+    everybody = check_result("accounting", [Finding("void", "3 faults, the first: a: b")], "")
+    assert standing.spoilt(race, [everybody]) == {"a", "a: b", "faults"}
 
 
 def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine() -> None:

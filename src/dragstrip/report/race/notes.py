@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,12 +33,16 @@ LIGHTS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing to know; ``status`` is "warn" or "void", ``head`` the checks it comes of ("" if none)."""
+    """One thing to know; ``status`` is "warn" or "void", ``head`` the checks it comes of ("" if none).
+
+    ``remedy`` is what the text ends in, where it says what to do.
+    """
 
     status: str
     head: str
     text: str
     weight: int = 0
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,33 +112,25 @@ def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
             if check.check in _NOISE:
                 weight = 40 if quiet else 5
             weight += _VOID if check.status == "void" else 0
-            found.append(Note(check.status, figures.check(check.check), check.detail, weight))
+            found.append(Note(check.status, figures.check(check.check), check.detail, weight, check.remedy))
     return sorted(grouped(found), key=lambda note: -note.weight)
 
 
 def grouped(found: Sequence[Note]) -> list[Note]:
     """Notes that end in the same remedy ("seen: what to do") as one, the remedy told once."""
-    by_remedy: dict[tuple[str, str], list[Note]] = {}
-    endings = [set(_endings(note.text)) for note in found]
+    alike: dict[tuple[str, str], list[Note]] = {}
     for at, note in enumerate(found):
-        others = [ending for place, ending in enumerate(endings) if place != at and found[place].status == note.status]
-        shared = [ending for ending in endings[at] if any(ending in other for other in others)]
-        remedy = max(shared, key=len) if shared else ""
-        by_remedy.setdefault((note.status, remedy) if remedy else (note.text, str(at)), []).append(note)
+        alike.setdefault((note.status, note.remedy) if note.remedy else (note.text, str(at)), []).append(note)
     made = []
-    for (_, remedy), notes_ in by_remedy.items():
-        if len(notes_) == 1:
-            made.append(notes_[0])
+    for (_, remedy), together in alike.items():
+        if len(together) == 1:
+            made.append(together[0])
             continue
-        seen = "; ".join(note.text[: -len(remedy)].rstrip(" :;") for note in notes_)
-        heads = ", ".join(dict.fromkeys(note.head for note in notes_ if note.head))
-        made.append(Note(notes_[0].status, heads, f"{seen}: {remedy}", max(note.weight for note in notes_)))
+        seen = "; ".join(note.text.removesuffix(remedy).rstrip(" :;") for note in together)
+        heads = ", ".join(dict.fromkeys(note.head for note in together if note.head))
+        weight = max(note.weight for note in together)
+        made.append(Note(together[0].status, heads, f"{seen}: {remedy}", weight, remedy))
     return made
-
-
-def _endings(text: str) -> list[str]:
-    """What may be a remedy: all that stands after a colon or a semicolon, if it is long enough to say anything."""
-    return [text[mark.end() :] for mark in re.finditer(r"[:;] ", text) if len(text) - mark.end() >= 20]
 
 
 def clipped(text: str) -> str:

@@ -6,7 +6,6 @@ against the others' ratios; one that names nobody is void for the whole race.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,14 +25,8 @@ def spoilt(race: Race, checks: Sequence[Check]) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for check in checks:
         if check.status == "void":
-            named = frozenset(name for name in everybody if _names(check.detail, name))
-            found |= named or everybody
+            found |= check.about & everybody or everybody
     return found
-
-
-def _names(detail: str, name: str) -> bool:
-    """Whether the sentence has the name as a word of its own; where in doubt it has."""
-    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", detail) is not None
 
 
 def unjudged(verdict: Verdict) -> dict[str, str]:
