@@ -54,8 +54,8 @@ class CountedRun:
     timeout_s: float
 
     @property
-    def told(self) -> str:
-        """All that in words."""
+    def text(self) -> str:
+        """Who was asked what, and how the connections ended: one sentence."""
         return describe_ends(asdict(self))
 
     def as_json(self) -> str:
@@ -72,11 +72,11 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
     build(entry)
     lanes = machine.lanes(None, None)
     exchange = workload.exchanges(mark=entry.mark, keepalive=False, http=load.http)[0]
-    with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as keeper:
+    with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
         scratch = root / "counted"
         scratch.mkdir()
         start = prepare(entry, scratch=scratch, port=free_port(), cores=lanes.server, workload=workload.name)
-        running = keeper.launch(start, scratch=scratch, cores=lanes.server, is_right=is_right(exchange))
+        running = launcher.launch(start, scratch=scratch, cores=lanes.server, is_right=is_right(exchange))
         try:
             request = loading.LoadRequest(
                 url=f"http://{running.host}:{running.port}{exchange.path}",
@@ -86,12 +86,12 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
                 http=load.http,
                 timeout_s=TIMEOUT_S,
             )
-            return _told(entry.name, loading.run(request, _Silent()))
+            return _counted_run(entry.name, loading.run(request, _Silent()))
         finally:
             running.stop()
 
 
-def _told(name: str, result: loading.LoadResult) -> CountedRun:
+def _counted_run(name: str, result: loading.LoadResult) -> CountedRun:
     asked = result.request
     errors = {kind: count for kind, count in result.errors.items() if count}
     longest_s = max((part.max_ns for part in result.slices), default=0) / 1e9

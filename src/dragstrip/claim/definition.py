@@ -73,9 +73,13 @@ class FairFields(Strict):
 class ClaimFile(Strict):
     """One claim's TOML file.
 
-    ``kind`` is "ratio" (the first contender serves so many times the requests of the second), "direction" (it serves
-    more; no figure), "same" (it makes no difference which), "peak" (the first serves about so many, whatever the
-    machine; the others race beside it, for a race wants two) or "ends" (a run of an exact count never ends).
+    ``kind`` is one of these:
+
+    - "ratio": the first contender serves so many times the requests of the second.
+    - "direction": it serves more; no figure is given.
+    - "same": it makes no difference which.
+    - "peak": the first serves about so many, whatever the machine. The others race beside it, for a race wants two.
+    - "ends": a run of an exact count never ends.
     """
 
     statement: str = Field(min_length=1, description="what is claimed, in our own words, one sentence")

@@ -31,8 +31,8 @@ MARGIN = 0.03
 #: A race gets at least so long, and at most so many times what it is guessed to need.
 LEAST_S, MOST_TIMES = 15.0, 3.0
 
-#: Where the budget allows, a race has a fixed number of rounds, from the fewest that decide anything: then the ordinary
-#: t interval holds, far narrower after so few rounds than one that may be looked at all the time.
+#: Where the budget allows, a race has a fixed number of rounds, at least the fewest that decide anything. Then the
+#: ordinary t interval holds. After so few rounds it is far narrower than one that may be looked at all the time.
 ROUNDS, ROUNDS_MOST = FLOOR, 16
 
 #: How a race reads that was cut off: it can go on.
@@ -111,9 +111,10 @@ def _rounds(group: Group, budget_s: float) -> int | None:
 def _stored(group: Group, store: Store) -> Race | None:
     """The newest race of all a group's claims, with today's definitions and versions, that can go on or is done.
 
-    One is none, and run again, where it was void by what may pass (a clock that was set; by methods up to 4 also others
-    on its cores, and steal), has too few rounds, or is undecided on a very disturbed machine (``Finding.again``). One
-    that would be void again (a generator that is the limit, wrong answers) is kept, so that a second run is cheap.
+    A race of which another one may say more (``Finding.again``) does not count, and is run again: it was void by what
+    may pass, has too few rounds, or is undecided on a very disturbed machine. What may pass is a clock that was set; by
+    methods up to 4 also others on its cores, and steal. A race that would be void again (a generator that is the limit,
+    wrong answers) is kept, so that a second run is cheap.
     """
     wanted = {claim.id for claim in group.claims}
     today = {one.name: (one.definition_hash, _version(one)) for one in group.entries}
@@ -143,9 +144,9 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object
         if claim.fields.kind == "ends":
             wanted |= {one.name: (one, claim) for one in contenders_of(claim, group.setting).entries}
     for entry, claim in () if done else wanted.values():
-        made = run_to_count(entry, load_workload(group.workload), claim.fields.load)
-        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=made.as_json()))
-        say(made.told)
+        counted = run_to_count(entry, load_workload(group.workload), claim.fields.load)
+        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=counted.as_json()))
+        say(counted.text)
 
 
 def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:

@@ -35,8 +35,8 @@ AD_HOC_MARK = "USER"
 #: Names in braces that ``--serve`` may use.
 SERVE_NAMES = ("port", "socket", "cores", "scratch")
 
-#: Keys of an entry's parameters: where a definition that isn't shipped lies; what an entrant with a name of its own was
-#: typed as; and, before a command's name, where the user said that it is.
+#: Keys of an entry's parameters: the file of a definition that isn't shipped; what was typed for an entrant with a name
+#: of its own. The last stands before a command's name: the place that the user gave.
 DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 
 #: Folders of the user's own definitions, separated by ``:``.

@@ -21,7 +21,7 @@ from dragstrip import machine
 from dragstrip.doctor import noise_floor
 from dragstrip.machine import Lanes, show_cores
 from dragstrip.process import keep_awake
-from dragstrip.store.machine_profile import NULL_RACE, _kept
+from dragstrip.store.machine_profile import NULL_RACE, stored_report
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def examine(lanes: Lanes, *, io: str, seconds: float, tell: Callable[[str], None
 def with_null_race(report: Report, store_path: Path, lanes: Lanes, found: Finding | None) -> Report:
     """The report with a null race: the one just run, else the last one of this machine that was kept."""
     if found is None:
-        kept = _kept(store_path, report.machine, lanes)
-        earlier = [Finding(**one) for one in kept.get("findings", ()) if one["name"] == NULL_RACE]
+        stored = stored_report(store_path, report.machine, lanes)
+        earlier = [Finding(**finding) for finding in stored.get("findings", ()) if finding["name"] == NULL_RACE]
         return replace(report, findings=(*report.findings, *earlier))
     return replace(report, findings=(*report.findings, found))
 
@@ -330,7 +330,7 @@ def _noise(situation: Situation) -> Iterable[Finding]:
     yield Finding(
         name="noise",
         status=WARN if noisy else PASS,
-        detail=found.told(),
+        detail=found.text(),
         remedy="end other programs; a machine of one's own sees more" if noisy else "",
         numbers=found.numbers(),
     )

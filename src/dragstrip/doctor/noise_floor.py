@@ -68,8 +68,8 @@ class Noise:
                 return n * self.round_s
         return None
 
-    def told(self) -> str:
-        """In words."""
+    def text(self) -> str:
+        """The scatter, and the smallest differences that a race of two sees within usual budgets: one sentence."""
         sees = ", ".join(f"{100 * self.smallest(budget_s):.1f} % in {_minutes(budget_s)}" for budget_s in BUDGETS_S)
         return f"a round's ratio scatters by {100 * self.sd:.2g} %; a race of two sees {sees}, in nine of ten"
 

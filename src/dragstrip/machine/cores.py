@@ -82,11 +82,11 @@ def lanes(
 ) -> Lanes:
     """Divides the cores this process may use between server and generator.
 
-    The rule: one hardware thread of each physical core is used (its siblings stay idle: their work would come and
-    go with everyone else's); the engine takes the first half of the physical cores, four at most, the server the
-    rest. So with two cores one each (engine 0, server 1), with four two each, with sixteen four and twelve. One
+    One hardware thread of each physical core is used. Its siblings stay idle: their work would come and go with
+    everyone else's. The engine takes the first half of the physical cores, four at most, the server the rest. So with
+    two cores each has one (engine 0, server 1), with four each has two, with sixteen they have four and twelve. One
     physical core with two threads gives one each, with a note; one core alone is shared, with a warning.
-    What is given is taken as given, the other lane then gets what is left.
+    What is given is taken as given, and the other lane gets what is left.
 
     Args:
         server, engine: core lists ("0-1,3") or None.

@@ -38,8 +38,8 @@ DEVICE = "/dev/cpu_dma_latency"
 RESUME = "/sys/devices/system/cpu/cpu{core}/power/pm_qos_resume_latency_us"
 DRIVER = "/sys/devices/system/cpu/cpuidle/current_driver"
 
-#: A spinner that finds so much time gone since its last look was put off its core by somebody who wants it for longer:
-#: it sleeps for as long again and again, until it is woken no later than the second.
+#: A spinner that finds so much time gone since its last look was put off its core, by somebody who may want it longer.
+#: It then sleeps for as long, again and again, until it is woken no later than the second figure.
 AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for an answer of the script, which takes milliseconds.
 LOST_S = 5.0
@@ -351,8 +351,8 @@ class Spinners:
 def _spin() -> None:
     """For ever. Whatever wakes up here preempts it at once; where that goes on for long, it sleeps meanwhile.
 
-    Else the scheduler would give it a turn of some milliseconds now and then, lowest weight or not: it took 1.6 % of a
-    busy core so, and takes 0.1 % (a busy loop beside it, measured by its run-queue wait).
+    Else the scheduler would give it a turn of some milliseconds now and then, in spite of its lowest weight. It took
+    1.6 % of a busy core that way, and takes 0.1 % now (by the run-queue wait of a busy loop beside it).
     """
     clock = time.monotonic_ns
     seen = clock()

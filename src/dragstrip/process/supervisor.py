@@ -12,9 +12,9 @@ over stdin and stdout:
 by itself; ``{"do": "end"}`` is the orderly end of the keeper.
 
 The keeper is a child subreaper, so whatever a server forks, however it daemonises, comes back to it
-as a child in the end. That its stdin closes means that the director is gone (``kill -9`` included):
-then it ends the tree and removes the scratch directory too. "No children left" is the kernel's own
-word for "nothing of it lives" (wait4 gives ECHILD), so nothing here guesses from a list.
+as a child in the end. That its stdin closes means that the director is gone (``kill -9`` included).
+Then it ends the tree and removes the scratch directory too. That nothing of a server lives is known
+from the kernel (wait4 gives ECHILD), never guessed from a list.
 """
 
 # pathlib would double the start-up time:
@@ -62,8 +62,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class BoundedLog:
     """A file that holds the head and the tail of what was written, never above ``limit_bytes``.
 
-    Once full, everything between its first half and its last quarter is cut out and a line says how
-    many bytes were; so each byte is written twice at most, and the file is readable at any moment.
+    Once full, everything between its first half and its last quarter is cut out, and a line says how
+    many bytes were. So each byte is written twice at most, and the file is readable at any moment.
     """
 
     MARK = "\n[dragstrip: {:>15} bytes left out here]\n"

@@ -26,7 +26,7 @@ from dragstrip.racing.qualified import Qualification, Qualified, Rejected
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup, race_setup
 from dragstrip.record import EventKind, Load
-from dragstrip.scrutiny import HABITS_S, PROOF_S, Deadline, check_correctness, connection_behaviour, fairness
+from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline, check_correctness, connection_behaviour, fairness
 
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
@@ -217,7 +217,7 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
         candidate.started.set()
     if launched := candidate.running:
         with room:
-            candidate.limit = Deadline(PROOF_S)
+            candidate.limit = Deadline(CORRECTNESS_S)
             _ask(setup, candidate, launched)
 
 
@@ -247,7 +247,7 @@ def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semapho
     """What an ad hoc contender does with connections; runs in a thread of its own."""
     if launched := candidate.running:
         with room:
-            candidate.limit = Deadline(HABITS_S)
+            candidate.limit = Deadline(BEHAVIOUR_S)
             candidate.facts |= _connection_facts(setup, launched)
 
 

@@ -1,20 +1,20 @@
 """Scrutineering: a contender must prove that it does the same work before it may yield a number.
 
 Talks plain sockets and reads with h11, not with the load engine: two independent readings of the same answers.
-``reader`` reads one within a deadline and a cap, ``answers`` judges it, ``proof`` has a contender prove them,
-``habits`` tries what it does with connections, ``server_count`` asks it how many requests it had. What can't be equal
-between contenders is collected as facts for the parity sheet.
+``reader`` reads one within a deadline and a cap, ``answers`` judges it, ``correctness`` has a contender prove them.
+``connections`` tries what it does with connections, ``server_count`` asks it how many requests it had. What can't be
+equal between contenders is collected as facts for the parity sheet (``dragstrip.parity``).
 """
 
 from dragstrip.scrutiny.answers import Findings, fault, fetch, is_right, nothing_right
-from dragstrip.scrutiny.connections import HABITS_S, connection_behaviour, fairness
-from dragstrip.scrutiny.correctness import PROOF_S, check_correctness
+from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness
+from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness
 from dragstrip.scrutiny.reader import Answer, AnswerError, Deadline, quoted, read_answer
 from dragstrip.scrutiny.server_count import count_from_now
 
 __all__ = [
-    "HABITS_S",
-    "PROOF_S",
+    "BEHAVIOUR_S",
+    "CORRECTNESS_S",
     "Answer",
     "AnswerError",
     "Deadline",

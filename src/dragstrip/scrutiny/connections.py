@@ -1,7 +1,7 @@
 """What a contender does with connections, found by trying: its keep-alive limit, HTTP/1.0, whether all get served.
 
-Everything here is a fact for the parity sheet, except that a server which lets a busy connection starve the others is
-out: closed-loop load would count the few that it serves and wait for the rest.
+All of it is facts for the parity sheet, with one exception: a server that lets a busy connection starve the others is
+out. Closed-loop load would count the few that it serves and wait for the rest.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_erro
 from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
 from dragstrip.workload import Exchange
 
-#: So many requests go over one connection to find where a server closes it, fewer once that has taken so long: but
-#: more than the 1000 that nginx and lighttpd are built with, unless a slow server makes even that take too long.
+#: Requests that go over one connection, at most, to find where a server closes it; and seconds after which fewer do.
+#: Even then it is at least ``LEAST_REQUESTS``, more than the 1000 that nginx and lighttpd are built with. Only a slow
+#: server, which makes that take ``PATIENCE_S``, has fewer.
 LIMIT_REQUESTS, LIMIT_S = 2500, 1.0
 LEAST_REQUESTS, PATIENCE_S = 1010, 5.0
 
@@ -31,8 +32,8 @@ FAIR_CONNECTIONS = 64
 #: Seconds within which each of them must be answered while one is kept busy.
 FAIR_S = 2.0
 
-#: Seconds that ``habits`` takes at most: its busy connection, and four answers.
-HABITS_S = PATIENCE_S + 4 * ANSWER_S
+#: Seconds that ``connection_behaviour`` takes at most: its busy connection, and four answers.
+BEHAVIOUR_S = PATIENCE_S + 4 * ANSWER_S
 
 _UNKNOWN_PATH = "/dragstrip-asks-for-what-is-not-there"
 

@@ -14,7 +14,7 @@ from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, L
 from dragstrip.workload import Exchange
 
 #: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
-PROOF_S = 30.0
+CORRECTNESS_S = 30.0
 
 #: Seconds from a complete answer within which a server that was asked to close has to close.
 CLOSE_S = 2.0
@@ -79,7 +79,7 @@ def check_correctness(
     *,
     keepalive: Sequence[Exchange],
     closing: Sequence[Exchange],
-    within_s: float = PROOF_S,
+    within_s: float = CORRECTNESS_S,
     tell: Tell = lambda right, total: None,
 ) -> Findings:
     """Puts every exchange to a running contender, over keep-alive and with ``Connection: close``.

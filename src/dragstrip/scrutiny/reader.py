@@ -1,7 +1,7 @@
 """One answer off a socket, within one deadline and one cap, whatever the server sends or holds back.
 
-h11 reads the bytes (strict, and no code of the load engine's); what is added here is what a misbehaving server needs:
-a time limit for the answer as a whole instead of one per piece, caps on head, body and framing, and words.
+h11 reads the bytes: it is strict, and no code of the load engine's. Added here is what a misbehaving server needs: a
+time limit for the answer as a whole instead of one per piece, caps on head, body and framing, and messages.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ SAME = ("cpu", "kernel", "cores_usable")
 
 def known(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
     """``generator_ceiling`` and ``null_race`` for a race's machine facts, as far as a report speaks of this machine."""
-    kept = _kept(store_path, facts, lanes)
+    kept = stored_report(store_path, facts, lanes)
     return {
         key: finding["numbers"] | {"at": finding["numbers"].get("at", kept["at"])}
         for name, key in (("ceiling", "generator_ceiling"), (NULL_RACE, "null_race"))
@@ -28,7 +28,7 @@ def known(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str,
     }
 
 
-def _kept(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
+def stored_report(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
     """The kept report of this machine and these lanes; nothing where there is none."""
     kept: dict[str, Any] = {}
     with suppress(OSError, ValueError):
