@@ -132,7 +132,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
     told("latency us", &done.latency_hdr)?;
-    if let Some(open) = &done.open {
+    if let Some(open) = &done.open_loop {
         told("lateness us", &open.lag_hdr)?;
         println!("offered {} departed {} unsent {}", open.offered, open.departed, open.unsent);
     }

@@ -211,7 +211,7 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
             self.crossing_ns = self.window.end_ns;
         }
         if now_ns >= self.crossing_ns {
-            self.counts.cpu_ns = cpu_ns.saturating_sub(self.cpu_from_ns);
+            self.counts.engine_cpu_ns = cpu_ns.saturating_sub(self.cpu_from_ns);
             self.crossing_ns = u64::MAX;
         }
     }
@@ -234,7 +234,7 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
         };
         self.view_ns += viewer.every_ns;
         let mut counts = self.counts.clone();
-        counts.cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
+        counts.engine_cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
         let view = Snapshot { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
         let _ = viewer.to.send(view); // nobody looks any more: so be it
     }
@@ -367,7 +367,7 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
         let early = gave_up || self.counts.stopped;
         let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, early);
         if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
-            self.counts.cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
+            self.counts.engine_cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
         }
         self.counts.counted_end_ns = counted_end_ns;
         self.counts.finished_ns = now_ns;

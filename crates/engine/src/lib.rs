@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
-use tally::Counts;
+use tally::{BlockFacts, Counts};
 pub use tally::{Tally, merge};
 use threads::{Command, Job, Outcome, Worker};
 pub use tls::{TlsPlan, Trust};
@@ -343,44 +343,20 @@ impl Pending {
     }
 }
 
-fn tally(block: &Block, mark: &threads::BlockCost, sum: &Counts, workers: usize) -> Tally {
-    let counted_start_ns = mark.started_ns + block.lead_ns;
-    Tally {
+fn tally(block: &Block, cost: &threads::BlockCost, sum: &Counts, workers: usize) -> Tally {
+    let counted_start_ns = cost.started_ns + block.lead_ns;
+    let facts = BlockFacts {
         session: block.session,
-        started_ns: mark.started_ns,
+        started_ns: cost.started_ns,
         counted_start_ns,
         lead_ns: block.lead_ns,
         counted_ns: sum.counted_end_ns.saturating_sub(counted_start_ns),
-        duration_ns: sum.finished_ns.saturating_sub(mark.started_ns),
-        requests: sum.requests,
-        sent: sum.sent,
-        answered: sum.answered,
-        failed: sum.failed,
-        in_flight: sum.in_flight,
-        errors: sum.errors,
-        bytes_in: sum.bytes_in,
-        bytes_out: sum.bytes_out,
-        connects: sum.connects,
-        latency_hdr: tally::compress(&sum.latency),
-        latency_sum_ns: sum.latency_sum_ns,
-        turn_sum_ns: sum.turn_sum_ns,
-        clock_step_ns: sum.clock_step_ns,
-        early_stamps: sum.early_stamps,
-        connect_hdr: tally::compress_some(Some(&sum.connecting)),
-        first_byte_hdr: tally::compress_some(sum.first_byte.as_ref()),
-        quantiles_ns: tally::quantiles_ns(&sum.latency),
-        server_cpu_ns: mark.server.cpu_ns,
-        server_wait_ns: mark.server.wait_ns,
-        server_runs: mark.server.runs,
-        engine_cpu_ns: sum.cpu_ns,
-        engine_wait_ns: sum.wait_ns,
-        engine_switches: sum.switches,
+        duration_ns: sum.finished_ns.saturating_sub(cost.started_ns),
+        server_cpu_ns: cost.server.cpu_ns,
+        server_wait_ns: cost.server.wait_ns,
+        server_runs: cost.server.runs,
         engine_threads: workers,
-        steal_ns: mark.steal_ns,
-        open: sum.open.as_deref().map(tally::OpenTally::from),
-        gave_up: sum.gave_up,
-        statuses: sum.statuses.sorted(),
-        samples: sum.samples.clone(),
-        sample: sum.samples.first().map(|(_, text)| text.clone()).unwrap_or_default(),
-    }
+        steal_ns: cost.steal_ns,
+    };
+    Tally::new(facts, sum)
 }

@@ -54,48 +54,293 @@ impl Statuses {
     }
 }
 
-/// What an open loop adds to it. Memory: 150 kB.
-#[derive(Clone, Debug)]
-pub struct OpenCounts {
-    /// Requests meant to leave within the counted part.
-    pub offered: u64,
-    /// Of these, those that never left.
-    pub unsent: u64,
-    /// Requests that left within the counted part.
-    pub departed: u64,
-    /// How much later than meant those of `offered` left that left, ns.
-    pub lag: Histogram<u32>,
-    /// Of `requests`, from when they left.
-    pub latency_sent: Histogram<u32>,
+/// Every number of a block, each declared here and nowhere else: `each_counter!(then)` hands them to the macro `then`.
+///
+/// [`Counts`], [`BlockFacts`] and [`Tally`] are made of it below, the getters of the Python class in `crates/python`.
+/// `tests/unit/test_counters.py` holds the stub, the record and the store's columns against that class.
+///
+/// Of what is `counted`, a word says how parts add up and how an earlier state is taken off. `sum`: both exactly;
+/// `revised`: a sum that may be corrected downwards; `most`: the largest, which can't be taken off.
+#[macro_export]
+macro_rules! each_counter {
+    ($then:ident) => {
+        $then! {
+            counted {
+                /// Right answers within the counted part.
+                requests: sum;
+                /// Requests whose first byte was handed to the kernel, whole block.
+                sent: revised;
+                /// Right answers, whole block.
+                answered: sum;
+                /// Requests without a right answer, whole block.
+                failed: sum;
+                /// Unanswered when the block was stopped; 0 in every finished block.
+                in_flight: sum;
+                /// Whole block.
+                bytes_in: sum;
+                /// Whole block.
+                bytes_out: revised;
+                /// Connections opened during the block.
+                connects: sum;
+                /// Latencies of `requests`, exact.
+                latency_sum_ns: sum;
+                /// From an answer's arrival to the departure of its connection's next request, summed over the counted
+                /// part: the time that a connection waited for us. Connections × time = latency + this.
+                turn_sum_ns: sum;
+                /// By how much the clock that stamps arrivals was set during the block; 0: not at all. Above that no
+                /// latency is to be trusted.
+                clock_step_ns: most;
+                /// Answers whose stamps lay before their requests' departures: a fault of the clocks; their latencies
+                /// are those to the time of reading.
+                early_stamps: sum;
+                /// The workers' CPU time over the counted part, without what they polled in vain; that of the kernel's
+                /// threads for packets on their cores is included.
+                engine_cpu_ns: revised;
+                /// Their run-queue wait, whole block, without that for the kernel's threads.
+                engine_wait_ns: sum;
+                /// Their involuntary context switches, whole block.
+                engine_switches: sum;
+            }
+            read {
+                /// The session it ran on.
+                session: u32;
+                /// Begin of the lead-in, CLOCK_MONOTONIC.
+                started_ns: u64;
+                /// Begin of the counted part.
+                counted_start_ns: u64;
+                /// As planned.
+                lead_ns: u64;
+                /// As measured: shorter than planned where the block ended early.
+                counted_ns: u64;
+                /// Begin of the lead-in to the end of the drain.
+                duration_ns: u64;
+                /// The server's CPU time, whole block, where it is watched.
+                server_cpu_ns: Option<u64>;
+                /// The server's run-queue wait, whole block, where it is watched.
+                server_wait_ns: Option<u64>;
+                /// How often a thread of the server was put on a core, whole block, where it is watched.
+                server_runs: Option<u64>;
+                /// How many workers there are.
+                engine_threads: usize;
+                /// Steal on the cores asked for, whole block.
+                steal_ns: u64;
+            }
+            open_loop {
+                /// Requests meant to leave within the counted part.
+                offered;
+                /// Of these, those that never left: no connection was free until long after the block's end.
+                unsent;
+                /// Requests that left within the counted part; fewer than `offered`: the rate was not reached.
+                departed;
+            }
+        }
+    };
 }
 
-fn histogram() -> Histogram<u32> {
-    Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, DIGITS)
+fn histogram(digits: u8) -> Histogram<u32> {
+    Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, digits)
         .expect("constant bounds that the histogram takes")
 }
 
-impl OpenCounts {
-    /// All zero.
-    pub fn new() -> Self {
-        Self { offered: 0, unsent: 0, departed: 0, lag: histogram(), latency_sent: histogram() }
-    }
-
-    fn add(&mut self, other: &OpenCounts) {
-        self.offered += other.offered;
-        self.unsent += other.unsent;
-        self.departed += other.departed;
-        self.lag.add(&other.lag).expect("histograms of one shape");
-        self.latency_sent.add(&other.latency_sent).expect("histograms of one shape");
-    }
-
-    fn take_off(&mut self, earlier: &OpenCounts) {
-        self.offered -= earlier.offered;
-        self.unsent -= earlier.unsent;
-        self.departed -= earlier.departed;
-        self.lag.subtract(&earlier.lag).expect("an earlier state of it");
-        self.latency_sent.subtract(&earlier.latency_sent).expect("an earlier state of it");
-    }
+/// How two workers' parts add up.
+macro_rules! add_up {
+    (most, $mine:expr, $theirs:expr) => {
+        $mine = $mine.max($theirs)
+    };
+    ($sum:ident, $mine:expr, $theirs:expr) => {
+        $mine += $theirs
+    };
 }
+
+/// What is left without an earlier state.
+macro_rules! without {
+    (sum, $now:expr, $earlier:expr) => {
+        $now -= $earlier
+    };
+    (revised, $now:expr, $earlier:expr) => {
+        $now = $now.saturating_sub($earlier)
+    };
+    (most, $now:expr, $earlier:expr) => {};
+}
+
+macro_rules! declare {
+    (
+        counted { $($(#[$counted_doc:meta])* $counted:ident: $rule:ident;)* }
+        read { $($(#[$read_doc:meta])* $read:ident: $kind:ty;)* }
+        open_loop { $($(#[$open_doc:meta])* $open:ident;)* }
+    ) => {
+        /// What one worker counted in one block. Memory: 75 kB, allocated before the first block.
+        #[derive(Clone, Debug)]
+        pub struct Counts {
+            $($(#[$counted_doc])* pub $counted: u64,)*
+            /// By [`Failure`].
+            pub errors: [u64; KINDS],
+            /// Of `requests`, ns.
+            pub latency: Histogram<u32>,
+            /// Of connections opened, to their last handshake's end, ns; whole block.
+            pub connecting: Histogram<u32>,
+            /// Of `requests`, to the answer's first byte, ns; None: not asked for.
+            pub first_byte: Option<Histogram<u32>>,
+            /// Answers that could be read, by status, whole block.
+            pub statuses: Statuses,
+            /// The first of each kind that went wrong, known at the block's end.
+            pub samples: Vec<(Failure, String)>,
+            /// All of this worker's connections were lost for good.
+            pub gave_up: bool,
+            /// It was told to stop.
+            pub stopped: bool,
+            /// End of the counted part.
+            pub counted_end_ns: u64,
+            /// End of the drain.
+            pub finished_ns: u64,
+            /// In an open loop.
+            pub open_loop: Option<Box<OpenCounts>>,
+        }
+
+        impl Counts {
+            /// All zero.
+            pub fn new() -> Self {
+                Self {
+                    $($counted: 0,)*
+                    errors: [0; KINDS],
+                    latency: histogram(DIGITS),
+                    connecting: histogram(CONNECT_DIGITS),
+                    first_byte: None,
+                    statuses: Statuses::default(),
+                    samples: Vec::new(),
+                    gave_up: false,
+                    stopped: false,
+                    counted_end_ns: 0,
+                    finished_ns: 0,
+                    open_loop: None,
+                }
+            }
+
+            fn add_counters(&mut self, other: &Self) {
+                $(add_up!($rule, self.$counted, other.$counted);)*
+            }
+
+            fn take_off_counters(&mut self, earlier: &Self) {
+                $(without!($rule, self.$counted, earlier.$counted);)*
+            }
+        }
+
+        /// What an open loop adds to it. Memory: 150 kB.
+        #[derive(Clone, Debug)]
+        pub struct OpenCounts {
+            $($(#[$open_doc])* pub $open: u64,)*
+            /// How much later than meant those of `offered` left that left, ns.
+            pub lag: Histogram<u32>,
+            /// Of `requests`, from when they left.
+            pub latency_sent: Histogram<u32>,
+        }
+
+        impl OpenCounts {
+            /// All zero.
+            pub fn new() -> Self {
+                Self { $($open: 0,)* lag: histogram(DIGITS), latency_sent: histogram(DIGITS) }
+            }
+
+            fn add(&mut self, other: &OpenCounts) {
+                $(self.$open += other.$open;)*
+                self.lag.add(&other.lag).expect("histograms of one shape");
+                self.latency_sent.add(&other.latency_sent).expect("histograms of one shape");
+            }
+
+            fn take_off(&mut self, earlier: &OpenCounts) {
+                $(self.$open -= earlier.$open;)*
+                self.lag.subtract(&earlier.lag).expect("an earlier state of it");
+                self.latency_sent.subtract(&earlier.latency_sent).expect("an earlier state of it");
+            }
+        }
+
+        /// What is known of a block besides what its workers counted.
+        #[derive(Clone, Copy, Debug)]
+        pub struct BlockFacts {
+            $($(#[$read_doc])* pub $read: $kind,)*
+        }
+
+        /// What one block left behind, over all workers. The identity `sent = answered + failed + in_flight` holds.
+        ///
+        /// Besides the failed requests, `errors` counts failed attempts to connect and bytes nobody asked for.
+        #[derive(Clone, Debug)]
+        pub struct Tally {
+            $($(#[$read_doc])* pub $read: $kind,)*
+            $($(#[$counted_doc])* pub $counted: u64,)*
+            /// By [`Failure`]; names in [`NAMES`].
+            pub errors: [u64; KINDS],
+            /// Of `requests`: HdrHistogram V2 compressed, ns.
+            pub latency_hdr: Vec<u8>,
+            /// Connections opened, from the first step to the last handshake's end, whole block (in a session's first
+            /// one, those before it, too); as `latency_hdr`, empty where nothing was recorded.
+            pub connect_hdr: Vec<u8>,
+            /// Of `requests`, from the request's leaving to its answer's first byte; empty where it was not asked for.
+            pub first_byte_hdr: Vec<u8>,
+            /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
+            pub quantiles_ns: [u64; 5],
+            /// In an open loop.
+            pub open_loop: Option<OpenTally>,
+            /// Every connection was lost for good.
+            pub gave_up: bool,
+            /// Answers that could be read, by status, in its order: the right ones and those whose status, length or
+            /// body was wrong. Whole block.
+            pub statuses: Vec<(u16, u64)>,
+            /// The first of each kind that went wrong, in the order in which they came.
+            pub samples: Vec<(Failure, String)>,
+            /// The first of these; empty if nothing went wrong.
+            pub sample: String,
+        }
+
+        impl Tally {
+            /// From what is known of the block, and the workers' counts added up.
+            pub fn new(facts: BlockFacts, sum: &Counts) -> Self {
+                Self {
+                    $($read: facts.$read,)*
+                    $($counted: sum.$counted,)*
+                    errors: sum.errors,
+                    latency_hdr: compress(&sum.latency),
+                    connect_hdr: compress_some(Some(&sum.connecting)),
+                    first_byte_hdr: compress_some(sum.first_byte.as_ref()),
+                    quantiles_ns: quantiles_ns(&sum.latency),
+                    open_loop: sum.open_loop.as_deref().map(OpenTally::from),
+                    gave_up: sum.gave_up,
+                    statuses: sum.statuses.sorted(),
+                    samples: sum.samples.clone(),
+                    sample: sum.samples.first().map(|(_, text)| text.clone()).unwrap_or_default(),
+                }
+            }
+        }
+
+        /// What an open loop adds to it. `requests`, their latencies and `offered` are of requests that were meant to
+        /// leave within the counted part, whenever they were answered; latencies there run from when a request was
+        /// meant to leave.
+        ///
+        /// `offered` = right and failed answers to such requests + `unsent`.
+        #[derive(Clone, Debug)]
+        pub struct OpenTally {
+            $($(#[$open_doc])* pub $open: u64,)*
+            /// How much later than meant requests left: HdrHistogram V2 compressed, ns.
+            pub lag_hdr: Vec<u8>,
+            /// p50, p90, p99, p99.9 and maximum of it.
+            pub lag_quantiles_ns: [u64; 5],
+            /// Of `requests`, from when they left: HdrHistogram V2 compressed, ns.
+            pub latency_sent_hdr: Vec<u8>,
+        }
+
+        impl From<&OpenCounts> for OpenTally {
+            fn from(sum: &OpenCounts) -> Self {
+                Self {
+                    $($open: sum.$open,)*
+                    lag_hdr: compress(&sum.lag),
+                    lag_quantiles_ns: quantiles_ns(&sum.lag),
+                    latency_sent_hdr: compress(&sum.latency_sent),
+                }
+            }
+        }
+    };
+}
+
+each_counter!(declare);
 
 impl Default for OpenCounts {
     fn default() -> Self {
@@ -103,97 +348,7 @@ impl Default for OpenCounts {
     }
 }
 
-/// What one worker counted in one block. Memory: 75 kB, allocated before the first block.
-#[derive(Clone, Debug)]
-pub struct Counts {
-    /// Right answers within the counted part.
-    pub requests: u64,
-    /// Requests whose first byte was handed to the kernel.
-    pub sent: u64,
-    /// Right answers, whole block.
-    pub answered: u64,
-    /// Requests without a right answer, whole block.
-    pub failed: u64,
-    /// Unanswered when the block was stopped.
-    pub in_flight: u64,
-    /// By [`Failure`].
-    pub errors: [u64; KINDS],
-    /// Whole block.
-    pub bytes_in: u64,
-    /// Whole block.
-    pub bytes_out: u64,
-    /// Connections opened.
-    pub connects: u64,
-    /// Of `requests`, ns.
-    pub latency: Histogram<u32>,
-    /// Of `requests`, exact, ns.
-    pub latency_sum_ns: u64,
-    /// From an answer's arrival to the departure of its connection's next request, summed over the counted part.
-    pub turn_sum_ns: u64,
-    /// The largest step of the clock that stamps arrivals.
-    pub clock_step_ns: u64,
-    /// Answers whose stamps lay before their requests' departures: a fault of the clocks; told by the time of reading.
-    pub early_stamps: u64,
-    /// Of connections opened, to their last handshake's end, ns; whole block.
-    pub connecting: Histogram<u32>,
-    /// Of `requests`, to the answer's first byte, ns; None: not asked for.
-    pub first_byte: Option<Histogram<u32>>,
-    /// The worker's CPU time over the counted part, that of the kernel's thread for packets on its core included.
-    pub cpu_ns: u64,
-    /// The worker's run-queue wait, whole block, without that for the kernel's thread.
-    pub wait_ns: u64,
-    /// The worker's involuntary context switches, whole block.
-    pub switches: u64,
-    /// Answers that could be read, by status, whole block.
-    pub statuses: Statuses,
-    /// The first of each kind that went wrong, known at the block's end.
-    pub samples: Vec<(Failure, String)>,
-    /// All of this worker's connections were lost for good.
-    pub gave_up: bool,
-    /// It was told to stop.
-    pub stopped: bool,
-    /// End of the counted part.
-    pub counted_end_ns: u64,
-    /// End of the drain.
-    pub finished_ns: u64,
-    /// In an open loop.
-    pub open: Option<Box<OpenCounts>>,
-}
-
 impl Counts {
-    /// All zero.
-    pub fn new() -> Self {
-        Self {
-            requests: 0,
-            sent: 0,
-            answered: 0,
-            failed: 0,
-            in_flight: 0,
-            errors: [0; KINDS],
-            bytes_in: 0,
-            bytes_out: 0,
-            connects: 0,
-            latency: histogram(),
-            latency_sum_ns: 0,
-            turn_sum_ns: 0,
-            clock_step_ns: 0,
-            early_stamps: 0,
-            connecting: Histogram::new_with_bounds(LATENCY_STEP_NS, LATENCY_MOST_NS, CONNECT_DIGITS)
-                .expect("constant bounds that the histogram takes"),
-            first_byte: None,
-            cpu_ns: 0,
-            wait_ns: 0,
-            switches: 0,
-            statuses: Statuses::default(),
-            samples: Vec::new(),
-            gave_up: false,
-            stopped: false,
-            counted_end_ns: 0,
-            finished_ns: 0,
-            open: None,
-        }
-    }
-
     /// Makes room for times to the first byte.
     pub fn with_first_byte(mut self) -> Self {
         self.first_byte = Some(self.latency.clone());
@@ -210,29 +365,15 @@ impl Counts {
 
     /// Adds another worker's counts of the same block.
     pub fn add(&mut self, other: &Counts) {
-        self.requests += other.requests;
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.failed += other.failed;
-        self.in_flight += other.in_flight;
+        self.add_counters(other);
         for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
             *mine += theirs;
         }
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.connects += other.connects;
         self.latency.add(&other.latency).expect("histograms of one shape");
-        self.latency_sum_ns += other.latency_sum_ns;
-        self.turn_sum_ns += other.turn_sum_ns;
-        self.clock_step_ns = self.clock_step_ns.max(other.clock_step_ns);
-        self.early_stamps += other.early_stamps;
         self.connecting.add(&other.connecting).expect("histograms of one shape");
         if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &other.first_byte) {
             mine.add(theirs).expect("histograms of one shape");
         }
-        self.cpu_ns += other.cpu_ns;
-        self.wait_ns += other.wait_ns;
-        self.switches += other.switches;
         self.statuses.add(&other.statuses);
         for (kind, text) in &other.samples {
             if self.samples.iter().all(|(known, _)| known != kind) {
@@ -243,35 +384,24 @@ impl Counts {
         self.stopped |= other.stopped;
         self.counted_end_ns = self.counted_end_ns.max(other.counted_end_ns);
         self.finished_ns = self.finished_ns.max(other.finished_ns);
-        if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
+        if let (Some(mine), Some(theirs)) = (&mut self.open_loop, &other.open_loop) {
             mine.add(theirs);
         }
     }
-}
 
-impl Counts {
     /// Takes off what had been counted before: what is left was counted since.
     pub fn take_off(&mut self, earlier: &Counts) {
-        self.requests -= earlier.requests;
-        self.sent = self.sent.saturating_sub(earlier.sent); // a request that could not leave is taken back
-        self.answered -= earlier.answered;
-        self.failed -= earlier.failed;
+        self.take_off_counters(earlier);
         for (mine, theirs) in self.errors.iter_mut().zip(earlier.errors) {
             *mine -= theirs;
         }
         self.statuses.take_off(&earlier.statuses);
-        self.bytes_in -= earlier.bytes_in;
-        self.bytes_out = self.bytes_out.saturating_sub(earlier.bytes_out);
-        self.connects -= earlier.connects;
         self.latency.subtract(&earlier.latency).expect("an earlier state of it");
-        self.latency_sum_ns -= earlier.latency_sum_ns;
-        self.turn_sum_ns -= earlier.turn_sum_ns;
         self.connecting.subtract(&earlier.connecting).expect("an earlier state of it");
         if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &earlier.first_byte) {
             mine.subtract(theirs).expect("an earlier state of it");
         }
-        self.cpu_ns = self.cpu_ns.saturating_sub(earlier.cpu_ns);
-        if let (Some(mine), Some(theirs)) = (&mut self.open, &earlier.open) {
+        if let (Some(mine), Some(theirs)) = (&mut self.open_loop, &earlier.open_loop) {
             mine.take_off(theirs);
         }
     }
@@ -280,122 +410,6 @@ impl Counts {
 impl Default for Counts {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// What one block left behind, over all workers. The identity `sent = answered + failed + in_flight` holds.
-///
-/// Besides the failed requests, `errors` counts failed attempts to connect and bytes nobody asked for.
-#[derive(Clone, Debug)]
-pub struct Tally {
-    /// The session it ran on.
-    pub session: u32,
-    /// Begin of the lead-in, CLOCK_MONOTONIC.
-    pub started_ns: u64,
-    /// Begin of the counted part.
-    pub counted_start_ns: u64,
-    /// As planned.
-    pub lead_ns: u64,
-    /// As measured: shorter than planned where the block ended early.
-    pub counted_ns: u64,
-    /// Begin of the lead-in to the end of the drain.
-    pub duration_ns: u64,
-    /// Right answers within the counted part.
-    pub requests: u64,
-    /// Whole block.
-    pub sent: u64,
-    /// Right answers, whole block.
-    pub answered: u64,
-    /// Requests without a right answer, whole block.
-    pub failed: u64,
-    /// Zero in every finished block.
-    pub in_flight: u64,
-    /// By [`Failure`]; names in [`NAMES`].
-    pub errors: [u64; KINDS],
-    /// Whole block.
-    pub bytes_in: u64,
-    /// Whole block.
-    pub bytes_out: u64,
-    /// Connections opened during the block.
-    pub connects: u64,
-    /// Of `requests`: HdrHistogram V2 compressed, ns.
-    pub latency_hdr: Vec<u8>,
-    /// Of `requests`, exact.
-    pub latency_sum_ns: u64,
-    /// From an answer's arrival to the departure of its connection's next request, summed over the counted part: the
-    /// time that a connection waited for us. Connections × time = latency + this.
-    pub turn_sum_ns: u64,
-    /// By how much the clock that stamps arrivals was set during the block; 0: not at all. Above that no latency is to
-    /// be trusted.
-    pub clock_step_ns: u64,
-    /// Answers whose stamps lay before their requests' departures: a fault of the clocks; told by the time of reading.
-    pub early_stamps: u64,
-    /// Connections opened, from the first step to the last handshake's end, whole block (in a session's first one,
-    /// those before it, too); as `latency_hdr`, empty where nothing was recorded.
-    pub connect_hdr: Vec<u8>,
-    /// Of `requests`, from the request's leaving to its answer's first byte; empty where it was not asked for.
-    pub first_byte_hdr: Vec<u8>,
-    /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
-    pub quantiles_ns: [u64; 5],
-    /// The server's CPU time, whole block, where it is watched.
-    pub server_cpu_ns: Option<u64>,
-    /// The server's run-queue wait, whole block, where it is watched.
-    pub server_wait_ns: Option<u64>,
-    /// How often a thread of the server was put on a core, whole block, where it is watched.
-    pub server_runs: Option<u64>,
-    /// The workers' CPU time over the counted part, without what they polled in vain.
-    pub engine_cpu_ns: u64,
-    /// Their run-queue wait, whole block.
-    pub engine_wait_ns: u64,
-    /// Their involuntary context switches, whole block.
-    pub engine_switches: u64,
-    /// How many workers there are.
-    pub engine_threads: usize,
-    /// Steal on the cores asked for, whole block.
-    pub steal_ns: u64,
-    /// In an open loop.
-    pub open: Option<OpenTally>,
-    /// Every connection was lost for good.
-    pub gave_up: bool,
-    /// Answers that could be read, by status, in its order: the right ones and those whose status, length or body was
-    /// wrong. Whole block.
-    pub statuses: Vec<(u16, u64)>,
-    /// The first of each kind that went wrong, in the order in which they came.
-    pub samples: Vec<(Failure, String)>,
-    /// The first of these; empty if nothing went wrong.
-    pub sample: String,
-}
-
-/// What an open loop adds to it. `requests`, their latencies and `offered` are of requests that were meant to leave within
-/// the counted part, whenever they were answered; latencies there run from when a request was meant to leave.
-///
-/// `offered` = right and failed answers to such requests + `unsent`.
-#[derive(Clone, Debug)]
-pub struct OpenTally {
-    /// Requests meant to leave within the counted part.
-    pub offered: u64,
-    /// Of these, those that never left: no connection was free until long after the block's end.
-    pub unsent: u64,
-    /// Requests that left within the counted part; fewer than `offered`: the rate was not reached.
-    pub departed: u64,
-    /// How much later than meant requests left: HdrHistogram V2 compressed, ns.
-    pub lag_hdr: Vec<u8>,
-    /// p50, p90, p99, p99.9 and maximum of it.
-    pub lag_quantiles_ns: [u64; 5],
-    /// Of `requests`, from when they left: HdrHistogram V2 compressed, ns.
-    pub latency_sent_hdr: Vec<u8>,
-}
-
-impl From<&OpenCounts> for OpenTally {
-    fn from(sum: &OpenCounts) -> Self {
-        Self {
-            offered: sum.offered,
-            unsent: sum.unsent,
-            departed: sum.departed,
-            lag_hdr: compress(&sum.lag),
-            lag_quantiles_ns: quantiles_ns(&sum.lag),
-            latency_sent_hdr: compress(&sum.latency_sent),
-        }
     }
 }
 

@@ -237,8 +237,8 @@ impl WorkerThread {
             Some(paced) => share.run_paced(&mut BlockRun::new(window, counts, paced), &mut self.buffer),
         }
         let own = self.meter.read().since(own_before);
-        (counts.wait_ns, counts.switches) = (own.wait_ns, own.switches);
-        counts.cpu_ns += share_of(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
+        (counts.engine_wait_ns, counts.engine_switches) = (own.wait_ns, own.switches);
+        counts.engine_cpu_ns += share_of(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
             counts.finished_ns.saturating_sub(started_ns)
         });
         let go_on = job.gate.wait(&job.stop).is_some();
@@ -258,6 +258,6 @@ fn share_of(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
 
 /// Empty counts as a block of this kind needs them.
 fn counts_for(block: &Block, plan: Option<&SessionPlan>) -> Counts {
-    let counts = Counts { open: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
+    let counts = Counts { open_loop: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
     if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts }
 }

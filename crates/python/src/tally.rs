@@ -1,4 +1,4 @@
-//! A block's tally as Python sees it: getters, nothing else.
+//! A block's tally as Python reads it: getters, nothing else.
 
 use dragstrip_engine::{self as engine, tally};
 use pyo3::prelude::*;
@@ -8,11 +8,72 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 #[derive(Clone)]
 pub struct Tally(pub engine::Tally);
 
+/// One getter for each counter, with its declaration's text, and by hand those that are no plain numbers.
 macro_rules! getters {
-    ($($name:ident: $kind:ty = $of:expr;)*) => {
+    (
+        counted { $($(#[$counted_doc:meta])* $counted:ident: $rule:ident;)* }
+        read { $($(#[$read_doc:meta])* $read:ident: $kind:ty;)* }
+        open_loop { $($(#[$open_doc:meta])* $open:ident;)* }
+    ) => {
         #[pymethods]
         impl Tally {
-            $(#[getter] fn $name(&self) -> $kind { let of: fn(&engine::Tally) -> $kind = $of; of(&self.0) })*
+            $($(#[$read_doc])* #[getter] fn $read(&self) -> $kind { self.0.$read })*
+
+            $($(#[$counted_doc])* #[getter] fn $counted(&self) -> u64 { self.0.$counted })*
+
+            $($(#[$open_doc])* #[getter] fn $open(&self) -> Option<u64> {
+                self.0.open_loop.as_ref().map(|open_loop| open_loop.$open)
+            })*
+
+            #[getter]
+            fn p50_ns(&self) -> u64 {
+                self.0.quantiles_ns[0]
+            }
+
+            #[getter]
+            fn p90_ns(&self) -> u64 {
+                self.0.quantiles_ns[1]
+            }
+
+            #[getter]
+            fn p99_ns(&self) -> u64 {
+                self.0.quantiles_ns[2]
+            }
+
+            #[getter]
+            fn p999_ns(&self) -> u64 {
+                self.0.quantiles_ns[3]
+            }
+
+            #[getter]
+            fn max_ns(&self) -> u64 {
+                self.0.quantiles_ns[4]
+            }
+
+            #[getter]
+            fn lag_p50_ns(&self) -> Option<u64> {
+                self.0.open_loop.as_ref().map(|open_loop| open_loop.lag_quantiles_ns[0])
+            }
+
+            #[getter]
+            fn lag_p99_ns(&self) -> Option<u64> {
+                self.0.open_loop.as_ref().map(|open_loop| open_loop.lag_quantiles_ns[2])
+            }
+
+            #[getter]
+            fn lag_max_ns(&self) -> Option<u64> {
+                self.0.open_loop.as_ref().map(|open_loop| open_loop.lag_quantiles_ns[4])
+            }
+
+            #[getter]
+            fn gave_up(&self) -> bool {
+                self.0.gave_up
+            }
+
+            #[getter]
+            fn sample(&self) -> &str {
+                &self.0.sample
+            }
 
             #[getter]
             fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -36,12 +97,12 @@ macro_rules! getters {
 
             #[getter]
             fn lag_hdr<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-                self.0.open.as_ref().map(|open| PyBytes::new(py, &open.lag_hdr))
+                self.0.open_loop.as_ref().map(|open_loop| PyBytes::new(py, &open_loop.lag_hdr))
             }
 
             #[getter]
             fn latency_sent_hdr<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-                self.0.open.as_ref().map(|open| PyBytes::new(py, &open.latency_sent_hdr))
+                self.0.open_loop.as_ref().map(|open_loop| PyBytes::new(py, &open_loop.latency_sent_hdr))
             }
 
             #[getter]
@@ -63,44 +124,4 @@ macro_rules! getters {
     };
 }
 
-getters! {
-    session: u32 = |it| it.session;
-    started_ns: u64 = |it| it.started_ns;
-    counted_start_ns: u64 = |it| it.counted_start_ns;
-    lead_ns: u64 = |it| it.lead_ns;
-    counted_ns: u64 = |it| it.counted_ns;
-    duration_ns: u64 = |it| it.duration_ns;
-    requests: u64 = |it| it.requests;
-    sent: u64 = |it| it.sent;
-    answered: u64 = |it| it.answered;
-    failed: u64 = |it| it.failed;
-    in_flight: u64 = |it| it.in_flight;
-    bytes_in: u64 = |it| it.bytes_in;
-    bytes_out: u64 = |it| it.bytes_out;
-    connects: u64 = |it| it.connects;
-    latency_sum_ns: u64 = |it| it.latency_sum_ns;
-    turn_sum_ns: u64 = |it| it.turn_sum_ns;
-    clock_step_ns: u64 = |it| it.clock_step_ns;
-    early_stamps: u64 = |it| it.early_stamps;
-    p50_ns: u64 = |it| it.quantiles_ns[0];
-    p90_ns: u64 = |it| it.quantiles_ns[1];
-    p99_ns: u64 = |it| it.quantiles_ns[2];
-    p999_ns: u64 = |it| it.quantiles_ns[3];
-    max_ns: u64 = |it| it.quantiles_ns[4];
-    server_cpu_ns: Option<u64> = |it| it.server_cpu_ns;
-    server_wait_ns: Option<u64> = |it| it.server_wait_ns;
-    server_runs: Option<u64> = |it| it.server_runs;
-    engine_cpu_ns: u64 = |it| it.engine_cpu_ns;
-    engine_wait_ns: u64 = |it| it.engine_wait_ns;
-    engine_switches: u64 = |it| it.engine_switches;
-    engine_threads: usize = |it| it.engine_threads;
-    steal_ns: u64 = |it| it.steal_ns;
-    offered: Option<u64> = |it| it.open.as_ref().map(|open| open.offered);
-    unsent: Option<u64> = |it| it.open.as_ref().map(|open| open.unsent);
-    departed: Option<u64> = |it| it.open.as_ref().map(|open| open.departed);
-    lag_p50_ns: Option<u64> = |it| it.open.as_ref().map(|open| open.lag_quantiles_ns[0]);
-    lag_p99_ns: Option<u64> = |it| it.open.as_ref().map(|open| open.lag_quantiles_ns[2]);
-    lag_max_ns: Option<u64> = |it| it.open.as_ref().map(|open| open.lag_quantiles_ns[4]);
-    gave_up: bool = |it| it.gave_up;
-    sample: String = |it| it.sample.clone();
-}
+engine::each_counter!(getters);

@@ -88,7 +88,7 @@ impl OpenLoop {
     /// A request that left is over, rightly or not.
     #[inline]
     fn left(window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64) {
-        let Some(open) = &mut counts.open else { return };
+        let Some(open) = &mut counts.open_loop else { return };
         open.departed += u64::from(sent_ns >= window.counted_from_ns && sent_ns < window.end_ns);
         if Self::counts(window, due_ns) {
             open.lag.saturating_record(sent_ns.saturating_sub(due_ns));
@@ -122,7 +122,7 @@ impl LoadModel for OpenLoop {
         self.claimed += 1;
         if self.returned.pop_front().is_none() {
             self.departures.advance();
-            if let Some(open) = &mut counts.open {
+            if let Some(open) = &mut counts.open_loop {
                 open.offered += u64::from(Self::counts(window, next_ns));
             }
         }
@@ -151,7 +151,7 @@ impl LoadModel for OpenLoop {
     }
 
     fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64) {
-        if let Some(open) = &mut counts.open {
+        if let Some(open) = &mut counts.open_loop {
             open.unsent += u64::from(Self::counts(window, due_ns));
         }
     }
@@ -161,7 +161,7 @@ impl LoadModel for OpenLoop {
         Self::left(window, counts, due_ns, sent_ns);
         if Self::counts(window, due_ns) {
             counts.record(now_ns.saturating_sub(due_ns));
-            if let Some(open) = &mut counts.open {
+            if let Some(open) = &mut counts.open_loop {
                 open.latency_sent.saturating_record(now_ns.saturating_sub(sent_ns));
             }
         }
@@ -194,7 +194,7 @@ impl LoadModel for OpenLoop {
         } else {
             window.end_ns
         };
-        let Some(open) = &mut counts.open else { return end_ns };
+        let Some(open) = &mut counts.open_loop else { return end_ns };
         open.unsent += self.returned.iter().filter(|due_ns| Self::counts(window, **due_ns)).count() as u64;
         self.returned.clear();
         while self.next_ns(window) < end_ns {

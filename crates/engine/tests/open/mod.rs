@@ -25,7 +25,7 @@ fn histogram(bytes: &[u8]) -> Histogram<u64> {
 /// What holds of every finished open loop on one session.
 fn check_open(done: &Tally) -> &OpenTally {
     check(done);
-    let open = done.open.as_ref().unwrap();
+    let open = done.open_loop.as_ref().unwrap();
     let left = open.offered - open.unsent;
     let [latency, sent, lag] = [&done.latency_hdr, &open.latency_sent_hdr, &open.lag_hdr].map(|hdr| histogram(hdr));
     assert_eq!((latency.len(), sent.len(), lag.len()), (done.requests, done.requests, left));
@@ -210,7 +210,7 @@ fn closed_and_open_loops_alternate_on_one_session() {
     let open = Block { max_requests: 40, ..block(session, 4000.0, 60_000) };
     let done = engine.run(&[closed.clone(), open.clone(), closed, open], &[]).unwrap();
     assert_eq!(
-        done.iter().map(|one| (one.answered, one.open.is_some())).collect::<Vec<_>>(),
+        done.iter().map(|one| (one.answered, one.open_loop.is_some())).collect::<Vec<_>>(),
         [(50, false), (40, true), (50, false), (40, true)]
     );
 }
@@ -246,6 +246,6 @@ fn what_is_seen_of_a_block_while_it_runs_adds_up_to_it() {
     assert!(seen.len() > 1);
     assert_eq!((sum(|one| one.requests), sum(|one| one.sent)), (done[0].requests, done[0].sent));
     assert_eq!(sum(|one| histogram(&one.latency_hdr).len()), done[0].requests);
-    assert_eq!(sum(|one| one.open.as_ref().unwrap().offered), whole);
+    assert_eq!(sum(|one| one.open_loop.as_ref().unwrap().offered), whole);
     assert!(seen.windows(2).all(|two| two[0].started_ns + two[0].counted_ns == two[1].started_ns));
 }

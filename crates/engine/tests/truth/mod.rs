@@ -203,7 +203,7 @@ fn compare(what: &str, plan: impl Fn(SocketAddr) -> SessionPlan, requests: u64, 
         assert_eq!((done.requests, done.early_stamps, errors(&done)), (requests, 0, vec![]), "{what}");
         assert!(had_ns[0] >= hold_ns, "{what}: the server itself is untrue");
         check_truth(&what, &histogram(&done.latency_hdr), &had_ns);
-        if let Some(open) = &done.open {
+        if let Some(open) = &done.open_loop {
             check_truth(&format!("{what}, from the sending"), &histogram(&open.latency_sent_hdr), &had_ns);
             // Late by no more than the latency leaves beside the server's part: else a request left after it had come.
             let [latency, lag] = [&done.latency_hdr, &open.lag_hdr].map(|hdr| histogram(hdr));
