@@ -5,8 +5,8 @@
 //! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. The programs in
 //! `benchmarks` set it beside other generators.
 
-use dragstrip_engine::schedule::{Pace, Precision};
-use dragstrip_engine::{Backend, Block, BodyCheck, Engine, Exchange, SessionPlan, Target, resolve, tally};
+use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
+use dragstrip_engine::{Backend, BlockPlan, BodyCheck, Engine, Exchange, SessionPlan, Target, resolve, tally};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::io::{Read, Write};
@@ -29,21 +29,21 @@ struct Words {
     max_requests: u64,
     backend: Backend,
     close: bool,
-    pace: Option<Pace>,
+    open_loop: Option<OpenLoopPlan>,
 }
 
 fn option(name: &str) -> Option<String> {
     std::env::args().skip_while(|word| word != name).nth(1)
 }
 
-fn pace() -> Option<Pace> {
+fn open_loop() -> Option<OpenLoopPlan> {
     let precision = match option("--precision").as_deref() {
         None | Some("precise") => Precision::Precise,
         Some("balanced") => Precision::Balanced,
         Some("thrifty") => Precision::Thrifty,
         Some(_) => return None,
     };
-    Some(Pace::constant(option("--rate")?.parse().ok()?, precision))
+    Some(OpenLoopPlan::constant(option("--rate")?.parse().ok()?, precision))
 }
 
 fn body_check(body: &[u8]) -> BodyCheck {
@@ -64,7 +64,7 @@ fn words() -> Option<Words> {
         max_requests: words.next().map_or(Some(0), |text| text.parse().ok())?,
         backend: words.next().map_or(Some(Backend::Auto), |text| text.parse().ok())?,
         close,
-        pace: pace(),
+        open_loop: open_loop(),
     })
 }
 
@@ -121,7 +121,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = engine.open(plan)?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();
-    let block = Block { session, lead_ns: 0, counted_ns, max_requests: words.max_requests, pace: words.pace };
+    let block =
+        BlockPlan { session, lead_ns: 0, counted_ns, max_requests: words.max_requests, open_loop: words.open_loop };
     let done = engine.run(&[block], &[])?.pop().ok_or("nothing was measured")?;
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;

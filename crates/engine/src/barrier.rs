@@ -83,11 +83,11 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn all_pass_at_one_time_and_all_stop_at_one_gate() {
-        let (gate, stop) = (Barrier::new(3), AtomicBool::new(false));
+    fn all_pass_at_one_time_and_all_stop_together() {
+        let (barrier, stop) = (Barrier::new(3), AtomicBool::new(false));
         let pass = || {
             let mut times = vec![];
-            while let Some(time) = gate.wait(&stop) {
+            while let Some(time) = barrier.wait(&stop) {
                 times.push(time);
                 stop.store(times.len() >= 200, Ordering::Relaxed);
             }
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn a_shut_gate_frees_those_who_wait() {
-        let (gate, stop) = (Barrier::new(2), AtomicBool::new(false));
+    fn a_shut_barrier_frees_those_who_wait() {
+        let (barrier, stop) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| gate.wait(&stop));
-            while gate.arrived.load(Ordering::Relaxed) == 0 {
+            let waiting = scope.spawn(|| barrier.wait(&stop));
+            while barrier.arrived.load(Ordering::Relaxed) == 0 {
                 thread::yield_now();
             }
-            gate.shut();
+            barrier.shut();
             assert_eq!(waiting.join().unwrap(), None);
         });
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// once for each, so that neither pays for the other.
 pub trait LoadModel {
     /// Requests leave when they are due, and free places wait for them.
-    const PACED: bool;
+    const OPEN_LOOP: bool;
 
     /// Whether another request may leave, now or later in the block.
     fn open(&self, window: &Window, now_ns: u64) -> bool;
@@ -68,12 +68,12 @@ pub struct ClosedLoop {
 
 impl ClosedLoop {
     fn spent(window: &Window) -> bool {
-        window.tickets.is_some_and(|tickets| tickets.load(Ordering::Relaxed) == 0)
+        window.requests_left.is_some_and(|requests_left| requests_left.load(Ordering::Relaxed) == 0)
     }
 }
 
 impl LoadModel for ClosedLoop {
-    const PACED: bool = false;
+    const OPEN_LOOP: bool = false;
 
     #[inline]
     fn open(&self, window: &Window, now_ns: u64) -> bool {
@@ -86,7 +86,7 @@ impl LoadModel for ClosedLoop {
     }
 
     fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool {
-        if window.tickets.is_some() && *due_ns == 0 {
+        if window.requests_left.is_some() && *due_ns == 0 {
             if !self.take(window, due_ns) {
                 return false;
             }
@@ -97,7 +97,7 @@ impl LoadModel for ClosedLoop {
 
     #[inline]
     fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool {
-        let Some(tickets) = window.tickets else {
+        let Some(requests_left) = window.requests_left else {
             return true;
         };
         if *due_ns != 0 {
@@ -105,19 +105,19 @@ impl LoadModel for ClosedLoop {
             self.reserved -= 1;
             return true;
         }
-        tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        requests_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     fn keep(&mut self, window: &Window, due_ns: &mut u64) {
-        if window.tickets.is_some() {
+        if window.requests_left.is_some() {
             *due_ns = RESERVED;
             self.reserved += 1;
         }
     }
 
     fn give_back(&mut self, window: &Window) {
-        if let Some(tickets) = window.tickets {
-            tickets.fetch_add(1, Ordering::Relaxed);
+        if let Some(requests_left) = window.requests_left {
+            requests_left.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -144,7 +144,7 @@ impl LoadModel for ClosedLoop {
     }
 
     fn end(&mut self, window: &Window, _: &mut Counts, now_ns: u64, early: bool) -> u64 {
-        if early || window.tickets.is_some() {
+        if early || window.requests_left.is_some() {
             now_ns.clamp(window.counted_from_ns, window.end_ns)
         } else {
             window.end_ns
@@ -162,37 +162,46 @@ pub struct Window<'a> {
     /// End of the counted part: nothing is sent from here on.
     pub end_ns: u64,
     /// How many requests may still be sent, over all workers; None: as many as the time allows.
-    pub tickets: Option<&'a AtomicU64>,
+    pub requests_left: Option<&'a AtomicU64>,
     /// Ends the block at once.
     pub stop: &'a AtomicBool,
     /// Whose part it is.
     pub worker: usize,
     /// Whom it is shown to as it goes.
-    pub viewer: Option<&'a SnapshotSender>,
+    pub snapshot_sender: Option<&'a SnapshotSender>,
 }
 
 /// The state of one worker's part of a block.
-pub struct BlockRun<'a, D> {
+pub struct BlockRun<'a, M> {
     /// When it counts.
     pub window: Window<'a>,
     /// What was counted.
     pub counts: &'a mut Counts,
     /// What makes its requests leave.
-    pub demand: D,
+    pub load_model: M,
     /// Next bound of the counted part, at which the worker's CPU time is read.
     crossing_ns: u64,
     cpu_from_ns: u64,
     /// Spent on looking in vain for answers, where the worker does not sleep.
     polled_ns: u64,
     /// When it is shown next.
-    view_ns: u64,
+    snapshot_ns: u64,
 }
 
-impl<'a, D: LoadModel> BlockRun<'a, D> {
+impl<'a, M: LoadModel> BlockRun<'a, M> {
     /// Begins with the lead-in.
-    pub fn new(window: Window<'a>, counts: &'a mut Counts, demand: D) -> Self {
-        let view_ns = window.viewer.map_or(u64::MAX, |viewer| window.started_ns + viewer.every_ns);
-        Self { crossing_ns: window.counted_from_ns, window, counts, demand, cpu_from_ns: 0, polled_ns: 0, view_ns }
+    pub fn new(window: Window<'a>, counts: &'a mut Counts, load_model: M) -> Self {
+        let snapshot_ns =
+            window.snapshot_sender.map_or(u64::MAX, |snapshot_sender| window.started_ns + snapshot_sender.every_ns);
+        Self {
+            crossing_ns: window.counted_from_ns,
+            window,
+            counts,
+            load_model,
+            cpu_from_ns: 0,
+            polled_ns: 0,
+            snapshot_ns,
+        }
     }
 
     /// Reads the worker's CPU time where a bound of the counted part has been passed.
@@ -228,76 +237,79 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
     }
 
     /// Shows what was counted so far, if it is time. Not for the hot path: it copies the histograms.
-    pub fn show(&mut self, now_ns: u64) {
-        let Some(viewer) = self.window.viewer.filter(|_| now_ns >= self.view_ns && now_ns < self.window.end_ns) else {
+    pub fn send_snapshot(&mut self, now_ns: u64) {
+        let Some(snapshot_sender) =
+            self.window.snapshot_sender.filter(|_| now_ns >= self.snapshot_ns && now_ns < self.window.end_ns)
+        else {
             return;
         };
-        self.view_ns += viewer.every_ns;
+        self.snapshot_ns += snapshot_sender.every_ns;
         let mut counts = self.counts.clone();
         counts.engine_cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
-        let view = Snapshot { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
-        let _ = viewer.to.send(view); // nobody looks any more: so be it
+        let snapshot =
+            Snapshot { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
+        let _ = snapshot_sender.to.send(snapshot); // nobody looks any more: so be it
     }
 
     /// Whether requests leave when they are due.
     #[inline]
-    pub fn paced(&self) -> bool {
-        D::PACED
+    pub fn is_open_loop(&self) -> bool {
+        M::OPEN_LOOP
     }
 
     /// When something is due next: a bound of the counted part, or a request; u64::MAX for nothing.
     #[inline]
     pub fn due_ns(&self, now_ns: u64, free: bool) -> u64 {
-        self.crossing_ns.min(self.demand.wake_ns(&self.window, now_ns, free))
+        self.crossing_ns.min(self.load_model.wake_ns(&self.window, now_ns, free))
     }
 
     /// Whether answers may lie until the next request is to leave; see [`LoadModel::gathers`].
     #[inline]
     pub fn gathers(&self) -> bool {
-        self.demand.gathers(&self.window)
+        self.load_model.gathers(&self.window)
     }
 
     /// Whether another request may leave, now or later in the block.
     #[inline]
     pub fn open(&self, now_ns: u64) -> bool {
-        self.demand.open(&self.window, now_ns)
+        self.load_model.open(&self.window, now_ns)
     }
 
     /// Finds the next request for a free place; see [`LoadModel::claim`].
     #[inline]
     pub fn claim(&mut self, due_ns: &mut u64, now_ns: u64) -> bool {
-        self.demand.claim(&self.window, self.counts, due_ns, now_ns)
+        self.load_model.claim(&self.window, self.counts, due_ns, now_ns)
     }
 
     /// Takes the right to send one request before its connection is opened; see [`LoadModel::reserve`].
     pub fn reserve(&mut self, due_ns: &mut u64) -> bool {
-        self.demand.reserve(&self.window, due_ns)
+        self.load_model.reserve(&self.window, due_ns)
     }
 
     /// Takes the right to send one request, or uses the one that the place has.
     #[inline]
     pub fn take(&mut self, due_ns: &mut u64) -> bool {
-        self.demand.take(&self.window, due_ns)
+        self.load_model.take(&self.window, due_ns)
     }
 
     /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
     pub fn keep(&mut self, due_ns: &mut u64) {
-        self.demand.keep(&self.window, due_ns);
+        self.load_model.keep(&self.window, due_ns);
     }
 
     /// Gives one of several back that were to leave together.
     pub fn give_back(&mut self) {
-        self.demand.give_back(&self.window);
+        self.load_model.give_back(&self.window);
     }
 
     /// The place that a request was found for is lost for good.
     pub fn set_free(&mut self, due_ns: u64) {
-        self.demand.set_free(&self.window, due_ns);
+        self.load_model.set_free(&self.window, due_ns);
     }
 
     /// The block ended before a place could send what it had found.
     pub fn never_left(&mut self, due_ns: u64) {
-        self.demand.never_left(&self.window, self.counts, due_ns);
+        self.load_model.never_left(&self.window, self.counts, due_ns);
     }
 
     /// Whether the block was told to stop.
@@ -309,13 +321,13 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
     #[inline]
     pub fn right(&mut self, due_ns: u64, sent_ns: u64, now_ns: u64) {
         self.counts.answered += 1;
-        self.demand.right(&self.window, self.counts, due_ns, sent_ns, now_ns);
+        self.load_model.right(&self.window, self.counts, due_ns, sent_ns, now_ns);
     }
 
     /// A request left on a connection whose previous answer had arrived before; in an open loop that is the schedule's.
     #[inline]
     pub fn turned(&mut self, sent_ns: u64, arrived_ns: u64) {
-        if !D::PACED && sent_ns >= self.window.counted_from_ns && sent_ns < self.window.end_ns {
+        if !M::OPEN_LOOP && sent_ns >= self.window.counted_from_ns && sent_ns < self.window.end_ns {
             self.counts.turn_sum_ns += sent_ns.saturating_sub(arrived_ns);
         }
     }
@@ -338,7 +350,7 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
     /// A request that was due and left at these times and got no right answer.
     pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;
-        self.demand.wrong(&self.window, self.counts, due_ns, sent_ns);
+        self.load_model.wrong(&self.window, self.counts, due_ns, sent_ns);
         self.mishap(failure);
     }
 
@@ -365,7 +377,7 @@ impl<'a, D: LoadModel> BlockRun<'a, D> {
     /// The worker's part is over, its answers all in.
     pub fn end(&mut self, now_ns: u64, gave_up: bool) {
         let early = gave_up || self.counts.stopped;
-        let counted_end_ns = self.demand.end(&self.window, self.counts, now_ns, early);
+        let counted_end_ns = self.load_model.end(&self.window, self.counts, now_ns, early);
         if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
             self.counts.engine_cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
         }

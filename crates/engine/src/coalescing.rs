@@ -46,7 +46,7 @@ impl CoalescingRule {
 
     /// How to wait for the next answers, with so many outstanding, if that is not too few.
     #[inline]
-    pub fn hold(&self, outstanding: usize, fewest: usize) -> Option<Coalescing> {
+    pub fn wait_for(&self, outstanding: usize, fewest: usize) -> Option<Coalescing> {
         let most_ns = (self.mean_ns / 4).min(self.least_ns / 3).min(MOST_NS);
         let answers = (outstanding / 2).min(MOST_ANSWERS);
         (outstanding >= fewest && most_ns >= LEAST_NS).then_some(Coalescing { answers, most_ns })
@@ -58,9 +58,9 @@ mod tests {
     use super::*;
 
     fn settled(latencies_ns: &[u64], outstanding: usize) -> Option<Coalescing> {
-        let mut patience = CoalescingRule::default();
-        latencies_ns.iter().cycle().take(2000 * latencies_ns.len()).for_each(|latency_ns| patience.note(*latency_ns));
-        patience.hold(outstanding, FEWEST_OUTSTANDING)
+        let mut coalescing = CoalescingRule::default();
+        latencies_ns.iter().cycle().take(2000 * latencies_ns.len()).for_each(|latency_ns| coalescing.note(*latency_ns));
+        coalescing.wait_for(outstanding, FEWEST_OUTSTANDING)
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_fastest_connections_are_not_kept_waiting_for_the_slow_ones() {
-        let hold = settled(&[5_000_000, 40_000, 5_000_000], 100).unwrap();
-        assert!((13_000..15_000).contains(&hold.most_ns), "{hold:?}");
+        let coalescing = settled(&[5_000_000, 40_000, 5_000_000], 100).unwrap();
+        assert!((13_000..15_000).contains(&coalescing.most_ns), "{coalescing:?}");
     }
 }

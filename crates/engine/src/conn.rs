@@ -8,7 +8,7 @@ use crate::response::Reader;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is none; the next request opens one.
-    ClosedLoop,
+    Closed,
     /// As closed, until its turn to try again comes.
     Resting,
     /// The handshake is under way.
@@ -51,7 +51,7 @@ pub struct Conn<S> {
     /// Requests that it may still carry; 0: no limit. The last one closes it.
     pub left: u32,
     /// What is left of its answer's body is counted, not read.
-    pub skims: bool,
+    pub length_only: bool,
     /// All of its answer's body is read, though it need not be.
     pub whole: bool,
     /// Its answer so far.
@@ -63,7 +63,7 @@ impl<S> Conn<S> {
     pub fn new() -> Self {
         Self {
             socket: None,
-            state: State::ClosedLoop,
+            state: State::Closed,
             fresh: false,
             failures: 0,
             generation: 0,
@@ -74,7 +74,7 @@ impl<S> Conn<S> {
             arrived_ns: 0,
             first_ns: 0,
             left: 0,
-            skims: false,
+            length_only: false,
             whole: false,
             reader: Reader::default(),
         }
@@ -102,14 +102,14 @@ impl<S> Conn<S> {
         self.state = state;
         self.fresh = true;
         self.reader.reset();
-        (self.skims, self.whole) = (false, false);
+        (self.length_only, self.whole) = (false, false);
     }
 
     /// Gives the socket out, to be closed now or later.
     pub fn detach(&mut self) -> Option<S> {
-        (self.state, self.fresh) = (State::ClosedLoop, false);
+        (self.state, self.fresh) = (State::Closed, false);
         self.reader.reset();
-        (self.skims, self.whole) = (false, false);
+        (self.length_only, self.whole) = (false, false);
         self.socket.take()
     }
 }

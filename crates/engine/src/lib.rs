@@ -32,7 +32,7 @@ use cpu_accounting::ServerFiles;
 pub use error::EngineError;
 pub use io::Backend;
 use io::{Chosen, TimestampSource};
-pub use plan::{Block, BodyCheck, Exchange, SessionPlan, Target};
+pub use plan::{BlockPlan, BodyCheck, Exchange, SessionPlan, Target};
 pub use reference_server::ReferenceServer;
 use snapshots::{Between, SnapshotSender, Snapshots};
 use std::collections::HashMap;
@@ -43,10 +43,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tally::{BlockFacts, Counts};
 pub use tally::{Tally, merge};
-use threads::{Command, Job, Outcome, Worker};
+use threads::{Command, Run, Worker, WorkerResult};
 pub use tls::{TlsPlan, Trust};
 
-/// Descriptors kept free besides connections: epoll instances, evidence files, the caller's own.
+/// Descriptors kept free besides connections: epoll instances, files of CPU accounting, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// The worker threads and what they keep open.
@@ -62,12 +62,12 @@ pub struct Engine {
 
 /// A run under way.
 pub struct Pending {
-    job: Arc<Job>,
-    outcomes: Receiver<Outcome>,
-    done: Vec<Outcome>,
+    run: Arc<Run>,
+    results: Receiver<WorkerResult>,
+    done: Vec<WorkerResult>,
     workers: usize,
     /// Of a block that is to be seen as it goes.
-    views: Option<Snapshots>,
+    snapshots: Option<Snapshots>,
 }
 
 /// The first address a name stands for.
@@ -165,7 +165,7 @@ impl Engine {
         self.next_session += 1;
         let (reply, replies) = channel();
         for (index, worker) in self.workers.iter().enumerate() {
-            let count = plan.share(index, self.workers.len());
+            let count = plan.connections_of(index, self.workers.len());
             worker.tell(Command::Open { id, plan: Arc::clone(&plan), count, reply: reply.clone() })?;
         }
         drop(reply);
@@ -196,7 +196,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::start`] and [`Pending::finish`].
-    pub fn run(&mut self, blocks: &[Block], steal_cores: &[usize]) -> Result<Vec<Tally>, EngineError> {
+    pub fn run(&mut self, blocks: &[BlockPlan], steal_cores: &[usize]) -> Result<Vec<Tally>, EngineError> {
         self.start(blocks, steal_cores)?.finish()
     }
 
@@ -204,50 +204,50 @@ impl Engine {
     ///
     /// # Errors
     /// A block that makes no sense, or on a session that is not open.
-    pub fn start(&mut self, blocks: &[Block], steal_cores: &[usize]) -> Result<Pending, EngineError> {
+    pub fn start(&mut self, blocks: &[BlockPlan], steal_cores: &[usize]) -> Result<Pending, EngineError> {
         self.begin(blocks, steal_cores, None)
     }
 
-    /// Begins to run a block that is to be seen as it goes; see [`Pending::seen`].
+    /// Begins to run a block that is to be seen as it goes; see [`Pending::next_interval`].
     ///
     /// # Errors
     /// As [`Engine::start`].
-    pub fn start_seen(&mut self, block: &Block, every_ns: u64) -> Result<Pending, EngineError> {
+    pub fn start_observed(&mut self, block: &BlockPlan, every_ns: u64) -> Result<Pending, EngineError> {
         let connections = self.sessions.get(&block.session).map_or(0, |plan| plan.connections);
         let (to, inbox) = channel();
         let mut run =
             self.begin(std::slice::from_ref(block), &[], Some(SnapshotSender { every_ns: every_ns.max(1), to }))?;
-        run.views = Some(Snapshots::new(inbox, self.workers.len().min(connections)));
+        run.snapshots = Some(Snapshots::new(inbox, self.workers.len().min(connections)));
         Ok(run)
     }
 
     fn begin(
         &mut self,
-        blocks: &[Block],
+        blocks: &[BlockPlan],
         steal_cores: &[usize],
-        viewer: Option<SnapshotSender>,
+        snapshot_sender: Option<SnapshotSender>,
     ) -> Result<Pending, EngineError> {
         for block in blocks {
             block.check()?;
             self.known(block.session)?;
-            self.sessions[&block.session].check_pace(block)?;
+            self.sessions[&block.session].check_open_loop(block)?;
         }
         self.stop.store(false, Ordering::Relaxed);
-        let job = Arc::new(Job {
+        let run = Arc::new(Run {
             blocks: blocks.to_vec(),
-            tickets: blocks.iter().map(|block| AtomicU64::new(block.max_requests)).collect(),
-            gate: Barrier::new(self.workers.len()),
+            requests_left: blocks.iter().map(|block| AtomicU64::new(block.max_requests)).collect(),
+            barrier: Barrier::new(self.workers.len()),
             stop: Arc::clone(&self.stop),
             steal_cores: steal_cores.to_vec(),
             workers: self.workers.len(),
-            viewer,
+            snapshot_sender,
         });
-        let (reply, outcomes) = channel();
+        let (reply, results) = channel();
         for worker in &self.workers {
-            worker.tell(Command::Run { job: Arc::clone(&job), reply: reply.clone() })?;
+            worker.tell(Command::Run { run: Arc::clone(&run), reply: reply.clone() })?;
         }
         let (done, workers) = (Vec::with_capacity(self.workers.len()), self.workers.len());
-        Ok(Pending { job, outcomes, done, workers, views: None })
+        Ok(Pending { run, results, done, workers, snapshots: None })
     }
 
     /// Closes a session's connections; closing one twice does nothing.
@@ -281,8 +281,8 @@ impl Pending {
     /// [`EngineError::WorkerDied`].
     pub fn wait(&mut self, limit: Duration) -> Result<bool, EngineError> {
         while self.done.len() < self.workers {
-            match self.outcomes.recv_timeout(limit) {
-                Ok(outcome) => self.done.push(outcome),
+            match self.results.recv_timeout(limit) {
+                Ok(result) => self.done.push(result),
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::WorkerDied),
             }
@@ -295,34 +295,34 @@ impl Pending {
     /// # Errors
     /// [`EngineError::WorkerDied`].
     pub fn finish(self) -> Result<Vec<Tally>, EngineError> {
-        Ok(self.finish_seen()?.0)
+        Ok(self.finish_observed()?.0)
     }
 
     /// What was done on a block under way since the last time this was asked, if it is time again.
-    pub fn seen(&mut self) -> Option<Tally> {
-        let between = self.views.as_mut()?.next()?;
+    pub fn next_interval(&mut self) -> Option<Tally> {
+        let between = self.snapshots.as_mut()?.next()?;
         Some(self.interval(&between))
     }
 
     fn interval(&self, between: &Between) -> Tally {
-        let block = Block { lead_ns: 0, ..self.job.blocks[0].clone() };
-        let mark = threads::BlockCost { started_ns: between.from_ns, ..threads::BlockCost::default() };
-        tally(&block, &mark, &between.counts, self.workers)
+        let block = BlockPlan { lead_ns: 0, ..self.run.blocks[0].clone() };
+        let cost = threads::BlockCost { started_ns: between.from_ns, ..threads::BlockCost::default() };
+        tally(&block, &cost, &between.counts, self.workers)
     }
 
     /// Waits for the end; of a block that was to be seen, also what was done since the last time, stopped or not.
     ///
     /// # Errors
     /// [`EngineError::WorkerDied`].
-    pub fn finish_seen(mut self) -> Result<(Vec<Tally>, Option<Tally>), EngineError> {
+    pub fn finish_observed(mut self) -> Result<(Vec<Tally>, Option<Tally>), EngineError> {
         while !self.wait(Duration::from_secs(1))? {}
-        let begun = self.done.iter().map(|outcome| outcome.counts.len()).min().unwrap_or(0);
-        let marks = self.done.iter_mut().find(|outcome| !outcome.marks.is_empty());
-        let marks = marks.map(|outcome| std::mem::take(&mut outcome.marks)).unwrap_or_default();
+        let begun = self.done.iter().map(|result| result.counts.len()).min().unwrap_or(0);
+        let costs = self.done.iter_mut().find(|result| !result.costs.is_empty());
+        let costs = costs.map(|result| std::mem::take(&mut result.costs)).unwrap_or_default();
         let done = std::mem::take(&mut self.done);
-        let mut parts: Vec<_> = done.into_iter().map(|outcome| outcome.counts.into_iter()).collect();
+        let mut parts: Vec<_> = done.into_iter().map(|result| result.counts.into_iter()).collect();
         let (mut tallies, mut rest) = (Vec::with_capacity(begun), None);
-        for (block, mark) in self.job.blocks.iter().zip(&marks).take(begun) {
+        for (block, cost) in self.run.blocks.iter().zip(&costs).take(begun) {
             let mut sum: Option<Counts> = None;
             for counts in parts.iter_mut().filter_map(Iterator::next) {
                 match &mut sum {
@@ -330,12 +330,12 @@ impl Pending {
                     None => sum = Some(counts),
                 }
             }
-            if let (Some(views), Some(sum)) = (&mut self.views, &sum) {
-                let between = views.rest(mark.started_ns, sum);
+            if let (Some(snapshots), Some(sum)) = (&mut self.snapshots, &sum) {
+                let between = snapshots.rest(cost.started_ns, sum);
                 rest = Some(self.interval(&between));
             }
             match sum {
-                Some(sum) if !sum.stopped => tallies.push(tally(block, mark, &sum, self.workers)),
+                Some(sum) if !sum.stopped => tallies.push(tally(block, cost, &sum, self.workers)),
                 _ => break,
             }
         }
@@ -343,7 +343,7 @@ impl Pending {
     }
 }
 
-fn tally(block: &Block, cost: &threads::BlockCost, sum: &Counts, workers: usize) -> Tally {
+fn tally(block: &BlockPlan, cost: &threads::BlockCost, sum: &Counts, workers: usize) -> Tally {
     let counted_start_ns = cost.started_ns + block.lead_ns;
     let facts = BlockFacts {
         session: block.session,

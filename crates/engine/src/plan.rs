@@ -1,7 +1,7 @@
 //! What to send, where, for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
-use crate::schedule::Pace; // a plain value: how fast is part of what is planned
+use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is planned
 pub use crate::target::Target;
 use crate::tls::TlsPlan;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -72,7 +72,7 @@ const LARGE_BODY: usize = 16 * 1024;
 
 /// One stretch of load on a session.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct BlockPlan {
     /// As `open` returned it.
     pub session: u32,
     /// Loaded and not counted.
@@ -82,7 +82,7 @@ pub struct Block {
     /// Above 0: the block ends when exactly so many were sent.
     pub max_requests: u64,
     /// None: a closed loop.
-    pub pace: Option<Pace>,
+    pub open_loop: Option<OpenLoopPlan>,
 }
 
 /// The same request as a connection's last one: without a word on keeping it, and in HTTP/1.1 with one on closing it.
@@ -135,13 +135,13 @@ impl SessionPlan {
     }
 
     /// Whether bodies may be counted instead of read.
-    pub fn skims(&self) -> bool {
+    pub fn length_only(&self) -> bool {
         let large = self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
         self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
     }
 
     /// Whether it asks for what only [`crate::io::Buffered`] has.
-    pub fn extras(&self) -> bool {
+    pub fn needs_buffered(&self) -> bool {
         let more = self.tls.is_some() || self.first_byte || self.pipelining > 1;
         more || self.connections_end()
     }
@@ -217,21 +217,21 @@ impl SessionPlan {
     ///
     /// # Errors
     /// As [`SessionPlan::check`].
-    pub fn check_pace(&self, block: &Block) -> Result<(), EngineError> {
-        if block.pace.is_none() || self.pipelining == 1 {
+    pub fn check_open_loop(&self, block: &BlockPlan) -> Result<(), EngineError> {
+        if block.open_loop.is_none() || self.pipelining == 1 {
             return Ok(());
         }
-        let problem = format!("{} given with a pace", self.pipelining);
+        let problem = format!("{} given in an open loop", self.pipelining);
         Err(refuse("pipelining", problem, "give 1: in an open loop each request has a connection of its own"))
     }
 
     /// How many of the connections worker `index` of `workers` opens: as even as can be, total exact.
-    pub fn share(&self, index: usize, workers: usize) -> usize {
+    pub fn connections_of(&self, index: usize, workers: usize) -> usize {
         self.connections / workers + usize::from(index < self.connections % workers)
     }
 }
 
-impl Block {
+impl BlockPlan {
     /// Refuses what can't be run.
     ///
     /// # Errors
@@ -247,18 +247,18 @@ impl Block {
             let problem = format!("{} given with max_requests {}", self.lead_ns, self.max_requests);
             return Err(refuse("lead_ns", problem, "give 0: a counted number of requests has no lead-in"));
         }
-        self.pace.as_ref().map_or(Ok(()), |pace| self.check_pace(pace))
+        self.open_loop.as_ref().map_or(Ok(()), |open_loop| self.check_open_loop(open_loop))
     }
 
-    fn check_pace(&self, pace: &Pace) -> Result<(), EngineError> {
-        if let Some((field, problem)) = pace.fault() {
+    fn check_open_loop(&self, open_loop: &OpenLoopPlan) -> Result<(), EngineError> {
+        if let Some((field, problem)) = open_loop.fault() {
             return Err(refuse(
                 field,
                 problem,
                 "rates from 0 to 10,000,000/s, not all 0, each until later than the last",
             ));
         }
-        let (last, end_ns) = (pace.steps.last().map_or(0, |step| step.until_ns), self.lead_ns + self.counted_ns);
+        let (last, end_ns) = (open_loop.steps.last().map_or(0, |step| step.until_ns), self.lead_ns + self.counted_ns);
         if self.max_requests == 0 && last < end_ns {
             let problem = format!("{last} given for a block of {end_ns} ns");
             return Err(refuse("until_ns", problem, "the last step must reach to the block's end"));
@@ -286,7 +286,7 @@ mod tests {
             for workers in 1..9 {
                 let target = Target::Tcp("127.0.0.1:1".parse().unwrap());
                 let plan = SessionPlan { connections, ..SessionPlan::new(target, vec![]) };
-                let shares: Vec<_> = (0..workers).map(|index| plan.share(index, workers)).collect();
+                let shares: Vec<_> = (0..workers).map(|index| plan.connections_of(index, workers)).collect();
                 assert_eq!(shares.iter().sum::<usize>(), connections);
                 assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
             }

@@ -2,7 +2,7 @@
 //!
 //! The rate runs in straight stretches. Request `k` leaves when the area under the rate reaches `k` (constant arrivals), or
 //! the sum of `k + 1` draws from the unit exponential distribution (Poisson arrivals: the time change that makes a process
-//! of any rate out of one of rate 1; Çinlar 1975). Both are pure functions of the pace and the number, so that workers
+//! of any rate out of one of rate 1; Çinlar 1975). Both are pure functions of the plan and the number, so that workers
 //! share a schedule without a word: of `n` workers, number `w` sends every request whose number leaves the
 //! remainder `w`. Times are ns from the block's start, each right to the nanosecond up to 2^52 ns.
 
@@ -46,7 +46,7 @@ pub struct Step {
 
 /// An open loop: when requests leave, whatever the server does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pace {
+pub struct OpenLoopPlan {
     /// The spread of gaps.
     pub arrivals: Arrivals,
     /// What departures cost.
@@ -68,7 +68,7 @@ impl Precision {
     }
 }
 
-impl Pace {
+impl OpenLoopPlan {
     /// A constant rate with equal gaps, from now on.
     pub fn constant(rate_per_s: f64, precision: Precision) -> Self {
         let step = Step { from_per_s: rate_per_s, to_per_s: rate_per_s, until_ns: NEVER_NS };
@@ -176,15 +176,15 @@ fn exponential(seed: u64, number: u64) -> f64 {
 
 impl Departures {
     /// Those of worker `worker` of `workers`, of the first `end` over all.
-    pub fn new(pace: &Pace, worker: usize, workers: usize, end: u64) -> Self {
+    pub fn new(open_loop: &OpenLoopPlan, worker: usize, workers: usize, end: u64) -> Self {
         let mut made = Self {
             next_ns: 0,
             number: 0,
             workers: workers as u64,
             end,
             area: 0.0,
-            seed: (pace.arrivals == Arrivals::Poisson).then_some(pace.seed),
-            steps: stretches(&pace.steps),
+            seed: (open_loop.arrivals == Arrivals::Poisson).then_some(open_loop.seed),
+            steps: stretches(&open_loop.steps),
             at: 0,
         };
         if let Some(seed) = made.seed {
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn times(pace: &Pace, worker: usize, workers: usize, until_ns: u64) -> Vec<u64> {
-        let mut departures = Departures::new(pace, worker, workers, u64::MAX);
+    fn times(open_loop: &OpenLoopPlan, worker: usize, workers: usize, until_ns: u64) -> Vec<u64> {
+        let mut departures = Departures::new(open_loop, worker, workers, u64::MAX);
         let mut all = vec![];
         while departures.next_ns() < until_ns {
             all.push(departures.next_ns());
@@ -242,28 +242,28 @@ mod tests {
         Step { from_per_s, to_per_s, until_ns }
     }
 
-    fn pace(arrivals: Arrivals, steps: Vec<Step>) -> Pace {
-        Pace { arrivals, precision: Precision::Precise, steps, seed: 7 }
+    fn open_loop(arrivals: Arrivals, steps: Vec<Step>) -> OpenLoopPlan {
+        OpenLoopPlan { arrivals, precision: Precision::Precise, steps, seed: 7 }
     }
 
     #[test]
     fn twenty_thousand_a_second_leave_every_fifty_microseconds_for_an_hour() {
-        let pace = Pace::constant(20_000.0, Precision::Precise);
-        assert_eq!(times(&pace, 0, 1, 1_000_000_000), (0..20_000).map(|k| k * 50_000).collect::<Vec<_>>());
-        assert_eq!(pace.time_of(72_000_000), 3_600_000_000_000);
+        let open_loop = OpenLoopPlan::constant(20_000.0, Precision::Precise);
+        assert_eq!(times(&open_loop, 0, 1, 1_000_000_000), (0..20_000).map(|k| k * 50_000).collect::<Vec<_>>());
+        assert_eq!(open_loop.time_of(72_000_000), 3_600_000_000_000);
     }
 
     #[test]
     fn steps_begin_where_the_one_before_ended_and_a_rate_of_nothing_is_a_pause() {
         let steps = vec![step(2.0, 2.0, 1_000_000_000), step(0.0, 0.0, 3_000_000_000), step(1.0, 1.0, 6_000_000_000)];
         let expected = [0, 500_000_000, 3_000_000_000, 4_000_000_000, 5_000_000_000];
-        assert_eq!(times(&pace(Arrivals::Constant, steps), 0, 1, NEVER_NS), expected);
+        assert_eq!(times(&open_loop(Arrivals::Constant, steps), 0, 1, NEVER_NS), expected);
     }
 
     #[test]
     fn a_ramp_sends_the_area_under_it_sparse_where_it_is_low() {
-        let up = times(&pace(Arrivals::Constant, vec![step(0.0, 2000.0, 1_000_000_000)]), 0, 1, NEVER_NS);
-        let down = times(&pace(Arrivals::Constant, vec![step(2000.0, 0.0, 1_000_000_000)]), 0, 1, NEVER_NS);
+        let up = times(&open_loop(Arrivals::Constant, vec![step(0.0, 2000.0, 1_000_000_000)]), 0, 1, NEVER_NS);
+        let down = times(&open_loop(Arrivals::Constant, vec![step(2000.0, 0.0, 1_000_000_000)]), 0, 1, NEVER_NS);
         assert_eq!((up.len(), down.len()), (1000, 1000));
         assert_eq!(up.iter().filter(|at| **at < 500_000_000).count(), 250);
         assert_eq!(down.iter().filter(|at| **at < 500_000_000).count(), 750);
@@ -271,21 +271,21 @@ mod tests {
 
     #[test]
     fn poisson_gaps_have_the_mean_and_the_spread_of_their_distribution() {
-        let pace = pace(Arrivals::Poisson, vec![step(1000.0, 1000.0, 100_000_000_000)]);
-        let all = times(&pace, 0, 1, NEVER_NS);
+        let open_loop = open_loop(Arrivals::Poisson, vec![step(1000.0, 1000.0, 100_000_000_000)]);
+        let all = times(&open_loop, 0, 1, NEVER_NS);
         let gaps: Vec<f64> = all.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e6).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         // 100,000 draws: five standard errors are 1.6 % of the mean and 4.5 % of the variance.
         assert!((mean - 1.0).abs() < 0.016 && (variance - 1.0).abs() < 0.045, "{mean} {variance}");
-        let other = times(&Pace { seed: 8, ..pace.clone() }, 0, 1, NEVER_NS);
+        let other = times(&OpenLoopPlan { seed: 8, ..open_loop.clone() }, 0, 1, NEVER_NS);
         assert_ne!(all, other);
-        assert_eq!(pace.time_of(5000), all[5000]);
+        assert_eq!(open_loop.time_of(5000), all[5000]);
     }
 
     #[test]
     fn what_makes_no_sense_is_named() {
-        let field = |steps| pace(Arrivals::Constant, steps).fault().map(|(field, _)| field);
+        let field = |steps| open_loop(Arrivals::Constant, steps).fault().map(|(field, _)| field);
         assert_eq!(field(vec![]), Some("steps"));
         assert_eq!(field(vec![step(0.0, 0.0, 5)]), Some("steps"));
         assert_eq!(field(vec![step(-1.0, 1.0, 5)]), Some("rate_per_s"));
@@ -298,7 +298,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_window_of_a_constant_rate_has_its_count(rate in 1.0..1e6f64, from in 0u64..20_000_000, span in 1u64..20_000_000) {
-            let count = times(&Pace::constant(rate, Precision::Precise), 0, 1, from + span)
+            let count = times(&OpenLoopPlan::constant(rate, Precision::Precise), 0, 1, from + span)
                 .iter().filter(|at| **at >= from).count() as f64;
             prop_assert!((count - rate * span as f64 / 1e9).abs() < 1.001, "{count}");
         }
@@ -310,9 +310,9 @@ mod tests {
         ) {
             let mut until_ns = 0;
             let steps = rates.into_iter().map(|(from, to, span)| { until_ns += span; step(from, to, until_ns) }).collect();
-            let pace = pace(if poisson { Arrivals::Poisson } else { Arrivals::Constant }, steps);
+            let open_loop = open_loop(if poisson { Arrivals::Poisson } else { Arrivals::Constant }, steps);
             let one = |worker, of| {
-                let mut departures = Departures::new(&pace, worker, of, end);
+                let mut departures = Departures::new(&open_loop, worker, of, end);
                 let mut all = vec![];
                 while departures.next_ns() != NEVER_NS {
                     all.push(departures.next_ns());

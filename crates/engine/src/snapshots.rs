@@ -33,7 +33,7 @@ pub struct Snapshots {
     /// By worker.
     shown: Vec<VecDeque<Snapshot>>,
     /// What was handed on.
-    told: Option<(u64, Counts)>,
+    handed_on: Option<(u64, Counts)>,
 }
 
 /// What was done between two times.
@@ -47,13 +47,13 @@ pub struct Between {
 impl Snapshots {
     /// Of so many workers.
     pub fn new(inbox: Receiver<Snapshot>, workers: usize) -> Self {
-        Self { inbox, shown: (0..workers).map(|_| VecDeque::new()).collect(), told: None }
+        Self { inbox, shown: (0..workers).map(|_| VecDeque::new()).collect(), handed_on: None }
     }
 
     /// What was done since the last time, if all workers have shown it.
     pub fn next(&mut self) -> Option<Between> {
-        for view in self.inbox.try_iter() {
-            self.shown[view.worker].push_back(view);
+        for snapshot in self.inbox.try_iter() {
+            self.shown[snapshot.worker].push_back(snapshot);
         }
         if self.shown.iter().any(VecDeque::is_empty) {
             return None;
@@ -61,9 +61,9 @@ impl Snapshots {
         let mut all = self.shown.iter_mut().filter_map(VecDeque::pop_front);
         let first = all.next()?;
         let (started_ns, mut at_ns, mut sum) = (first.started_ns, first.at_ns, first.counts);
-        for view in all {
-            at_ns = at_ns.max(view.at_ns);
-            sum.add(&view.counts);
+        for snapshot in all {
+            at_ns = at_ns.max(snapshot.at_ns);
+            sum.add(&snapshot.counts);
         }
         (sum.counted_end_ns, sum.finished_ns) = (at_ns, at_ns);
         Some(self.since(started_ns, sum))
@@ -75,13 +75,13 @@ impl Snapshots {
     }
 
     fn since(&mut self, started_ns: u64, sum: Counts) -> Between {
-        let (from_ns, mut counts) = (self.told.as_ref().map_or(started_ns, |(at_ns, _)| *at_ns), sum.clone());
-        if let Some((_, told)) = &self.told {
-            counts.take_off(told);
+        let (from_ns, mut counts) = (self.handed_on.as_ref().map_or(started_ns, |(at_ns, _)| *at_ns), sum.clone());
+        if let Some((_, handed_on)) = &self.handed_on {
+            counts.take_off(handed_on);
         }
         counts.counted_end_ns = counts.counted_end_ns.max(from_ns);
         counts.finished_ns = counts.finished_ns.max(counts.counted_end_ns);
-        self.told = Some((counts.counted_end_ns, sum));
+        self.handed_on = Some((counts.counted_end_ns, sum));
         Between { from_ns, counts }
     }
 }

@@ -5,7 +5,7 @@ use crate::block_run::{BlockRun, ClosedLoop, Window};
 use crate::cpu_accounting::{Meter, ServerFiles, ServerUse, Steal};
 use crate::error::EngineError;
 use crate::io::Chosen;
-use crate::plan::{Block, SessionPlan};
+use crate::plan::{BlockPlan, SessionPlan};
 use crate::snapshots::SnapshotSender;
 use crate::sys;
 use crate::tally::{Counts, OpenCounts};
@@ -29,17 +29,17 @@ pub enum Command {
     /// Reads these around each block of the session (the first worker only).
     Watch { id: u32, files: ServerFiles },
     /// Runs its part of a list of blocks.
-    Run { job: Arc<Job>, reply: Sender<Outcome> },
+    Run { run: Arc<Run>, reply: Sender<WorkerResult> },
 }
 
 /// A list of blocks, shared by all workers.
-pub struct Job {
+pub struct Run {
     /// In order; every session is open.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BlockPlan>,
     /// By block: requests that may still be sent.
-    pub tickets: Vec<AtomicU64>,
+    pub requests_left: Vec<AtomicU64>,
     /// Where the workers meet between blocks.
-    pub gate: Barrier,
+    pub barrier: Barrier,
     /// Ends the run.
     pub stop: Arc<AtomicBool>,
     /// Whose steal time is read.
@@ -47,7 +47,7 @@ pub struct Job {
     /// How many workers run it.
     pub workers: usize,
     /// Whom the blocks are shown to as they go.
-    pub viewer: Option<SnapshotSender>,
+    pub snapshot_sender: Option<SnapshotSender>,
 }
 
 /// What only one worker reads.
@@ -62,11 +62,11 @@ pub struct BlockCost {
 }
 
 /// One worker's part of a run: one entry per block begun.
-pub struct Outcome {
+pub struct WorkerResult {
     /// What it counted.
     pub counts: Vec<Counts>,
-    /// The first worker's evidence, as long as `counts`; empty for the others.
-    pub marks: Vec<BlockCost>,
+    /// The first worker's CPU accounting, as long as `counts`; empty for the others.
+    pub costs: Vec<BlockCost>,
 }
 
 /// A worker thread; it ends when this is dropped.
@@ -122,7 +122,7 @@ struct WorkerThread {
     index: usize,
     chosen: Chosen,
     stamps: bool,
-    shares: HashMap<u32, Box<dyn Load>>,
+    sessions: HashMap<u32, Box<dyn Load>>,
     watched: HashMap<u32, ServerFiles>,
     meter: Meter,
     buffer: Vec<u8>,
@@ -134,7 +134,7 @@ impl WorkerThread {
             index,
             chosen,
             stamps,
-            shares: HashMap::new(),
+            sessions: HashMap::new(),
             watched: HashMap::new(),
             meter: Meter::open(core),
             buffer: vec![0; BUFFER_BYTES],
@@ -146,26 +146,26 @@ impl WorkerThread {
         while let Ok(command) = inbox.recv() {
             match command {
                 Command::Open { id, plan, count, reply } => {
-                    let opened = worker::open(&self.chosen, self.stamps, plan, count).map(|share| {
-                        self.shares.insert(id, share);
+                    let opened = worker::open(&self.chosen, self.stamps, plan, count).map(|session| {
+                        self.sessions.insert(id, session);
                     });
                     let _ = reply.send(opened);
                 }
                 Command::Close { id, reply } => {
-                    self.shares.remove(&id);
+                    self.sessions.remove(&id);
                     self.watched.remove(&id);
                     let _ = reply.send(());
                 }
                 Command::Watch { id, files } => {
                     self.watched.insert(id, files);
                 }
-                Command::Run { job, reply } => match catch_unwind(AssertUnwindSafe(|| self.run(&job))) {
-                    Ok(outcome) => {
-                        let _ = reply.send(outcome);
+                Command::Run { run, reply } => match catch_unwind(AssertUnwindSafe(|| self.run_blocks(&run))) {
+                    Ok(result) => {
+                        let _ = reply.send(result);
                     }
                     Err(_) => {
                         // The others must not wait for us; our silence tells the engine.
-                        job.gate.shut();
+                        run.barrier.shut();
                         return;
                     }
                 },
@@ -173,19 +173,20 @@ impl WorkerThread {
         }
     }
 
-    fn run(&mut self, job: &Job) -> Outcome {
+    fn run_blocks(&mut self, run: &Run) -> WorkerResult {
         let first = self.index == 0;
-        let blank = |block: &Block| counts_for(block, self.shares.get(&block.session).map(|share| share.plan()));
-        let mut counts: Vec<Counts> = job.blocks.iter().map(blank).collect();
-        let mut marks = Vec::with_capacity(if first { job.blocks.len() } else { 0 });
-        let mut steal = if first { Steal::open(&job.steal_cores) } else { None };
+        let blank =
+            |block: &BlockPlan| counts_for(block, self.sessions.get(&block.session).map(|session| session.plan()));
+        let mut counts: Vec<Counts> = run.blocks.iter().map(blank).collect();
+        let mut costs = Vec::with_capacity(if first { run.blocks.len() } else { 0 });
+        let mut steal = if first { Steal::open(&run.steal_cores) } else { None };
         let mut begun = 0;
         for (index, counts) in counts.iter_mut().enumerate() {
-            let (go_on, mark) = self.block(job, index, counts, &mut steal);
-            if let Some(mark) = mark {
+            let (go_on, cost) = self.block(run, index, counts, &mut steal);
+            if let Some(cost) = cost {
                 begun += 1;
                 if first {
-                    marks.push(mark);
+                    costs.push(cost);
                 }
             }
             if !go_on {
@@ -193,19 +194,19 @@ impl WorkerThread {
             }
         }
         counts.truncate(begun);
-        Outcome { counts, marks }
+        WorkerResult { counts, costs }
     }
 
-    /// Runs one block; whether to go on, and its evidence if it began. Allocates nothing once it has begun.
+    /// Runs one block; whether to go on, and its cost if it began. Allocates nothing once it has begun.
     fn block(
         &mut self,
-        job: &Job,
+        run: &Run,
         index: usize,
         counts: &mut Counts,
         steal: &mut Option<Steal>,
     ) -> (bool, Option<BlockCost>) {
-        let block = &job.blocks[index];
-        let Some(share) = self.shares.get_mut(&block.session) else {
+        let block = &run.blocks[index];
+        let Some(session) = self.sessions.get_mut(&block.session) else {
             return (false, None);
         };
         let watched = self.watched.get(&block.session);
@@ -215,49 +216,49 @@ impl WorkerThread {
             started_ns: 0,
             counted_from_ns: 0,
             end_ns: 0,
-            tickets: (block.max_requests > 0 && block.pace.is_none()).then(|| &job.tickets[index]),
-            stop: &job.stop,
+            requests_left: (block.max_requests > 0 && block.open_loop.is_none()).then(|| &run.requests_left[index]),
+            stop: &run.stop,
             worker: self.index,
-            viewer: job.viewer.as_ref(),
+            snapshot_sender: run.snapshot_sender.as_ref(),
         };
-        share.look_round(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer);
+        session.look_round(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer);
         let length_ns = block.lead_ns + worker::counted_end_ns(block);
-        let paced = block
-            .pace
+        let open_loop = block
+            .open_loop
             .as_ref()
-            .map(|pace| OpenLoop::new(block, pace, self.index, job.workers.min(share.plan().connections)));
+            .map(|open_loop| OpenLoop::new(block, open_loop, self.index, run.workers.min(session.plan().connections)));
         let (server_before, stolen_before, own_before) = (read_server(), read_steal(), self.meter.read());
-        let Some(started_ns) = job.gate.wait(&job.stop) else {
+        let Some(started_ns) = run.barrier.wait(&run.stop) else {
             return (false, None);
         };
         let counted_from_ns = started_ns + block.lead_ns;
         let window = Window { started_ns, counted_from_ns, end_ns: started_ns + length_ns, ..window };
-        match paced {
-            None => share.run(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer),
-            Some(paced) => share.run_paced(&mut BlockRun::new(window, counts, paced), &mut self.buffer),
+        match open_loop {
+            None => session.run(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer),
+            Some(open_loop) => session.run_open_loop(&mut BlockRun::new(window, counts, open_loop), &mut self.buffer),
         }
         let own = self.meter.read().since(own_before);
         (counts.engine_wait_ns, counts.engine_switches) = (own.wait_ns, own.switches);
-        counts.engine_cpu_ns += share_of(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
+        counts.engine_cpu_ns += prorated_ns(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
             counts.finished_ns.saturating_sub(started_ns)
         });
-        let go_on = job.gate.wait(&job.stop).is_some();
-        let mark = BlockCost {
+        let go_on = run.barrier.wait(&run.stop).is_some();
+        let cost = BlockCost {
             started_ns,
             server: read_server().since(server_before),
             steal_ns: read_steal().saturating_sub(stolen_before),
         };
-        (go_on, Some(mark))
+        (go_on, Some(cost))
     }
 }
 
 /// What of a whole block's time falls into a part of it, were it spread evenly.
-fn share_of(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
+fn prorated_ns(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
     (u128::from(spent_ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
 }
 
 /// Empty counts as a block of this kind needs them.
-fn counts_for(block: &Block, plan: Option<&SessionPlan>) -> Counts {
-    let counts = Counts { open_loop: block.pace.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
+fn counts_for(block: &BlockPlan, plan: Option<&SessionPlan>) -> Counts {
+    let counts = Counts { open_loop: block.open_loop.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
     if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts }
 }

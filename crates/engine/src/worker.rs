@@ -78,34 +78,36 @@ pub trait Load {
     fn run(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
 
     /// The same in an open loop.
-    fn run_paced(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]);
+    fn run_open_loop(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]);
 }
 
 /// Opens one worker's share of a session over the back end chosen.
 ///
 /// # Errors
-/// As [`Share::open`].
+/// As [`WorkerSession::open`].
 pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
     match chosen {
-        _ if plan.extras() => Ok(Box::new(Share::<Buffered>::open(plan, count, stamps)?)),
-        _ if plan.skims() => Ok(Box::new(Share::<LengthOnly>::open(plan, count, stamps)?)),
-        Chosen::Best(_) if io::alone(&plan, count) => Ok(Box::new(Share::<Blocking>::open(plan, count, stamps)?)),
-        Chosen::Best(_) | Chosen::Uring(_) if plan.keepalive => {
-            Ok(Box::new(Share::<Uring>::open(plan, count, stamps)?))
+        _ if plan.needs_buffered() => Ok(Box::new(WorkerSession::<Buffered>::open(plan, count, stamps)?)),
+        _ if plan.length_only() => Ok(Box::new(WorkerSession::<LengthOnly>::open(plan, count, stamps)?)),
+        Chosen::Best(_) if io::suits_blocking(&plan, count) => {
+            Ok(Box::new(WorkerSession::<Blocking>::open(plan, count, stamps)?))
         }
-        Chosen::Best(_) | Chosen::Uring(_) if io::links(&plan) => {
-            match Share::<UringLinked>::open(Arc::clone(&plan), count, stamps) {
-                Ok(share) => Ok(Box::new(share)),
+        Chosen::Best(_) | Chosen::Uring(_) if plan.keepalive => {
+            Ok(Box::new(WorkerSession::<Uring>::open(plan, count, stamps)?))
+        }
+        Chosen::Best(_) | Chosen::Uring(_) if io::suits_linked(&plan) => {
+            match WorkerSession::<UringLinked>::open(Arc::clone(&plan), count, stamps) {
+                Ok(session) => Ok(Box::new(session)),
                 // Its table of files may be longer than there may be descriptors.
-                Err(_) => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
+                Err(_) => Ok(Box::new(WorkerSession::<Epoll>::open(plan, count, stamps)?)),
             }
         }
         // Without links, a ring and its table of files gain nothing where every request has a socket of its own.
-        _ => Ok(Box::new(Share::<Epoll>::open(plan, count, stamps)?)),
+        _ => Ok(Box::new(WorkerSession::<Epoll>::open(plan, count, stamps)?)),
     }
 }
 
-impl<P: Poller> Load for Share<P> {
+impl<P: Poller> Load for WorkerSession<P> {
     fn plan(&self) -> &SessionPlan {
         &self.plan
     }
@@ -120,7 +122,7 @@ impl<P: Poller> Load for Share<P> {
         self.block(block_run, buffer);
     }
 
-    fn run_paced(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]) {
+    fn run_open_loop(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]) {
         self.cursor = self.conns.len(); // nothing starts before it is due
         self.free.clear();
         self.free.extend(0..self.conns.len());
@@ -130,7 +132,7 @@ impl<P: Poller> Load for Share<P> {
 }
 
 /// One worker's share of a session.
-struct Share<P: Poller> {
+struct WorkerSession<P: Poller> {
     plan: Arc<SessionPlan>,
     poller: P,
     /// When an answer came is known however long it lies.
@@ -152,7 +154,7 @@ struct Share<P: Poller> {
     cursor: usize,
     /// Requests unanswered.
     outstanding: usize,
-    patience: CoalescingRule,
+    coalescing: CoalescingRule,
     /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
     free: VecDeque<usize>,
     /// Large bodies met so far: which of them are read whole.
@@ -171,7 +173,7 @@ struct Share<P: Poller> {
     opened_ns: Vec<u64>,
 }
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     fn block(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         self.now_ns = block_run.window.started_ns;
         let mut next_scan_ns = self.now_ns + SCAN_NS;
@@ -180,7 +182,7 @@ impl<P: Poller> Share<P> {
             block_run.counts.connecting.saturating_record(took_ns);
         }
         loop {
-            if block_run.paced() {
+            if block_run.is_open_loop() {
                 self.depart_due(block_run);
             } else {
                 self.start_some(block_run);
@@ -188,12 +190,12 @@ impl<P: Poller> Share<P> {
             let before_ns = self.now_ns;
             self.wake_rested(before_ns, block_run);
             self.poller.flush();
-            let hold = self.hold(before_ns, block_run);
+            let coalescing = self.coalescing(before_ns, block_run);
             let limit_ns = self.wait_ns(before_ns, next_scan_ns, block_run);
             let count = if self.plan.polls {
-                self.poll(before_ns, limit_ns, hold, block_run)
+                self.poll(before_ns, limit_ns, coalescing, block_run)
             } else {
-                self.poller.wait(before_ns, limit_ns, hold)
+                self.poller.wait(before_ns, limit_ns, coalescing)
             };
             if P::BRINGS_BYTES {
                 self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
@@ -208,7 +210,7 @@ impl<P: Poller> Share<P> {
                 }
             }
             self.read_on(block_run, buffer);
-            if block_run.paced() || self.now_ns == before_ns {
+            if block_run.is_open_loop() || self.now_ns == before_ns {
                 self.now_ns = sys::now_ns();
             }
             let now_ns = self.now_ns;
@@ -219,7 +221,7 @@ impl<P: Poller> Share<P> {
             }
             if now_ns >= next_scan_ns {
                 self.scan(now_ns, block_run);
-                block_run.show(now_ns);
+                block_run.send_snapshot(now_ns);
                 next_scan_ns = now_ns + SCAN_NS;
             }
             if self.done(now_ns, block_run) {
@@ -240,11 +242,11 @@ impl<P: Poller> Share<P> {
         &mut self,
         before_ns: u64,
         limit_ns: u64,
-        hold: Option<Coalescing>,
+        coalescing: Option<Coalescing>,
         block_run: &mut BlockRun<impl LoadModel>,
     ) -> usize {
         if before_ns < SLEEPS_UNTIL_NS.get() {
-            return self.poller.wait(before_ns, limit_ns, hold);
+            return self.poller.wait(before_ns, limit_ns, coalescing);
         }
         let mut count = self.poller.wait(before_ns, 0, None);
         if count > 0 || limit_ns == 0 {
@@ -294,16 +296,17 @@ impl<P: Poller> Share<P> {
     }
 
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
-    fn hold(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
-        if block_run.paced() {
+    fn coalescing(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
+        if block_run.is_open_loop() {
             // The schedule says when to wake up; the kernel's stamps say when answers came that lay until then. A
             // connection that is being opened tells nothing but by being looked at.
             let settled = self.free.len() + self.outstanding == self.conns.len() && !self.free.is_empty();
             let gathers = self.stamped && settled && block_run.gathers();
             return gathers.then_some(Coalescing { answers: MOST_ANSWERS, most_ns: NEVER_NS });
         }
-        let hold = self.patience.hold(self.outstanding, if P::SKIMS { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
-        hold.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns))
+        let coalescing =
+            self.coalescing.wait_for(self.outstanding, if P::LENGTH_ONLY { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
+        coalescing.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns))
     }
 
     /// How long to wait: until something is due.
@@ -326,7 +329,7 @@ impl<P: Poller> Share<P> {
         let until = self.conns.len().min(self.cursor + START_BATCH);
         while self.cursor < until {
             self.cursor += 1;
-            self.kick(self.cursor - 1, sys::now_ns(), block_run);
+            self.send_next(self.cursor - 1, sys::now_ns(), block_run);
         }
     }
 
@@ -336,17 +339,17 @@ impl<P: Poller> Share<P> {
                 return;
             };
             if self.conns[index].state == State::Resting {
-                self.conns[index].state = State::ClosedLoop;
-                self.kick(index, now_ns, block_run);
+                self.conns[index].state = State::Closed;
+                self.send_next(index, now_ns, block_run);
             }
         }
     }
 
     /// Sends the connection's next request if the block goes on, connecting first where needed.
     #[inline]
-    fn kick(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+    fn send_next(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if !block_run.claim(&mut self.conns[index].due_ns, now_ns) {
-            if block_run.paced() {
+            if block_run.is_open_loop() {
                 self.free.push_back(index);
             }
             return;
@@ -355,9 +358,7 @@ impl<P: Poller> Share<P> {
         match state {
             State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, block_run),
             State::Idle => self.send(index, now_ns, block_run),
-            State::ClosedLoop if block_run.reserve(&mut self.conns[index].due_ns) => {
-                self.connect(index, now_ns, block_run)
-            }
+            State::Closed if block_run.reserve(&mut self.conns[index].due_ns) => self.connect(index, now_ns, block_run),
             _ => {}
         }
     }
@@ -465,7 +466,7 @@ impl<P: Poller> Share<P> {
             State::Connecting => self.handshake_event(index, event, block_run, buffer),
             State::Idle => self.idle_event(index, block_run, buffer),
             // Its socket may linger under the same number until a new one takes its place.
-            State::ClosedLoop | State::Resting | State::GivenUp => self.former_event(event.token, event.closing),
+            State::Closed | State::Resting | State::GivenUp => self.former_event(event.token, event.closing),
         }
     }
 

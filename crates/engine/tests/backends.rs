@@ -2,8 +2,8 @@
 
 mod faulty;
 
-use dragstrip_engine::schedule::{Pace, Precision};
-use dragstrip_engine::{Backend, Block, BodyCheck, Engine, EngineError, SessionPlan, Tally, tally};
+use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
+use dragstrip_engine::{Backend, BlockPlan, BodyCheck, Engine, EngineError, SessionPlan, Tally, tally};
 use faulty::{RIGHT, Server, Then, answer, check, count, engine_over, errors, plan, serve};
 use std::io::{Error, Write};
 use std::net::TcpListener;
@@ -195,7 +195,7 @@ fn ring() -> Backend {
 #[test]
 fn a_connection_that_is_alone_meets_pauses_and_pieces_as_others_do() {
     for backend in [Backend::Epoll, BACKEND, ring()] {
-        // A pause that outlasts the read's patience, and an answer in two pieces.
+        // A pause that outlasts the read's time limit, and an answer in two pieces.
         let server = serve(|stream, number| {
             if number % 50 == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(30));
@@ -210,9 +210,9 @@ fn a_connection_that_is_alone_meets_pauses_and_pieces_as_others_do() {
         });
         let mut engine = engine_over(1, backend);
         let session = engine.open(plan(server.address, 1)).unwrap();
-        let timed = |pace| Block { session, lead_ns: 0, counted_ns: 200_000_000, max_requests: 0, pace };
-        let paced = timed(Some(Pace::constant(400.0, Precision::Precise)));
-        let done = engine.run(&[count(session, 300), paced, timed(None), count(session, 20)], &[]).unwrap();
+        let timed = |open_loop| BlockPlan { session, lead_ns: 0, counted_ns: 200_000_000, max_requests: 0, open_loop };
+        let open_loop = timed(Some(OpenLoopPlan::constant(400.0, Precision::Precise)));
+        let done = engine.run(&[count(session, 300), open_loop, timed(None), count(session, 20)], &[]).unwrap();
         done.iter().for_each(check);
         let told: Vec<_> = done.iter().map(|one| (one.connects, one.answered == one.sent, errors(one))).collect();
         assert_eq!(told, vec![(0, true, vec![]); 4]);

@@ -9,7 +9,7 @@ mod reference_server;
 mod run;
 mod tally;
 
-use dragstrip_engine::{self as engine, Backend, Block, EngineError as Refusal};
+use dragstrip_engine::{self as engine, Backend, EngineError as Refusal};
 use errors::{EngineError, of_kind, refused};
 use plan::{BlockPlan, Exchange, OpenLoop, RateStep, SessionPlan, Target, Tls};
 use pyo3::prelude::*;
@@ -96,7 +96,7 @@ impl Engine {
     #[pyo3(signature = (blocks, *, steal_cores = vec![]))]
     fn run(&self, py: Python<'_>, blocks: Vec<BlockPlan>, steal_cores: Vec<usize>) -> PyResult<Vec<Tally>> {
         self.keep(Vec::new());
-        let blocks: Vec<Block> = blocks.iter().enumerate().map(|(index, plan)| plan.block(index)).collect();
+        let blocks: Vec<_> = blocks.iter().enumerate().map(|(index, plan)| plan.block(index)).collect();
         let (tallies, signalled) = self.with(py, |engine| {
             let run = engine.start(&blocks, &steal_cores)?;
             let (tallies, _, signalled) = run::wait(run, &self.stop, None);
@@ -118,7 +118,7 @@ impl Engine {
         self.keep(Vec::new());
         let block = block.block(0);
         let (tallies, rest, signalled) = self.with(py, |engine| {
-            let run = engine.start_seen(&block, every_ns)?;
+            let run = engine.start_observed(&block, every_ns)?;
             let (tallies, rest, signalled) = run::wait(run, &self.stop, Some(&observe));
             Ok((tallies?, rest, signalled))
         })?;

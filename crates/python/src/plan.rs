@@ -1,7 +1,7 @@
 //! What is to be run, as Python says it: sessions, blocks, and the open loops that blocks may be.
 
 use crate::errors;
-use dragstrip_engine::schedule::{Arrivals, Pace, Precision, Step};
+use dragstrip_engine::schedule::{Arrivals, OpenLoopPlan, Precision, Step};
 use dragstrip_engine::{self as engine, BodyCheck, EngineError, TlsPlan, Trust};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -228,7 +228,7 @@ pub fn name_of<T: Copy + PartialEq>(value: T, known: &[(&'static str, T)]) -> &'
 /// Requests leave by the clock, whatever the server does.
 #[pyclass(frozen, eq, from_py_object, module = "dragstrip._engine")]
 #[derive(Clone, PartialEq)]
-pub struct OpenLoop(Pace);
+pub struct OpenLoop(OpenLoopPlan);
 
 #[pymethods]
 impl OpenLoop {
@@ -237,7 +237,7 @@ impl OpenLoop {
     fn new(steps: Vec<RateStep>, arrivals: &str, precision: &str, seed: u64) -> PyResult<Self> {
         let arrivals = named("arrivals", arrivals, &ARRIVALS)?;
         let precision = named("precision", precision, &PRECISIONS)?;
-        Ok(Self(Pace { arrivals, precision, steps: steps.into_iter().map(Step::from).collect(), seed }))
+        Ok(Self(OpenLoopPlan { arrivals, precision, steps: steps.into_iter().map(Step::from).collect(), seed }))
     }
 
     #[getter]
@@ -274,8 +274,8 @@ impl OpenLoop {
 
 impl OpenLoop {
     /// For one of several blocks: each has arrivals of its own.
-    fn of_block(&self, index: usize) -> Pace {
-        Pace { seed: self.0.seed.wrapping_add((index as u64) << 32), ..self.0.clone() }
+    fn of_block(&self, index: usize) -> OpenLoopPlan {
+        OpenLoopPlan { seed: self.0.seed.wrapping_add((index as u64) << 32), ..self.0.clone() }
     }
 }
 
@@ -310,13 +310,13 @@ impl BlockPlan {
 
 impl BlockPlan {
     /// As the engine takes it; `index`: its place in the run.
-    pub fn block(&self, index: usize) -> engine::Block {
-        engine::Block {
+    pub fn block(&self, index: usize) -> engine::BlockPlan {
+        engine::BlockPlan {
             session: self.session,
             lead_ns: self.lead_ns,
             counted_ns: self.counted_ns,
             max_requests: self.max_requests,
-            pace: self.open_loop.as_ref().map(|open_loop| open_loop.of_block(index)),
+            open_loop: self.open_loop.as_ref().map(|open_loop| open_loop.of_block(index)),
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn wait(mut run: engine::Pending, stop: &AtomicBool, see: Option<&Py<PyAny>>
     if raised.is_ok() {
         raised = look(&mut run, see);
     }
-    match run.finish_seen() {
+    match run.finish_observed() {
         Ok((tallies, rest)) => (Ok(tallies), rest, raised),
         Err(refusal) => (Err(refusal), None, raised),
     }
@@ -41,7 +41,7 @@ fn look(run: &mut engine::Pending, see: Option<&Py<PyAny>>) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         let Some(see) = see else { return Ok(()) };
-        while let Some(tally) = run.seen() {
+        while let Some(tally) = run.next_interval() {
             see.call1(py, (Tally(tally),))?;
         }
         Ok(())

@@ -140,7 +140,7 @@ impl Poller for Blocking {
     }
 
     #[inline]
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
         (self.arrived, self.told) = (None, None);
         match self.place {
             Some(Place { token, fd, awaited: true, .. }) if self.steady && limit_ns > 0 => {
@@ -148,7 +148,7 @@ impl Poller for Blocking {
             }
             _ => {
                 let _ = self.watched(); // if it fails, the timeout tells
-                self.inner.wait(now_ns, limit_ns, hold)
+                self.inner.wait(now_ns, limit_ns, coalescing)
             }
         }
     }
@@ -227,7 +227,7 @@ mod tests {
         });
         let (waits, event) = wait(&mut poller, begun);
         assert!(event.token == 7 && event.readable && !event.closing, "{event:?}");
-        // Each read waits for its patience; one that does not wait at all comes here thousands of times.
+        // Each read waits up to its time limit; one that does not wait at all comes here thousands of times.
         assert!(waits <= 50, "{waits} waits for one answer");
         assert_eq!(poller.receive(&ours, &mut [0; 64]).unwrap().bytes, b"answer");
         answers.join().unwrap();

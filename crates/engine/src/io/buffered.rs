@@ -152,8 +152,8 @@ impl Poller for Buffered {
         None
     }
 
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
-        self.inner.wait(now_ns, limit_ns, hold)
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
+        self.inner.wait(now_ns, limit_ns, coalescing)
     }
 
     fn event(&mut self, index: usize) -> Option<Event> {

@@ -24,7 +24,7 @@ pub type Epoll = Edge<false>;
 pub type LengthOnly = Edge<true>;
 
 /// One epoll instance with its event buffer, and an alarm that ends waits.
-pub struct Edge<const SKIMS: bool> {
+pub struct Edge<const LENGTH_ONLY: bool> {
     fd: OwnedFd,
     /// A timer of each wait's own would cost a tenth of a request at one connection: this one outlives waits.
     alarm: OwnedFd,
@@ -37,7 +37,7 @@ pub struct Edge<const SKIMS: bool> {
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
-impl<const SKIMS: bool> Edge<SKIMS> {
+impl<const LENGTH_ONLY: bool> Edge<LENGTH_ONLY> {
     fn control(&self, operation: libc::c_int, fd: RawFd, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET | out;
@@ -98,10 +98,10 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl<const SKIMS: bool> Poller for Edge<SKIMS> {
+impl<const LENGTH_ONLY: bool> Poller for Edge<LENGTH_ONLY> {
     type Socket = Socket;
 
-    const SKIMS: bool = SKIMS;
+    const LENGTH_ONLY: bool = LENGTH_ONLY;
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
 
@@ -143,16 +143,16 @@ impl<const SKIMS: bool> Poller for Edge<SKIMS> {
         None
     }
 
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
         let mut limit_ns = limit_ns;
         // Where so many came at once that they are no fewer than waited for, more are there already.
-        if let Some(hold) = hold.filter(|hold| limit_ns > 0 && self.told < hold.answers) {
-            if hold.most_ns >= limit_ns {
+        if let Some(coalescing) = coalescing.filter(|coalescing| limit_ns > 0 && self.told < coalescing.answers) {
+            if coalescing.most_ns >= limit_ns {
                 // Something is due then; since the look at the clock, requests have been sent.
                 doze((now_ns + limit_ns).saturating_sub(sys::now_ns()));
                 limit_ns = 0;
             } else {
-                doze(hold.most_ns);
+                doze(coalescing.most_ns);
             }
         }
         let limit_ms = if limit_ns == 0 { 0 } else { self.set_alarm(now_ns + limit_ns) };

@@ -96,7 +96,7 @@ pub trait Poller: Sized {
     /// requests, several requests on their way, the time to an answer's first byte.
     const EXTRAS: bool = false;
     /// Bodies may be counted where they lie, by [`discard`].
-    const SKIMS: bool = false;
+    const LENGTH_ONLY: bool = false;
 
     /// Given where connections are opened, sent over and closed by the back end itself; see [`Poller::chain`].
     const LINK: Option<Self::Socket> = None;
@@ -164,8 +164,8 @@ pub trait Poller: Sized {
     fn departure(&mut self) -> Option<(u64, u64)>;
 
     /// Waits up to `limit_ns` from `now_ns` for an event (longer by less than a millisecond) and returns how many
-    /// [`Poller::event`] has; none on a signal, or for no reason. With `hold` it may wait for several.
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize;
+    /// [`Poller::event`] has; none on a signal, or for no reason. With `coalescing` it may wait for several.
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize;
 
     /// The token of an event that comes soon after the one at `index`, whose bytes are fetched from memory meanwhile.
     #[inline]
@@ -190,12 +190,12 @@ pub trait Poller: Sized {
 }
 
 /// Whether [`Blocking`] can do what this session asks, and is the best for it.
-pub fn alone(plan: &SessionPlan, connections: usize) -> bool {
+pub fn suits_blocking(plan: &SessionPlan, connections: usize) -> bool {
     connections == 1 && plan.keepalive && !plan.polls && matches!(plan.target, Target::Tcp(_))
 }
 
 /// Whether [`UringLinked`] can do what this session asks, and works here.
-pub fn links(plan: &SessionPlan) -> bool {
+pub fn suits_linked(plan: &SessionPlan) -> bool {
     let short = plan.exchanges.iter().all(|exchange| exchange.request.len() <= uring::LONG_REQUEST);
     let plain = !plan.keepalive && plan.sources <= 1 && matches!(plan.target, Target::Tcp(_));
     plain && short && uring_linked::works()

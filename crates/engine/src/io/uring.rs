@@ -122,8 +122,8 @@ fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
 impl Uring {
     /// Flags and features, for the report.
     pub fn describe(&self) -> String {
-        let hold = if self.minimum_wait { "minimum wait" } else { "count and time-out" };
-        format!("single issuer, deferred task run, multishot receive, provided buffers, registered files, {hold}")
+        let several = if self.minimum_wait { "minimum wait" } else { "count and time-out" };
+        format!("single issuer, deferred task run, multishot receive, provided buffers, registered files, {several}")
     }
 
     /// Queues entries that belong together, submitting what is queued where there is no room.
@@ -218,22 +218,22 @@ impl Uring {
     }
 
     /// Submits what is queued and waits.
-    fn enter(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) {
+    fn enter(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) {
         let (mut wanted, mut limit) = (usize::from(limit_ns > 0), None);
         let mut arguments = SubmitArgs::new();
-        match hold {
+        match coalescing {
             _ if limit_ns == 0 => {}
             None => self.set_alarm(now_ns + limit_ns),
-            Some(hold) => {
-                wanted = hold.answers.max(1);
-                if hold.most_ns >= limit_ns {
+            Some(coalescing) => {
+                wanted = coalescing.answers.max(1);
+                if coalescing.most_ns >= limit_ns {
                     // Something is due then; since the look at the clock, requests may have been sent.
                     limit = Some(timespec((now_ns + limit_ns).saturating_sub(sys::now_ns())));
                 } else if self.minimum_wait {
-                    arguments = arguments.min_wait_usec((hold.most_ns / 1000).max(1) as u32);
+                    arguments = arguments.min_wait_usec((coalescing.most_ns / 1000).max(1) as u32);
                     limit = Some(timespec(limit_ns));
                 } else {
-                    limit = Some(timespec(limit_ns.min(hold.most_ns)));
+                    limit = Some(timespec(limit_ns.min(coalescing.most_ns)));
                 }
             }
         }
@@ -433,12 +433,12 @@ impl Poller for Uring {
         self.departed.pop()
     }
 
-    fn wait(&mut self, now_ns: u64, limit_ns: u64, hold: Option<Coalescing>) -> usize {
+    fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
         self.give_back();
         self.batch.clear();
         self.collect();
         if self.batch.is_empty() {
-            self.enter(now_ns, limit_ns, hold);
+            self.enter(now_ns, limit_ns, coalescing);
             self.collect();
         } else if !self.ring.submission().is_empty() {
             self.submit();

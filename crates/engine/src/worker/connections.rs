@@ -1,6 +1,6 @@
 //! How a share's connections come and go: opened, lost, given up, left for the server to close.
 
-use super::{LINGER_NS, Share};
+use super::{LINGER_NS, WorkerSession};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::clock::{Clocks, Reading};
 use crate::coalescing::CoalescingRule;
@@ -24,7 +24,7 @@ const MOST_FAILURES: u8 = 3;
 /// Most connections left to the server's closing at a time; they cost descriptors.
 pub const MOST_LINGERING: usize = 1024;
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     /// Opens `count` connections, or none yet where each request has its own.
     ///
     /// # Errors
@@ -37,8 +37,8 @@ impl<P: Poller> Share<P> {
         let poller = P::open(&needs);
         let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
         // Large bodies would fill the socket while they lie, and stop the server.
-        let lies = plan.keepalive && !P::EXTRAS && !P::SKIMS;
-        let mut share = Self {
+        let lies = plan.keepalive && !P::EXTRAS && !P::LENGTH_ONLY;
+        let mut session = Self {
             poller,
             stamped: stamps && lies && matches!(plan.target, Target::Tcp(_)),
             clocks: Clocks::new(&Reading::now()),
@@ -51,7 +51,7 @@ impl<P: Poller> Share<P> {
             next_exchange: 0,
             cursor: 0,
             outstanding: 0,
-            patience: CoalescingRule::default(),
+            coalescing: CoalescingRule::default(),
             free: VecDeque::with_capacity(count),
             large: 0,
             given_up: 0,
@@ -63,21 +63,21 @@ impl<P: Poller> Share<P> {
             opened_ns: Vec::with_capacity(if plan.keepalive { count } else { 0 }),
             plan,
         };
-        if share.plan.keepalive {
-            let limit = Duration::from_nanos(share.plan.timeout_ns);
+        if session.plan.keepalive {
+            let limit = Duration::from_nanos(session.plan.timeout_ns);
             for index in 0..count {
                 let began_ns = sys::now_ns();
-                share.open_one(index, limit).map_err(|source| EngineError::Connect {
-                    target: share.plan.target.clone(),
+                session.open_one(index, limit).map_err(|source| EngineError::Connect {
+                    target: session.plan.target.clone(),
                     number: index + 1,
                     of: count,
                     source,
                 })?;
-                share.opened_ns.push(sys::now_ns() - began_ns);
+                session.opened_ns.push(sys::now_ns() - began_ns);
             }
         }
-        share.poller.settle();
-        Ok(share)
+        session.poller.settle();
+        Ok(session)
     }
 
     fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
@@ -161,7 +161,7 @@ impl<P: Poller> Share<P> {
             return self.left(index, block_run);
         }
         (conn.failures, conn.state, conn.left) = (0, State::Idle, self.plan.requests_per_connection);
-        self.kick(index, now_ns, block_run);
+        self.send_next(index, now_ns, block_run);
     }
 
     #[cold]
@@ -197,7 +197,7 @@ impl<P: Poller> Share<P> {
         if conn.due_ns != 0 {
             block_run.set_free(std::mem::take(&mut conn.due_ns));
         }
-        if block_run.window.tickets.is_some() {
+        if block_run.window.requests_left.is_some() {
             self.cursor = 0; // others that found no ticket may send in its place
         }
     }

@@ -1,9 +1,9 @@
 //! Large bodies that are counted where they lie instead of being copied and compared.
 //!
-//! Only over a back end with [`Poller::SKIMS`]. A server that answers right for a while and wrong at the same length later is
-//! still found: some answers are read whole all along.
+//! Only over a back end with [`Poller::LENGTH_ONLY`]. A server that answers right for a while and wrong at the same length
+//! later is still found: some answers are read whole all along.
 
-use super::{MOST_READS, Share, broken_by};
+use super::{MOST_READS, WorkerSession, broken_by};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::io::{self, Carrier, Poller};
 use crate::response::Expect;
@@ -15,21 +15,21 @@ const FIRST_WHOLE: u64 = 64;
 /// And one in so many later.
 const WHOLE_EVERY: u64 = 64;
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     /// Whether the rest of this answer may be counted only; to be asked after each read that did not end it.
-    pub(super) fn may_skim(&mut self, index: usize) -> bool {
+    pub(super) fn may_count_only(&mut self, index: usize) -> bool {
         let conn = &mut self.conns[index];
         if conn.reader.owed() == 0 || conn.whole {
             return false;
         }
         self.large += 1;
         conn.whole = self.large <= FIRST_WHOLE || self.large.is_multiple_of(WHOLE_EVERY);
-        conn.skims = !conn.whole;
-        conn.skims
+        conn.length_only = !conn.whole;
+        conn.length_only
     }
 
     /// Counts what is there of the body.
-    pub(super) fn skim(&mut self, index: usize, closing: bool, block_run: &mut BlockRun<impl LoadModel>) {
+    pub(super) fn count_body(&mut self, index: usize, closing: bool, block_run: &mut BlockRun<impl LoadModel>) {
         for _ in 0..MOST_READS {
             let conn = &mut self.conns[index];
             let Some(socket) = conn.socket.as_ref().and_then(Carrier::socket) else { return };

@@ -3,12 +3,12 @@
 //! The request leaves by itself once its connection is open, so that the right to send it is taken before, and a
 //! connection under way is an outstanding request: a block waits for it, and no server sees one that is not counted.
 
-use super::Share;
+use super::WorkerSession;
 use crate::block_run::{BlockRun, LoadModel};
 use crate::conn::State;
 use crate::io::Poller;
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     /// Begins to open a connection, with its request behind it.
     pub(super) fn chain(
         &mut self,

@@ -6,11 +6,11 @@
 //! whenever its answer comes; what found no connection by the block's end is sent after it for a while, and what never
 //! left is counted as such. The offered rate is never lowered.
 
-use super::{START_BATCH, Share};
+use super::{START_BATCH, WorkerSession};
 use crate::block_run::{BlockRun, LoadModel, Window};
 use crate::io::Poller;
-use crate::plan::Block;
-use crate::schedule::{Departures, NEVER_NS, Pace};
+use crate::plan::BlockPlan;
+use crate::schedule::{Departures, NEVER_NS, OpenLoopPlan};
 use crate::sys;
 use crate::tally::Counts;
 use std::collections::VecDeque;
@@ -38,11 +38,11 @@ pub struct OpenLoop {
 
 /// Length of a block's counted part as planned. An open loop's that is bounded by a count ends when one more
 /// request would leave.
-pub fn counted_end_ns(block: &Block) -> u64 {
-    match &block.pace {
-        Some(pace) if block.max_requests > 0 => {
-            let last_ns = pace.time_of(block.max_requests - 1);
-            pace.time_of(block.max_requests).max(last_ns.saturating_add(1)).min(block.counted_ns)
+pub fn counted_end_ns(block: &BlockPlan) -> u64 {
+    match &block.open_loop {
+        Some(open_loop) if block.max_requests > 0 => {
+            let last_ns = open_loop.time_of(block.max_requests - 1);
+            open_loop.time_of(block.max_requests).max(last_ns.saturating_add(1)).min(block.counted_ns)
         }
         _ => block.counted_ns,
     }
@@ -50,13 +50,13 @@ pub fn counted_end_ns(block: &Block) -> u64 {
 
 impl OpenLoop {
     /// The part of worker `worker` of `workers`.
-    pub fn new(block: &Block, pace: &Pace, worker: usize, workers: usize) -> Self {
+    pub fn new(block: &BlockPlan, open_loop: &OpenLoopPlan, worker: usize, workers: usize) -> Self {
         let bounded = block.max_requests > 0;
         let end = if bounded { block.max_requests } else { u64::MAX };
         let left_ns = if bounded { block.counted_ns - counted_end_ns(block) } else { 0 }; // it is to send them all
         let grace_ns = left_ns.max((block.counted_ns / 10).clamp(GRACE_NS.0, GRACE_NS.1));
-        let departures = Departures::new(pace, worker, workers, if worker < workers { end } else { 0 });
-        let tick_ns = pace.precision.tick_ns();
+        let departures = Departures::new(open_loop, worker, workers, if worker < workers { end } else { 0 });
+        let tick_ns = open_loop.precision.tick_ns();
         Self { departures, tick_ns, grace_ns, bounded, leaving_ns: 0, claimed: 0, returned: VecDeque::new() }
     }
 
@@ -97,7 +97,7 @@ impl OpenLoop {
 }
 
 impl LoadModel for OpenLoop {
-    const PACED: bool = true;
+    const OPEN_LOOP: bool = true;
 
     #[inline]
     fn open(&self, window: &Window, now_ns: u64) -> bool {
@@ -206,16 +206,16 @@ impl LoadModel for OpenLoop {
     }
 }
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     /// Sends what is due over free connections, oldest first, each with a clock reading of its own.
     pub(super) fn depart_due(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         for _ in 0..START_BATCH {
             let now_ns = sys::now_ns();
-            if block_run.demand.wake_ns(&block_run.window, now_ns, true) > now_ns {
+            if block_run.load_model.wake_ns(&block_run.window, now_ns, true) > now_ns {
                 return;
             }
             let Some(index) = self.free.pop_front() else { return };
-            self.kick(index, now_ns, block_run);
+            self.send_next(index, now_ns, block_run);
         }
     }
 }
@@ -230,32 +230,32 @@ mod tests {
     const STARTED_NS: u64 = 7_000_000;
 
     /// How many leave at that many µs from the start, of requests that are due every 100 µs.
-    fn leaving(paced: &mut OpenLoop, window: &Window, at_us: u64) -> usize {
+    fn leaving(open_loop: &mut OpenLoop, window: &Window, at_us: u64) -> usize {
         let mut counts = Counts::new();
-        (0..100).take_while(|_| paced.claim(window, &mut counts, &mut 0, STARTED_NS + at_us * US)).count()
+        (0..100).take_while(|_| open_loop.claim(window, &mut counts, &mut 0, STARTED_NS + at_us * US)).count()
     }
 
     #[test]
     fn what_is_due_when_a_ticks_requests_leave_goes_with_them_and_what_is_due_later_waits_for_the_next_tick() {
-        let pace = Pace::constant(10_000.0, Precision::Balanced);
-        let block = Block { session: 0, lead_ns: 0, counted_ns: 1_000_000_000, max_requests: 0, pace: None };
-        let mut paced = OpenLoop::new(&block, &pace, 0, 1);
+        let open_loop = OpenLoopPlan::constant(10_000.0, Precision::Balanced);
+        let block = BlockPlan { session: 0, lead_ns: 0, counted_ns: 1_000_000_000, max_requests: 0, open_loop: None };
+        let mut open_loop = OpenLoop::new(&block, &open_loop, 0, 1);
         let stop = AtomicBool::new(false);
         let window = Window {
             started_ns: STARTED_NS,
             counted_from_ns: STARTED_NS,
             end_ns: STARTED_NS + block.counted_ns,
-            tickets: None,
+            requests_left: None,
             stop: &stop,
             worker: 0,
-            viewer: None,
+            snapshot_sender: None,
         };
         let tick_us = Precision::Balanced.tick_ns() / US;
         assert!((201..300).contains(&tick_us)); // so that those due after 100 and 200 µs are the first tick's
-        assert_eq!(leaving(&mut paced, &window, 0), 1);
-        assert_eq!(leaving(&mut paced, &window, tick_us - 1), 0);
-        assert_eq!(leaving(&mut paced, &window, 305), 3); // late by enough for the one due after 300 µs
-        assert_eq!(leaving(&mut paced, &window, 402), 0); // awake for another reason
-        assert_eq!(leaving(&mut paced, &window, 2 * tick_us), 1);
+        assert_eq!(leaving(&mut open_loop, &window, 0), 1);
+        assert_eq!(leaving(&mut open_loop, &window, tick_us - 1), 0);
+        assert_eq!(leaving(&mut open_loop, &window, 305), 3); // late by enough for the one due after 300 µs
+        assert_eq!(leaving(&mut open_loop, &window, 402), 0); // awake for another reason
+        assert_eq!(leaving(&mut open_loop, &window, 2 * tick_us), 1);
     }
 }

@@ -3,7 +3,7 @@
 //! Only sessions over a back end with [`Poller::EXTRAS`] come here. The request whose answer is due is in the connection's
 //! own fields, as everywhere; those behind it are in a queue. Each latency runs from its own leaving.
 
-use super::{MOST_READS, Share};
+use super::{MOST_READS, WorkerSession};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::conn::State;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ struct Read<'a> {
     closing: bool,
 }
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     /// Which request is next, in the form for a connection's last one where it is that.
     #[inline]
     pub(super) fn next_number(&self, index: usize) -> usize {
@@ -143,7 +143,7 @@ impl<P: Poller> Share<P> {
             let (got, stamp_ns) = match received {
                 Ok((0, _)) | Err(_) if self.conns[index].state != State::Waiting && !would_block(&received) => {
                     self.discard(index); // closed while nothing was due: no error
-                    return self.kick(index, now_ns, block_run);
+                    return self.send_next(index, now_ns, block_run);
                 }
                 Ok((0, _)) => return self.peer_closed(index, now_ns, block_run),
                 Ok(got) => got,
@@ -180,7 +180,7 @@ impl<P: Poller> Share<P> {
                 block_run.mishap(Failure::BadResponse);
                 self.sample.note(Failure::BadResponse, bytes);
                 self.discard(index);
-                self.kick(index, now_ns, block_run);
+                self.send_next(index, now_ns, block_run);
                 return false;
             }
             let arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);

@@ -1,6 +1,6 @@
 //! What becomes of what arrives: read, matched with what was asked for, judged; then the connection's next request leaves.
 
-use super::{FIRST_READ, MOST_READS, Share, broken_by};
+use super::{FIRST_READ, MOST_READS, WorkerSession, broken_by};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::conn::{State, place};
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use crate::response::{Expect, Verdict, Wrong};
 use crate::sys;
 use std::io::ErrorKind;
 
-impl<P: Poller> Share<P> {
+impl<P: Poller> WorkerSession<P> {
     /// Reads what has arrived for the outstanding request: once, unless there is or must be more.
     #[inline]
     pub(super) fn read(
@@ -21,12 +21,12 @@ impl<P: Poller> Share<P> {
     ) {
         for _ in 0..MOST_READS {
             let conn = &mut self.conns[index];
-            if P::SKIMS && conn.skims {
-                return self.skim(index, closing, block_run);
+            if P::LENGTH_ONLY && conn.length_only {
+                return self.count_body(index, closing, block_run);
             }
             let Some(socket) = &conn.socket else { return };
             // A body that may be counted is not copied on the way to its head.
-            let room = if P::SKIMS && !conn.whole { FIRST_READ.min(buffer.len()) } else { buffer.len() };
+            let room = if P::LENGTH_ONLY && !conn.whole { FIRST_READ.min(buffer.len()) } else { buffer.len() };
             let received = self.poller.receive(socket, &mut buffer[..room]);
             // What a wait brought with the kernel's stamp had arrived when the wait was over: no other time is asked for.
             if !P::BRINGS_BYTES || received.as_ref().map_or(0, |it| it.stamp_ns) == 0 {
@@ -60,8 +60,8 @@ impl<P: Poller> Share<P> {
                 conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, block_run);
             }
-            if P::SKIMS && self.may_skim(index) {
-                return self.skim(index, closing, block_run);
+            if P::LENGTH_ONLY && self.may_count_only(index) {
+                return self.count_body(index, closing, block_run);
             }
             if P::BRINGS_BYTES || got < room && !closing {
                 return;
@@ -119,8 +119,8 @@ impl<P: Poller> Share<P> {
         let conn = &mut self.conns[index];
         self.outstanding -= 1;
         conn.fresh = false;
-        if P::SKIMS {
-            (conn.skims, conn.whole) = (false, false);
+        if P::LENGTH_ONLY {
+            (conn.length_only, conn.whole) = (false, false);
         }
         match verdict.wrong {
             None => {
@@ -129,7 +129,7 @@ impl<P: Poller> Share<P> {
                 if P::EXTRAS {
                     block_run.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
                 }
-                self.patience.note(now_ns.saturating_sub(conn.since_ns));
+                self.coalescing.note(now_ns.saturating_sub(conn.since_ns));
             }
             Some(wrong) => block_run.wrong(wrong.into(), conn.due_ns, conn.since_ns),
         }
@@ -146,7 +146,7 @@ impl<P: Poller> Share<P> {
                 self.discard(index);
             }
         }
-        self.kick(index, now_ns, block_run);
+        self.send_next(index, now_ns, block_run);
     }
 
     /// The outstanding request failed with its connection.
@@ -170,7 +170,7 @@ impl<P: Poller> Share<P> {
         if fresh {
             self.rest(index, now_ns); // a server that takes and drops connections is not to be hammered
         } else {
-            self.kick(index, now_ns, block_run);
+            self.send_next(index, now_ns, block_run);
         }
     }
 

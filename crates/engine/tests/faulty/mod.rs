@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use dragstrip_engine::tally::Failure;
-use dragstrip_engine::{Backend, Block, Engine, Exchange, SessionPlan, Tally, Target, tally};
+use dragstrip_engine::{Backend, BlockPlan, Engine, Exchange, SessionPlan, Tally, Target, tally};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -185,8 +185,8 @@ pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
 }
 
 /// A block of exactly so many requests, within at most ten seconds.
-pub fn count(session: u32, max_requests: u64) -> Block {
-    Block { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests, pace: None }
+pub fn count(session: u32, max_requests: u64) -> BlockPlan {
+    BlockPlan { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests, open_loop: None }
 }
 
 /// Runs one such block on one worker and checks what holds of every tally.

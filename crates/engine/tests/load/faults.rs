@@ -1,4 +1,4 @@
-//! One server with every fault in turn: each request has the one outcome that is known beforehand, and all are counted.
+//! One server with every fault in turn: each request has the one result that is known beforehand, and all are counted.
 
 use crate::faulty::{RIGHT, Then, check, count, engine, errors, plan, serve};
 use dragstrip_engine::SessionPlan;

@@ -6,7 +6,7 @@ use crate::faulty::{
     BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve, serve_heads,
 };
 use dragstrip_engine::response::PASSED_LIMIT;
-use dragstrip_engine::{Block, EngineError, Exchange, SessionPlan, Tally, Target};
+use dragstrip_engine::{BlockPlan, EngineError, Exchange, SessionPlan, Tally, Target};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ fn a_timed_block_counts_only_its_counted_part_and_is_drained() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 4)).unwrap();
-    let block = Block { session, lead_ns: 10_000_000, counted_ns: 20_000_000, max_requests: 0, pace: None };
+    let block = BlockPlan { session, lead_ns: 10_000_000, counted_ns: 20_000_000, max_requests: 0, open_loop: None };
     let mut done = engine.run(&vec![block.clone(); 5], &[0]).unwrap();
     assert_eq!(done.len(), 5);
     // Other programs may have the core for a whole part of a block: then it has no answers there.
@@ -244,7 +244,7 @@ fn a_wrong_statuss_body_without_end_ends_its_answer_instead_of_holding_the_worke
     let mut engine = engine(1);
     // No time limit ends it: what is passed over of such a body does.
     let session = engine.open(SessionPlan { timeout_ns: 3_600_000_000_000, ..plan(server.address, 2) }).unwrap();
-    let block = Block { counted_ns: 3_600_000_000_000, ..count(session, 40) };
+    let block = BlockPlan { counted_ns: 3_600_000_000_000, ..count(session, 40) };
     let done = engine.run(&[block], &[]).unwrap().pop().unwrap();
     check(&done);
     assert_eq!((done.answered, errors(&done)), (39, vec![("wrong_status", 1)]));
@@ -279,7 +279,7 @@ fn a_server_that_dies_in_a_block_ends_it_early_with_exact_counts() {
     });
     let mut engine = engine(2);
     let session = engine.open(plan(server.address, 8)).unwrap();
-    let block = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0, pace: None };
+    let block = BlockPlan { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0, open_loop: None };
     let done = engine.run(&[block.clone(), block], &[]).unwrap();
     for one in &done {
         check(one);
@@ -314,7 +314,7 @@ fn the_stop_flag_ends_a_block_at_once_and_keeps_the_finished_ones() {
     let mut engine = engine(2);
     let session = engine.open(SessionPlan { timeout_ns: 3_600_000_000_000, ..plan(server.address, 3) }).unwrap();
     let stop = engine.stop_flag();
-    let hour = Block { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0, pace: None };
+    let hour = BlockPlan { session, lead_ns: 0, counted_ns: 3_600_000_000_000, max_requests: 0, open_loop: None };
     let run = engine.start(&[count(session, 20), count(session, 30), hour.clone(), hour], &[]).unwrap();
     told.recv().unwrap();
     stop.store(true, Ordering::Relaxed);
@@ -330,7 +330,7 @@ fn sessions_live_side_by_side_and_a_block_touches_only_its_own() {
     let mut engine = engine(2);
     let sessions: Vec<u32> = servers.iter().map(|one| engine.open(plan(one.address, 4)).unwrap()).collect();
     let order = [0, 1, 0, 2, 1, 0];
-    let blocks: Vec<Block> =
+    let blocks: Vec<BlockPlan> =
         order.iter().enumerate().map(|(at, which)| count(sessions[*which], 10 + at as u64)).collect();
     let done = engine.run(&blocks, &[]).unwrap();
     for (one, block) in done.iter().zip(&blocks) {
@@ -369,9 +369,9 @@ fn what_makes_no_sense_is_refused_with_the_field_named() {
     assert!(refusal(SessionPlan { exchanges: vec![], ..good.clone() }, &mut engine).starts_with("exchanges"));
     assert!(refusal(SessionPlan { timeout_ns: 5, ..good.clone() }, &mut engine).starts_with("timeout_ns: 5"));
     let session = engine.open(good).unwrap();
-    let block = Block { lead_ns: 1, ..count(session, 1) };
+    let block = BlockPlan { lead_ns: 1, ..count(session, 1) };
     assert!(engine.run(&[block], &[]).unwrap_err().to_string().starts_with("lead_ns: 1"));
-    let block = Block { counted_ns: 0, ..count(session, 1) };
+    let block = BlockPlan { counted_ns: 0, ..count(session, 1) };
     assert!(engine.run(&[block], &[]).unwrap_err().to_string().starts_with("counted_ns: 0"));
     assert!(matches!(dragstrip_engine::Engine::new(&[]), Err(EngineError::NoCores)));
     assert!(matches!(dragstrip_engine::Engine::new(&[1023]), Err(EngineError::Core { core: 1023, .. })));

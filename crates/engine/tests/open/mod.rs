@@ -2,9 +2,9 @@
 //! No test asks how fast this machine is; where one needs something slow, the server is made so.
 
 use crate::faulty::{RIGHT, Server, Then, answer, check, engine, errors, plan, serve};
-use dragstrip_engine::schedule::{Arrivals, Departures, Pace, Precision, Step};
+use dragstrip_engine::schedule::{Arrivals, Departures, OpenLoopPlan, Precision, Step};
 use dragstrip_engine::tally::OpenTally;
-use dragstrip_engine::{Block, SessionPlan, Tally};
+use dragstrip_engine::{BlockPlan, SessionPlan, Tally};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::io::Write;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-fn block(session: u32, rate_per_s: f64, counted_ms: u64) -> Block {
-    let pace = Some(Pace::constant(rate_per_s, Precision::Precise));
-    Block { session, lead_ns: 0, counted_ns: counted_ms * MS, max_requests: 0, pace }
+fn block(session: u32, rate_per_s: f64, counted_ms: u64) -> BlockPlan {
+    let open_loop = Some(OpenLoopPlan::constant(rate_per_s, Precision::Precise));
+    BlockPlan { session, lead_ns: 0, counted_ns: counted_ms * MS, max_requests: 0, open_loop }
 }
 
 fn histogram(bytes: &[u8]) -> Histogram<u64> {
@@ -34,7 +34,7 @@ fn check_open(done: &Tally) -> &OpenTally {
     open
 }
 
-fn drive(server: &Server, connections: usize, workers: usize, block: impl Fn(u32) -> Block) -> Tally {
+fn drive(server: &Server, connections: usize, workers: usize, block: impl Fn(u32) -> BlockPlan) -> Tally {
     let mut engine = engine(workers);
     let session = engine.open(plan(server.address, connections)).unwrap();
     engine.run(&[block(session)], &[]).unwrap().pop().unwrap()
@@ -50,8 +50,8 @@ fn every_request_that_is_due_leaves_whatever_the_precision_and_the_share() {
         (3, 2, Precision::Precise),
     ] {
         let before = server.requests();
-        let done = drive(&server, connections, workers, |session| Block {
-            pace: Some(Pace::constant(2000.0, precision)),
+        let done = drive(&server, connections, workers, |session| BlockPlan {
+            open_loop: Some(OpenLoopPlan::constant(2000.0, precision)),
             lead_ns: 20 * MS,
             ..block(session, 0.0, 100)
         });
@@ -67,8 +67,8 @@ fn every_request_that_is_due_leaves_whatever_the_precision_and_the_share() {
 #[test]
 fn answers_that_lie_until_more_requests_leave_keep_the_time_at_which_they_came() {
     let server = answer(RIGHT, || Then::GoOn);
-    let pace = Some(Pace::constant(4000.0, Precision::Thrifty));
-    let done = drive(&server, 40, 1, |session| Block { pace: pace.clone(), ..block(session, 0.0, 200) });
+    let open_loop = Some(OpenLoopPlan::constant(4000.0, Precision::Thrifty));
+    let done = drive(&server, 40, 1, |session| BlockPlan { open_loop: open_loop.clone(), ..block(session, 0.0, 200) });
     let sent = histogram(&check_open(&done).latency_sent_hdr);
     // They are read a millisecond after they were asked for; one of 800 at least comes in less than half of that.
     assert!(sent.min() < MS / 2, "{}", sent.min());
@@ -112,16 +112,16 @@ fn a_rate_that_is_not_reached_is_still_the_rate_that_is_offered() {
 fn so_many_requests_and_not_one_more_by_each_kind_of_arrivals() {
     let server = answer(RIGHT, || Then::GoOn);
     for (workers, arrivals) in [(1, Arrivals::Constant), (2, Arrivals::Constant), (2, Arrivals::Poisson)] {
-        let pace = Pace { arrivals, seed: 11, ..Pace::constant(3000.0, Precision::Precise) };
-        let done = drive(&server, 4, workers, |session| Block {
+        let open_loop = OpenLoopPlan { arrivals, seed: 11, ..OpenLoopPlan::constant(3000.0, Precision::Precise) };
+        let done = drive(&server, 4, workers, |session| BlockPlan {
             counted_ns: 60_000 * MS,
             max_requests: 300,
-            pace: Some(pace.clone()),
+            open_loop: Some(open_loop.clone()),
             ..block(session, 0.0, 1)
         });
         let open = check_open(&done);
         assert_eq!((open.offered, open.unsent, done.requests, done.sent), (300, 0, 300, 300));
-        let next_ns = pace.time_of(300);
+        let next_ns = open_loop.time_of(300);
         assert!((next_ns..30_000 * MS).contains(&done.counted_ns), "{} {next_ns}", done.counted_ns);
     }
     assert_eq!(server.requests(), 900);
@@ -135,16 +135,16 @@ fn steps_and_poisson_arrivals_offer_what_their_schedule_says() {
         Step { from_per_s: 1000.0, to_per_s: 5000.0, until_ns: 150 * MS },
     ];
     for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
-        let pace = Pace { arrivals, precision: Precision::Balanced, steps: steps.clone(), seed: 3 };
-        let mut departures = Departures::new(&pace, 0, 1, u64::MAX);
+        let open_loop = OpenLoopPlan { arrivals, precision: Precision::Balanced, steps: steps.clone(), seed: 3 };
+        let mut departures = Departures::new(&open_loop, 0, 1, u64::MAX);
         let mut expected = 0;
         while departures.next_ns() < 120 * MS {
             expected += u64::from(departures.next_ns() >= 20 * MS);
             departures.advance();
         }
-        let done = drive(&server, 4, 2, |session| Block {
+        let done = drive(&server, 4, 2, |session| BlockPlan {
             lead_ns: 20 * MS,
-            pace: Some(pace.clone()),
+            open_loop: Some(open_loop.clone()),
             ..block(session, 0.0, 100)
         });
         assert_eq!(check_open(&done).offered, expected);
@@ -158,7 +158,7 @@ fn a_server_that_ends_every_connection_gets_a_new_one_for_each_request() {
     for keepalive in [true, false] {
         let mut engine = engine(2);
         let session = engine.open(SessionPlan { keepalive, ..plan(server.address, 6) }).unwrap();
-        let bounded = Block { max_requests: 100, ..block(session, 2000.0, 60_000) };
+        let bounded = BlockPlan { max_requests: 100, ..block(session, 2000.0, 60_000) };
         for done in engine.run(&[bounded.clone(), bounded], &[]).unwrap() {
             let open = check_open(&done);
             assert_eq!((open.offered, done.requests, errors(&done)), (100, 100, vec![]));
@@ -179,7 +179,7 @@ fn failures_and_right_answers_together_are_what_left() {
         let _ = stream.write_all(bytes);
         then
     });
-    let done = drive(&server, 5, 1, |session| Block { max_requests: 200, ..block(session, 2000.0, 60_000) });
+    let done = drive(&server, 5, 1, |session| BlockPlan { max_requests: 200, ..block(session, 2000.0, 60_000) });
     let open = check_open(&done);
     assert_eq!((open.offered, open.unsent, done.requests, done.failed), (200, 0, 140, 60));
     assert_eq!(server.requests(), 200);
@@ -206,8 +206,8 @@ fn closed_and_open_loops_alternate_on_one_session() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 3)).unwrap();
-    let closed = Block { max_requests: 50, pace: None, ..block(session, 1.0, 10_000) };
-    let open = Block { max_requests: 40, ..block(session, 4000.0, 60_000) };
+    let closed = BlockPlan { max_requests: 50, open_loop: None, ..block(session, 1.0, 10_000) };
+    let open = BlockPlan { max_requests: 40, ..block(session, 4000.0, 60_000) };
     let done = engine.run(&[closed.clone(), open.clone(), closed, open], &[]).unwrap();
     assert_eq!(
         done.iter().map(|one| (one.answered, one.open_loop.is_some())).collect::<Vec<_>>(),
@@ -220,12 +220,12 @@ fn a_pace_that_makes_no_sense_is_refused_with_the_field_named() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 1)).unwrap();
-    let mut refusal = |block: Block| engine.run(&[block], &[]).unwrap_err().to_string();
+    let mut refusal = |block: BlockPlan| engine.run(&[block], &[]).unwrap_err().to_string();
     assert!(refusal(block(session, -1.0, 1)).starts_with("rate_per_s: -1"));
     assert!(refusal(block(session, 0.0, 1)).starts_with("steps"));
     let short = Step { from_per_s: 1.0, to_per_s: 1.0, until_ns: MS };
-    let pace = Some(Pace { steps: vec![short], ..Pace::constant(1.0, Precision::Precise) });
-    assert!(refusal(Block { pace, ..block(session, 0.0, 2) }).starts_with("until_ns: 1000000"));
+    let open_loop = Some(OpenLoopPlan { steps: vec![short], ..OpenLoopPlan::constant(1.0, Precision::Precise) });
+    assert!(refusal(BlockPlan { open_loop, ..block(session, 0.0, 2) }).starts_with("until_ns: 1000000"));
 }
 
 #[test]
@@ -233,13 +233,13 @@ fn what_is_seen_of_a_block_while_it_runs_adds_up_to_it() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(2);
     let session = engine.open(plan(server.address, 5)).unwrap();
-    let mut run = engine.start_seen(&block(session, 2000.0, 300), 50 * MS).unwrap();
+    let mut run = engine.start_observed(&block(session, 2000.0, 300), 50 * MS).unwrap();
     let mut seen = vec![];
     while !run.wait(Duration::from_millis(5)).unwrap() {
-        seen.extend(run.seen());
+        seen.extend(run.next_interval());
     }
-    seen.extend(std::iter::from_fn(|| run.seen()));
-    let (done, rest) = run.finish_seen().unwrap();
+    seen.extend(std::iter::from_fn(|| run.next_interval()));
+    let (done, rest) = run.finish_observed().unwrap();
     seen.extend(rest);
     let sum = |of: fn(&Tally) -> u64| seen.iter().map(of).sum::<u64>();
     let whole = check_open(&done[0]).offered;

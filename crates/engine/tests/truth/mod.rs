@@ -7,8 +7,8 @@
 use crate::BACKEND;
 use crate::faulty::{RIGHT, check, engine_over, errors, plan};
 use dragstrip_engine::io::{Epoll, Needs, Poller, TimestampSource};
-use dragstrip_engine::schedule::{Pace, Precision};
-use dragstrip_engine::{Backend, Block, Engine, SessionPlan, Tally};
+use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
+use dragstrip_engine::{Backend, BlockPlan, Engine, SessionPlan, Tally};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use socket2::Socket;
@@ -185,11 +185,23 @@ fn backends() -> Vec<Backend> {
 
 /// Runs a block of a number of requests against a server that holds each for so long, and compares what both noted. Where
 /// somebody set the clock meanwhile it is run again.
-fn compare(what: &str, plan: impl Fn(SocketAddr) -> SessionPlan, requests: u64, hold_ns: u64, pace: Option<&Pace>) {
+fn compare(
+    what: &str,
+    plan: impl Fn(SocketAddr) -> SessionPlan,
+    requests: u64,
+    hold_ns: u64,
+    open_loop: Option<&OpenLoopPlan>,
+) {
     for backend in backends() {
         let (server, mut engine) = (Witness::begin(hold_ns), engine_over(1, backend));
         let session = engine.open(plan(server.address)).unwrap();
-        let block = Block { session, lead_ns: 0, counted_ns: LIMIT_NS, max_requests: requests, pace: pace.cloned() };
+        let block = BlockPlan {
+            session,
+            lead_ns: 0,
+            counted_ns: LIMIT_NS,
+            max_requests: requests,
+            open_loop: open_loop.cloned(),
+        };
         let done = loop {
             server.had_ns();
             let done: Tally = engine.run(std::slice::from_ref(&block), &[]).unwrap().pop().unwrap();
@@ -249,9 +261,11 @@ fn no_latency_is_too_short_in_an_open_loop_nor_is_a_request_later_than_it_was() 
         let _busy = busy.then(Busy::begin);
         for (connections, precision) in [(1, Precision::Precise), (16, Precision::Balanced), (100, Precision::Thrifty)]
         {
-            let (what, pace) =
-                (format!("{connections} connections, {precision:?}, busy {busy}"), Pace::constant(10_000.0, precision));
-            compare(&what, |address| plan(address, connections), 5000, 0, Some(&pace));
+            let (what, open_loop) = (
+                format!("{connections} connections, {precision:?}, busy {busy}"),
+                OpenLoopPlan::constant(10_000.0, precision),
+            );
+            compare(&what, |address| plan(address, connections), 5000, 0, Some(&open_loop));
         }
     }
 }

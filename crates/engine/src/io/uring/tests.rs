@@ -28,8 +28,8 @@ fn a_hold_for_more_answers_than_come_ends_with_those_that_came() {
         let Some((mut ring, mut pairs)) = ring(40) else { return };
         ring.minimum_wait &= minimum_wait;
         pairs[7].1.write_all(b"one").unwrap();
-        let hold = Some(Coalescing { answers: 20, most_ns: 2_000_000 });
-        let count = ring.wait(sys::now_ns(), 3_600_000_000_000, hold);
+        let coalescing = Some(Coalescing { answers: 20, most_ns: 2_000_000 });
+        let count = ring.wait(sys::now_ns(), 3_600_000_000_000, coalescing);
         assert_eq!(heard(&mut ring, count), [(7, false)]);
     }
 }
