@@ -88,7 +88,7 @@ class Block:
         clock_step_ns: by how much the clock that stamps arrivals was set during the block; 0: not at all.
         early_stamps: answers stamped before their requests had left, whole block: a fault of the clocks.
             Their latencies are those to the time of reading.
-        p50_ns..max_ns: read off the histogram for convenience.
+        p50_ns, p90_ns, p99_ns, p999_ns, max_ns: read off the histogram for convenience.
         server_cpu_ns: CPU time of the contender's whole process tree, whole block; None if unreadable.
         server_wait_ns: run-queue wait summed over the contender's threads, whole block; None if unreadable.
         engine_cpu_ns: CPU time of the engine's worker threads over the counted part, summed over threads.
@@ -101,7 +101,8 @@ class Block:
         offered, unsent, departed: of an open loop, else None: requests meant to leave within the counted part, those of
             them that never left, and requests that left within it. ``requests`` and latencies are then of ``offered``,
             and run from when a request was meant to leave.
-        lag_p99_ns, lag_hdr: how much later than meant they left; latency_sent_hdr: latencies from when they left.
+        lag_p99_ns, lag_hdr: how much later than meant they left.
+        latency_sent_hdr: latencies from when they left.
         void: reasons why this block is never used; empty if it counts.
         server_runs: how often one of the contender's threads was put on a core (/proc/PID/task/TID/schedstat), whole
             block; None if unreadable, and in records before method version 5.

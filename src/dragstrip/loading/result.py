@@ -18,12 +18,20 @@ class Slice:
     """One block of the run, as the engine counted it.
 
     Args:
-        requests: right answers within the counted time; ``latency_*`` covers exactly these.
+        started_ns: its begin, CLOCK_MONOTONIC.
+        counted_ns: how long it was counted.
+        requests: right answers within the counted time.
+        latency_hdr, latency_sum_ns, p50_ns, p99_ns, max_ns: latencies of exactly these.
         answered: right answers altogether, those included that came after the run's time was up.
-        sent: ``answered + failed + in_flight``.
+        sent, failed, in_flight: requests that left, got no right answer, or none yet: sent = answered + failed +
+            in_flight.
         errors: failures by kind; besides failed requests, attempts to connect that failed.
         statuses: answers by status: right ones, and those of a wrong status, length or body.
         samples: of each kind of failure the first, known at the run's end: in the last slice.
+        bytes_in, bytes_out: heads included.
+        connects: connections opened.
+        connect_hdr: how long that took, to the end of the last handshake; empty where none was recorded.
+        first_byte_hdr: of ``requests``, to the answer's first byte; empty where it was not asked for.
         duration_ns: ``counted_ns`` and the wait for what was outstanding at its end.
         engine_cpu_ns: summed over the engine's threads, counted time.
         engine_wait_ns: their run-queue wait, the whole slice.

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// What one read takes at most.
 const ROOM: usize = 1 << 16;
 /// A read gives up after so long, for a look at the time: soon enough for timeouts and for an order to stop.
-const PATIENCE: Duration = Duration::from_millis(10);
+const READ_LIMIT: Duration = Duration::from_millis(10);
 
 /// The connection in the only place.
 struct Place {
@@ -109,7 +109,7 @@ impl Poller for Blocking {
         }
         timestamps::ask_for_rest(socket)?;
         // Calls that must not wait say so themselves. One that is connecting still is read from when it has sent.
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(READ_LIMIT))?;
         socket.set_nonblocking(false)
     }
 
