@@ -120,7 +120,7 @@ def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool
         "fallen": [{"name": name, "reason": reason} for name, reason in comparison.fallen],
         "only_old": list(comparison.only_old),
         "only_new": list(comparison.only_new),
-        "unlike": [{"weight": one.weight, "text": one.text} for one in comparison.unlike],
+        "unlike": [{"weight": difference.weight, "text": difference.text} for difference in comparison.unlike],
         "rules": [{"rule": r.rule, "name": r.name, "outcome": r.outcome, "text": r.text} for r in rulings],
         "design": design(comparison),
     }
@@ -163,9 +163,9 @@ def show(console: Console, comparison: Comparison, rulings: Sequence[Ruling], *,
         parts.append(Text.assemble((f"{ruling.outcome:5} ", style), f"{ruling.rule}: {ruling.text}"))
     if comparison.unlike:
         parts += [Text(), Text("in what they differ", style="bold")]
-        for one in comparison.unlike:
-            mark, style = _WEIGHTS[one.weight]
-            parts.append(Text.assemble((f"{mark} ", style), one.text))
+        for difference in comparison.unlike:
+            mark, style = _WEIGHTS[difference.weight]
+            parts.append(Text.assemble((f"{mark} ", style), difference.text))
     for when, names in (("then", comparison.only_old), ("now", comparison.only_new)):
         if names:
             parts.append(Text(f"  only {when}: {', '.join(names)}", style="dim"))
@@ -194,7 +194,7 @@ def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: boo
         lines += ["", "**These races can't be compared.**"]
     if comparison.unlike:
         lines += ["", "<details><summary>In what the races differ</summary>", ""]
-        lines += [f"- {one.weight}: {_md(one.text)}" for one in comparison.unlike]
+        lines += [f"- {difference.weight}: {_md(difference.text)}" for difference in comparison.unlike]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 

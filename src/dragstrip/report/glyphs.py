@@ -128,13 +128,13 @@ class Axis:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Its labels: both ends, and 1 where it is."""
         width = options.max_width
-        line, one = [" "] * width, self.cell(1.0, width)
-        line[one] = "1"
+        line, unity = [" "] * width, self.cell(1.0, width)
+        line[unity] = "1"
         for text, at in (
             (figures.ratio(self.low), 0),
             (figures.ratio(self.high), width - len(figures.ratio(self.high))),
         ):
-            if at >= 0 and (at > one + 1 or at + len(text) < one):
+            if at >= 0 and (at > unity + 1 or at + len(text) < unity):
                 line[at : at + len(text)] = text
         yield Segment("".join(line), Style.parse("dim"))
 
@@ -161,12 +161,12 @@ class Whisker:
         axis, drawn = self.axis, [(" ", "")] * width
         for at in range(axis.cell(1 / (1 + axis.margin), width), axis.cell(1 + axis.margin, width) + 1):
             drawn[at] = ("░", "dim")
-        one = axis.cell(1.0, width)
-        drawn[one] = ("│", "dim")
+        unity = axis.cell(1.0, width)
+        drawn[unity] = ("│", "dim")
         low, high = figures.finite(self.low), figures.finite(self.high)
         if low is not None and high is not None:
             for at in range(axis.cell(low, width), axis.cell(high, width) + 1):
-                drawn[at] = ("┿" if at == one else "━", self.style)
+                drawn[at] = ("┿" if at == unity else "━", self.style)
         if figures.finite(self.ratio) is not None:
             drawn[axis.cell(self.ratio, width)] = ("●", f"{self.style} {POINT}".strip())
         return drawn

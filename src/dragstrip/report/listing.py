@@ -24,8 +24,8 @@ def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         ready = row["status"] == "ready"
         status = "[green]ready[/]" if ready else "[yellow]missing[/]"
-        told = row["version"] if ready else f"{row['reason']}; {row['remedy']}"
-        table.add_row(escape(row["name"]), status, escape(told or ""))
+        version_or_remedy = row["version"] if ready else f"{row['reason']}; {row['remedy']}"
+        table.add_row(escape(row["name"]), status, escape(version_or_remedy or ""))
     glyphs.emit(console, table)
 
 
@@ -44,8 +44,8 @@ def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         ended = row["finished"] or "cut off, or still running"
         # A race that was resumed has its former verdict beside it until it ends again.
-        told = row["verdict"] if row["finished"] and row["verdict"] else f"({ended})"
-        cells = [row["race"], figures.local(row["started"]), told, ", ".join(row["contenders"])]
+        verdict = row["verdict"] if row["finished"] and row["verdict"] else f"({ended})"
+        cells = [row["race"], figures.local(row["started"]), verdict, ", ".join(row["contenders"])]
         more = [row["workload"], str(row["rounds"]), ended] if console.width >= WIDE else []
         table.add_row(*map(Text, (*cells, *more)))
     glyphs.emit(console, table)

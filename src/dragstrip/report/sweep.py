@@ -137,8 +137,8 @@ def _rate(rate_per_s: float) -> str:
 def _table(found: Sequence[Point], objective: Objective, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     asked = objective.quantile
-    told = TOLD if wide else TOLD[:1]
-    others = [name for name in told if name != asked and any(name in point.latency_us for point in found)]
+    quantiles = TOLD if wide else TOLD[:1]
+    others = [name for name in quantiles if name != asked and any(name in point.latency_us for point in found)]
     table.add_column("offered/s", justify="right", no_wrap=True)
     table.add_column("reached", justify="right", no_wrap=True)
     for name in others:

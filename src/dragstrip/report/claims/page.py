@@ -73,11 +73,11 @@ def _machine(races: Sequence[Race]) -> list[str]:
         return ["No race has been run yet."]
     race = races[-1]
     facts = race.machine
-    told = ", ".join(str(facts[key]) for key in ("cpu", "kernel") if facts.get(key))
-    versions = {entrant.name.partition(":")[0]: entrant.version for one in races for entrant in one.entrants}
+    machine = ", ".join(str(facts[key]) for key in ("cpu", "kernel") if facts.get(key))
+    versions = {entrant.name.partition(":")[0]: entrant.version for race in races for entrant in race.entrants}
     listed = " · ".join(f"{_plain(name)} {_plain(version)}" for name, version in sorted(versions.items()) if version)
     return [
-        f"Machine: {_plain(told)}, cores {_plain(facts.get('cores_usable') or 'unknown')}; servers on core "
+        f"Machine: {_plain(machine)}, cores {_plain(facts.get('cores_usable') or 'unknown')}; servers on core "
         f"{','.join(map(str, race.server_cores))}, engine on core {','.join(map(str, race.engine_cores))}; "
         f"Dragstrip {race.software}, method {race.method}.",
         "",
@@ -111,7 +111,7 @@ def _raced(race: Race, title: str) -> list[str]:
     """What a publisher could not see: rates, CPU time, who was the limit, what was not equal; a line per contender."""
     judged = analysis.judge(race)
     raced = [entrant for entrant in race.entrants if not entrant.out]
-    values = {fact: [one.parity.get(fact, "") for one in raced] for fact in TILTING}
+    values = {fact: [entrant.parity.get(fact, "") for entrant in raced] for fact in TILTING}
     facts = [fact for fact in TILTING if fact in _ALWAYS or (all(values[fact]) and len(set(values[fact])) > 1)]
     lines = [
         f"{title}, race `{race.id}`, {judged.rounds} rounds:",
@@ -124,25 +124,25 @@ def _raced(race: Race, title: str) -> list[str]:
         cells += [_plain(entrant.parity.get(fact, figures.NONE)) for fact in facts]
         lines.append(f"| {' | '.join(cells)} |")
     held = held_by_generator(race)
-    told = [f"{_plain(one.name)} fell out: {_plain(one.out)}" for one in race.entrants if one.out]
+    notes = [f"{_plain(entrant.name)} fell out: {_plain(entrant.out)}" for entrant in race.entrants if entrant.out]
     if held and race.plan.metric == "cpu":
-        told.append(
+        notes.append(
             f"the client was the limit against {_plain(figures.several(held))}: rates under this load, the published "
             "ones too, may be the client's own; CPU time per request decides"
         )
     # What voids is said by the verdicts that it voids.
     wanted = [check for check in inspect(race) if check.status == "warn" and check.check in TELLING]
-    told += [_plain(check.detail) for check in wanted if check.check not in _SHOWN]
-    return [*lines, "", *(f"- {one}." for one in told), *([""] if told else [])]
+    notes += [_plain(check.detail) for check in wanted if check.check not in _SHOWN]
+    return [*lines, "", *(f"- {note}." for note in notes), *([""] if notes else [])]
 
 
 def _figures(race: Race, judged: analysis.Verdict, entrant: Entrant) -> list[str]:
     """Requests a second, CPU time for each, how busy its cores were and how busy the client's."""
     estimate = judged.estimates[entrant.name]
     rate, cost = estimate.throughput_per_s, estimate.server_cpu_us_per_request
-    blocks = [block for this in race.rounds for block in this.blocks if block.contender == entrant.name]
-    launches = [one for this in race.rounds for one in this.launches if one.contender == entrant.name]
-    cores = max(min(len(race.server_cores), max((one.threads for one in launches), default=1)), 1)
+    blocks = [block for round_ in race.rounds for block in round_.blocks if block.contender == entrant.name]
+    launches = [launch for round_ in race.rounds for launch in round_.launches if launch.contender == entrant.name]
+    cores = max(min(len(race.server_cores), max((launch.threads for launch in launches), default=1)), 1)
     busy = [share for share in (cpu_shares.server_busy(block, cores) for block in blocks) if share is not None]
     client = [cpu_shares.engine_share(block) for block in blocks]
     return [

@@ -114,9 +114,9 @@ def listing(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(head, overflow="fold")
     for row in rows:
         ready = row["status"] == "ready"
-        told = f"{row['statement']} ({row['source']}, {row['year']})" + ("" if ready else f"; {row['reason']}")
+        statement = f"{row['statement']} ({row['source']}, {row['year']})" + ("" if ready else f"; {row['reason']}")
         table.add_row(
-            row["claim"], Text(row["status"], style="green" if ready else "yellow"), row["figure"], Text(told)
+            row["claim"], Text(row["status"], style="green" if ready else "yellow"), row["figure"], Text(statement)
         )
     glyphs.emit(console, table)
 

@@ -182,10 +182,10 @@ def _hey(result: LoadResult, latencies: HdrHistogram | None) -> str:
     if latencies:
         lines += ["Response time histogram:"]
         found = linear(latencies, 10)
-        tallest = max(one.count for one in found)
-        for one in found:
-            bar = "■" * math.floor(one.count * 40 / tallest)
-            lines.append(f"  {one.to_ns / 1e9:4.3f} [{one.count}]\t|{bar}")
+        tallest = max(bin_.count for bin_ in found)
+        for bin_ in found:
+            bar = "■" * math.floor(bin_.count * 40 / tallest)
+            lines.append(f"  {bin_.to_ns / 1e9:4.3f} [{bin_.count}]\t|{bar}")
         lines += ["", "", "Latency distribution:"]
         for q in (10, 25, 50, 75, 90, 95, 99):
             lines.append(f"  {q}% in {latencies.get_value_at_percentile(q) / 1e9:.4f} secs")

@@ -56,6 +56,6 @@ def warnings(result: LoadResult) -> list[str]:
 
 
 def _cores(result: LoadResult, *, were: bool = True) -> str:
-    one = len(result.cores) == 1
-    name = f"core {result.cores[0]}" if one else f"{len(result.cores)} cores"
-    return name + ((" was" if one else " were") if were else "")
+    single = len(result.cores) == 1
+    name = f"core {result.cores[0]}" if single else f"{len(result.cores)} cores"
+    return name + ((" was" if single else " were") if were else "")

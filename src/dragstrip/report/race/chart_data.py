@@ -65,9 +65,9 @@ def levels(race: Race, numbers: RoundNumbers, name: str) -> list[tuple[float, fl
     found = []
     for row, index in enumerate(numbers.rounds):
         number = float(numbers.totals[row, column])
-        mine = [block.started_ns for block in by_index[index].blocks if block.contender == name]
-        if math.isfinite(number) and mine:
-            found.append(((min(mine) - start_ns) / 1e9, (max(mine) - start_ns) / 1e9, number))
+        starts_ns = [block.started_ns for block in by_index[index].blocks if block.contender == name]
+        if math.isfinite(number) and starts_ns:
+            found.append(((min(starts_ns) - start_ns) / 1e9, (max(starts_ns) - start_ns) / 1e9, number))
     return found
 
 

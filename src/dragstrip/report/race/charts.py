@@ -97,15 +97,17 @@ def ranking(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
 
 def cpu(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     """CPU time of the contender's whole process tree per request."""
-    told = [(row.name, row.estimate.server_cpu_us_per_request) for row in found]
-    bars = [(name, known.estimate, known.low, known.high) for name, known in told if known]
+    cpu_by_name = [(row.name, row.estimate.server_cpu_us_per_request) for row in found]
+    bars = [(name, known.estimate, known.low, known.high) for name, known in cpu_by_name if known]
     return _bars(bars, "server CPU per request, µs", ())
 
 
 def memory(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     """Peak memory of the whole process tree, median over launches."""
-    told = [(row.name, row.estimate.peak_memory_bytes) for row in found]
-    return _bars([(name, bytes_ / 2**20, None, None) for name, bytes_ in told if bytes_], "peak memory, MiB", ())
+    memory_by_name = [(row.name, row.estimate.peak_memory_bytes) for row in found]
+    return _bars(
+        [(name, bytes_ / 2**20, None, None) for name, bytes_ in memory_by_name if bytes_], "peak memory, MiB", ()
+    )
 
 
 def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
@@ -145,15 +147,15 @@ def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: 
 
 def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[alt.Chart]:
     """One rule per tie group, left of the axis where the labels make room for it."""
-    made = []
+    brackets = []
     for column in range(columns):
         ends_of = [row for row in ties if row.ties[column] in ("top", "bottom")]
         for top, bottom in zip(ends_of[::2], ends_of[1::2], strict=True):
             ends = _values([{"first": top.name, "last": bottom.name}])
             y = alt.Y("first:N", scale=alt.Scale(domain=list(names)))
             at = alt.value(-6 - 9 * column)
-            made.append(alt.Chart(ends).mark_rule(style="tie", aria=False).encode(y=y, y2="last:N", x=at))
-    return made
+            brackets.append(alt.Chart(ends).mark_rule(style="tie", aria=False).encode(y=y, y2="last:N", x=at))
+    return brackets
 
 
 def pairs(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
@@ -193,8 +195,8 @@ def pairs(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
             base.mark_circle(style=kind, aria=False, size=90, opacity=1).encode(x=x, tooltip=tips),
             base.mark_text(style="value", aria=False, align="left", dx=8).encode(x=alt.value("width"), text="text:N"),
         ]
-    told = "; ".join(f"{pair.a} against {pair.b} {figures.ratio(pair.ratio)} ({pair.verdict})" for pair in bounded)
-    return finished(alt.layer(*layers).properties(height={"step": 36}), f"{title}: {told}")
+    ratios = "; ".join(f"{pair.a} against {pair.b} {figures.ratio(pair.ratio)} ({pair.verdict})" for pair in bounded)
+    return finished(alt.layer(*layers).properties(height={"step": 36}), f"{title}: {ratios}")
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -213,21 +215,25 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     numbers = round_numbers(race, verdict.metric)
     names = [row.name for row in found]
     start_ns = race.rounds[0].started_ns if race.rounds else 0
-    seen = [one for one in chart_data.blocks(race) if one.block.contender in names]
-    plain = sum(one.kind != "void" for one in seen)
+    seen = [shown for shown in chart_data.blocks(race) if shown.block.contender in names]
+    plain = sum(shown.kind != "void" for shown in seen)
     step = max(1, -(-plain // MOST_BLOCKS))
     points: list[dict[str, Any]] = []
     limits = {name: _limits(seen, name, verdict.metric) for name in names}
     kept = 0
-    for one in seen:
-        number = chart_data.value(one.block, verdict.metric)
-        kept += one.kind != "void"
-        if number is None or (one.kind != "void" and kept % step):
+    for shown in seen:
+        number = chart_data.value(shown.block, verdict.metric)
+        kept += shown.kind != "void"
+        if number is None or (shown.kind != "void" and kept % step):
             continue
-        low, high = limits[one.block.contender]
+        low, high = limits[shown.block.contender]
         at = min(max(number, low), high)
-        place = {"name": one.block.contender, "s": round((one.block.started_ns - start_ns) / 1e9, 3), "at": _short(at)}
-        points.append(place | {"kind": one.kind, "why": "; ".join(map(void_text, one.block.void))})
+        place = {
+            "name": shown.block.contender,
+            "s": round((shown.block.started_ns - start_ns) / 1e9, 3),
+            "at": _short(at),
+        }
+        points.append(place | {"kind": shown.kind, "why": "; ".join(map(void_text, shown.block.void))})
     lines = [
         {"name": name, "s": round(begin, 3), "until": round(end, 3), "at": _short(number), "kind": "level"}
         for name in names
@@ -253,14 +259,14 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     ).properties(height=76)
     header = alt.Header(title=None, labelAnchor="start", labelOrient="top", labelPadding=4)
     chart = layers.facet(row=alt.Row("name:N", sort=names, header=header), spacing=10).resolve_scale(y="independent")
-    told = ", ".join(f"{name} {sum(one.block.contender == name for one in seen)}" for name in names)
-    return finished(chart, f"every block over time; blocks of each contender: {told}")
+    counts = ", ".join(f"{name} {sum(shown.block.contender == name for shown in seen)}" for name in names)
+    return finished(chart, f"every block over time; blocks of each contender: {counts}")
 
 
 def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[float, float]:
-    mine = [(one.kind, chart_data.value(one.block, metric)) for one in seen if one.block.contender == name]
-    used = [number for kind, number in mine if kind == "used" and number is not None]
-    return chart_data.edges(used or [number for _, number in mine if number is not None])
+    numbers = [(shown.kind, chart_data.value(shown.block, metric)) for shown in seen if shown.block.contender == name]
+    used = [number for kind, number in numbers if kind == "used" and number is not None]
+    return chart_data.edges(used or [number for _, number in numbers if number is not None])
 
 
 def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
@@ -289,8 +295,8 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
         .mark_line(aria=False, strokeWidth=2)
         .encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash("name:N", scale=dashes, title=None), tooltip=tooltip)
     )
-    told = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in found)
-    return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {told}")
+    medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in found)
+    return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {medians}")
 
 
 CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
@@ -340,9 +346,9 @@ def _values(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
 
 def finished(chart: alt.TopLevelMixin, description: str) -> Chart:
     """The chart's description as Vega-Lite takes it, without a theme yet; what came from outside is harmless in it."""
-    made: Chart = json.loads(chart.to_json(indent=None, validate=False))
-    made.pop("config", None)
-    return dict(_shown(made | {"description": description}))
+    spec: Chart = json.loads(chart.to_json(indent=None, validate=False))
+    spec.pop("config", None)
+    return dict(_shown(spec | {"description": description}))
 
 
 def _shown(value: Any) -> Any:

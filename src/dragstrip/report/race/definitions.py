@@ -21,9 +21,9 @@ def files(race: Race) -> list[tuple[str, list[tuple[str, str]]]]:
     """
     found = []
     for entrant in race.entrants:
-        told = _of(entrant)
-        if told:
-            found.append((entrant.name, told))
+        files = _of(entrant)
+        if files:
+            found.append((entrant.name, files))
     return found
 
 
@@ -36,8 +36,11 @@ def _of(entrant: Entrant) -> list[tuple[str, str]]:
         return []
     if entry.definition_hash != entrant.definition_hash or entry.contender is None:
         return []
-    made = entry.contender
-    paths = {made.source.file.name: made.source.file, **{name: made.folder / name for name in made.files()}}
+    definition = entry.contender
+    paths = {
+        definition.source.file.name: definition.source.file,
+        **{name: definition.folder / name for name in definition.files()},
+    }
     return [(name, _text(path)) for name, path in list(paths.items())[:MOST_FILES]]
 
 

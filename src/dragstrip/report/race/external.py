@@ -32,12 +32,12 @@ def figures(race: Race) -> list[Figure]:
     """Those kept with this race; an event that is none of ours is passed over."""
     found = []
     for event in race.events:
-        told = _told(event.text) if event.kind == KIND else None
-        if told:
+        recorded = _recorded(event.text) if event.kind == KIND else None
+        if recorded:
             names = {field.name for field in fields(ForeignRun)}
             try:
-                run = ForeignRun(**{key: value for key, value in told.items() if key in names})
-                found.append(Figure(str(told["name"]), run))
+                run = ForeignRun(**{key: value for key, value in recorded.items() if key in names})
+                found.append(Figure(str(recorded["name"]), run))
             except (TypeError, KeyError):
                 continue
     return found
@@ -48,14 +48,19 @@ def as_json(race: Race) -> list[dict[str, Any]]:
     return [{"name": figure.name, **asdict(figure.run)} for figure in figures(race)]
 
 
-def _told(detail: str) -> dict[str, Any] | None:
+def _recorded(detail: str) -> dict[str, Any] | None:
     """A figure's fields, of the types that are shown; an imported file may hold anything."""
     try:
-        told = json.loads(detail)
-        tails = {str(name): float(us) for name, us in told.get("latency_us", {}).items()}
-        counts = {name: told.get(name) for name in ("requests", "connections", "failed")}
+        recorded = json.loads(detail)
+        tails = {str(name): float(us) for name, us in recorded.get("latency_us", {}).items()}
+        counts = {name: recorded.get(name) for name in ("requests", "connections", "failed")}
         if any(not isinstance(count, int | None) for count in counts.values()):
             return None
-        return {**told, "tool": str(told["tool"]), "rate_per_s": float(told["rate_per_s"]), "latency_us": tails}
+        return {
+            **recorded,
+            "tool": str(recorded["tool"]),
+            "rate_per_s": float(recorded["rate_per_s"]),
+            "latency_us": tails,
+        }
     except (ValueError, TypeError, AttributeError, KeyError):
         return None

@@ -63,8 +63,8 @@ def _line(pair: Pair, axis: glyphs.Axis, *, void: bool) -> tuple[RenderableType,
     whisker = glyphs.Whisker(pair.ratio, pair.low, pair.high, axis, glyphs.VERDICT_STYLE[pair.verdict])
     bounded = figures.finite(pair.low) is not None
     interval = figures.ratio_span(pair.low, pair.high) if bounded else ""
-    told = Text("void", style=glyphs.STATUS_STYLE["void"]) if void else word(pair) if bounded else Text("too early")
-    return names, whisker, Text(figures.ratio(pair.ratio)), Text(interval), told
+    verdict = Text("void", style=glyphs.STATUS_STYLE["void"]) if void else word(pair) if bounded else Text("too early")
+    return names, whisker, Text(figures.ratio(pair.ratio)), Text(interval), verdict
 
 
 def _table(sizes: Sequence[int], heads: Sequence[str] | None) -> Table:

@@ -33,13 +33,13 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
 
 def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Bencher Metric Format: value with its interval's bounds, by contender and measure."""
-    told: dict[str, Any] = {}
+    measures_by_name: dict[str, Any] = {}
     for row in summary.ranked(race, verdict):
         measures = {name: _bounded(interval) for name, interval in _intervals(row).items() if interval}
         if row.estimate.peak_memory_bytes:
             measures["peak_memory_bytes"] = {"value": row.estimate.peak_memory_bytes}
-        told[f"{race.workload}/{row.name}"] = measures
-    return _json(told)
+        measures_by_name[f"{race.workload}/{row.name}"] = measures
+    return _json(measures_by_name)
 
 
 def github_bigger(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
@@ -53,7 +53,7 @@ def github_smaller(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str
 
 
 def _github(race: Race, verdict: Verdict, measure: str, unit: str) -> str:
-    told = []
+    entries = []
     for row in summary.ranked(race, verdict):
         interval = _intervals(row)[measure]
         if interval is None:
@@ -62,8 +62,8 @@ def _github(race: Race, verdict: Verdict, measure: str, unit: str) -> str:
         entry = {"name": f"{race.workload}/{row.name}", "unit": unit, "value": interval.estimate}
         span = f"95 %: {figures.span(interval.low, interval.high) or 'no interval'}"
         extra = f"{span}\nversion {row.entrant.version}\nrace {race.id}"
-        told.append(entry | ({} if half is None else {"range": f"± {half:.6g}"}) | {"extra": extra})
-    return _json(told)
+        entries.append(entry | ({} if half is None else {"range": f"± {half:.6g}"}) | {"extra": extra})
+    return _json(entries)
 
 
 def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
@@ -112,8 +112,8 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         lines.append(f"# HELP {name} {about}")
         for labels, value in samples:
             if figures.finite(value) is not None:
-                told = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
-                lines.append(f"{name}{{{told}}} {value!r}")
+                label_text = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
+                lines.append(f"{name}{{{label_text}}} {value!r}")
 
     def of(row: summary.Row) -> dict[str, str]:
         return {"race": race.id, "workload": race.workload, "contender": row.name, "version": row.entrant.version}
@@ -169,8 +169,8 @@ def _float(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _json(told: Any) -> str:
-    return json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _word(text: str) -> str:

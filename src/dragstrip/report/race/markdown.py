@@ -29,7 +29,10 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         beside = _beside_first(row, found, verdict)
         cells = (row.name, row.entrant.version, figures.figure(row.main.estimate), interval, beside)
         lines.append(f"| {' | '.join(cell(text) for text in cells)} |")
-    lines += ["", *(f"- {cell(one.name)} is out: {cell(one.out)}" for one in record.entrants if one.out)]
+    lines += [
+        "",
+        *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
+    ]
     lines += [f"- {check.status}: {cell(check.detail)}" for check in checks if check.status in ("void", "warn")]
     lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
     return "\n".join(lines) + "\n"

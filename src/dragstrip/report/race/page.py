@@ -22,8 +22,7 @@ from markupsafe import Markup
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
-from dragstrip.report import figures as words
-from dragstrip.report import glyphs
+from dragstrip.report import figures, glyphs
 from dragstrip.report.race import charts, external, notes, tables
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
@@ -56,16 +55,16 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The whole page as text."""
     found = rows.ranked(race, verdict)
     names = [row.name for row in found]
-    told = race_export.race_json(race, verdict, checks)
-    data = json.dumps(told, indent=1, ensure_ascii=True)
+    content = race_export.race_json(race, verdict, checks)
+    data = json.dumps(content, indent=1, ensure_ascii=True)
     drawn = _charts(race, verdict, found)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
     return _template().render(
         race=race,
         verdict=verdict,
-        headline=told["headline"],
-        void=told["void"],
-        events=told["events"],
+        headline=content["headline"],
+        void=content["void"],
+        events=content["events"],
         title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
         summary=race_terminal.summary(race),
         rows=found,
@@ -74,7 +73,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         drawing=_inside_script(_drawing(drawn, names)),
         scripts=scripts,
         allowed=" ".join(_allowed(script) for script in scripts),
-        sections=_sections(race, drawn, found, bool(told["pairs"])),
+        sections=_sections(race, drawn, found, bool(content["pairs"])),
         definitions=definitions_of.files(race),
         raw=_raw(race),
         foreign=external.figures(race),
@@ -94,7 +93,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         parity=race_terminal.parity_rows(race),
         parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
         facts=facts(race.machine),
-        meaning=f"{words.meaning(verdict)} {words.null_race(race)}",
+        meaning=f"{figures.meaning(verdict)} {figures.null_race(race)}",
         launches=launches(race, found),
         command=command(race),
         quantiles=list(QUANTILES),
@@ -127,7 +126,7 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
 def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
     """The charts that have something to show."""
     lacking = {
-        "pairs": not any(words.finite(pair.low) for pair in verdict.pairs),
+        "pairs": not any(figures.finite(pair.low) for pair in verdict.pairs),
         "blocks": not race.rounds,
         "latency": not any(row.latency_us for row in found),
         "cpu": not any(row.estimate.server_cpu_us_per_request for row in found),
@@ -137,8 +136,8 @@ def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, cha
 
 
 def _drawing(drawn: Mapping[str, charts.Chart], names: Sequence[str]) -> str:
-    told = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
-    return json.dumps(told, separators=(",", ":"))
+    content = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
+    return json.dumps(content, separators=(",", ":"))
 
 
 @cache
@@ -214,27 +213,27 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "figure": words.figure,
-        "span": lambda interval: words.span(interval.low, interval.high),
-        "ratio": words.ratio,
-        "micro": words.microseconds,
-        "memory": words.memory,
-        "count": words.count,
-        "percent": words.percent,
-        "failures": words.errors,
+        "figure": figures.figure,
+        "span": lambda interval: figures.span(interval.low, interval.high),
+        "ratio": figures.ratio,
+        "micro": figures.microseconds,
+        "memory": figures.memory,
+        "count": figures.count,
+        "percent": figures.percent,
+        "failures": figures.errors,
     }
     environment.globals["style"] = Markup(style())
-    environment.globals["ratio_span"] = words.ratio_span
+    environment.globals["ratio_span"] = figures.ratio_span
     environment.globals["sentence"] = rows.sentence
     environment.globals["clipped"] = notes.clipped
-    environment.globals["check_name"] = words.check
-    environment.globals["called"] = words.called
+    environment.globals["check_name"] = figures.check
+    environment.globals["called"] = figures.called
     return environment.get_template("page.html.j2")
 
 
 def harmless(value: Any) -> Any:
     """Control characters from outside are shown as such; markup of our own stays as it is."""
-    return words.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return figures.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def style() -> str:
@@ -258,22 +257,22 @@ def _inside_script(text: str) -> Markup:
 
 def launches(race: Race, found: Sequence[Row]) -> list[tuple[str, dict[str, str]]]:
     """How each contender's launches went: medians, and how many died or never settled."""
-    told = []
+    table = []
     for row in found:
-        mine = [launch for r in race.rounds for launch in r.launches if launch.contender == row.name]
-        if mine:
-            middle = len(mine) // 2
+        launches = [launch for r in race.rounds for launch in r.launches if launch.contender == row.name]
+        if launches:
+            middle = len(launches) // 2
             seen = {
-                "launches": str(len(mine)),
-                "ready in, ms": f"{sorted(launch.ready_ns for launch in mine)[middle] / 1e6:.1f}",
-                "warmed up, ms": f"{sorted(launch.warm_up_ns for launch in mine)[middle] / 1e6:.0f}",
-                "not settled": str(sum(not launch.settled for launch in mine)),
-                "died": str(sum(launch.died for launch in mine)),
-                "processes, threads": f"{mine[-1].processes}, {mine[-1].threads}",
-                "CPU read from": mine[-1].cpu_source,
+                "launches": str(len(launches)),
+                "ready in, ms": f"{sorted(launch.ready_ns for launch in launches)[middle] / 1e6:.1f}",
+                "warmed up, ms": f"{sorted(launch.warm_up_ns for launch in launches)[middle] / 1e6:.0f}",
+                "not settled": str(sum(not launch.settled for launch in launches)),
+                "died": str(sum(launch.died for launch in launches)),
+                "processes, threads": f"{launches[-1].processes}, {launches[-1].threads}",
+                "CPU read from": launches[-1].cpu_source,
             }
-            told.append((row.name, seen))
-    return told
+            table.append((row.name, seen))
+    return table
 
 
 def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
@@ -284,7 +283,7 @@ def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
         if isinstance(value, Mapping):
             found += facts(value, f"{name}, ")
         elif value is not None and value != "":
-            shown = words.memory(value) if key.endswith(_BYTES) else value
+            shown = figures.memory(value) if key.endswith(_BYTES) else value
             found.append((name, ", ".join(map(str, shown)) if isinstance(shown, (list, tuple)) else str(shown)))
     return found
 

@@ -163,15 +163,15 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
     bad, noted = standing.spoilt(race, checks), standing.unjudged(verdict)
     rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
-    told = _lead(race, verdict, rows)
+    text = _lead(race, verdict, rows)
     if causes:
-        told += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(causes[0].detail)}"
+        text += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(causes[0].detail)}"
     if noted:
-        told += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
+        text += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
     if verdict.metric_reason:
-        told += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
-        told += _ended(verdict.metric_reason)
-    return told
+        text += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
+        text += _ended(verdict.metric_reason)
+    return text
 
 
 def _ended(text: str) -> str:
@@ -183,11 +183,11 @@ def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
     if len(rows) < 2 or not verdict.pairs:
         return _without_verdict(race, rows)
     first, second = rows[0].name, rows[1].name
-    told = _sentence(pair_of(verdict, first, second))
+    text = _sentence(pair_of(verdict, first, second))
     if len(rows) > 2 and all(figures.finite(pair.low) is None for pair in verdict.pairs):
-        return f"Too early to call any of {len(verdict.pairs)} pairs. {told}"
+        return f"Too early to call any of {len(verdict.pairs)} pairs. {text}"
     if len(rows) == 2:
-        return told
+        return text
     among = {row.name for row in rows}
     pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
     undecided = sum(pair.verdict == "undecided" for pair in pairs)
@@ -197,11 +197,11 @@ def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
     best = f"has the lowest {quantile} latency" if quantile else best
     at_top = tuple(row.name for row in rows if row.name in top)
     if len(at_top) > 1:
-        lead = f"{figures.several(at_top)} are not told apart at the top. {told}"
+        lead = f"{figures.several(at_top)} are not told apart at the top. {text}"
     else:
         # One subject suffices where the sentence goes on about the same contender.
-        going_on = told.removeprefix(f"{first} ")
-        lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != told else f". {told}")
+        going_on = text.removeprefix(f"{first} ")
+        lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != text else f". {text}")
     rest = (
         f" {undecided} of {len(pairs)} pairs {'is' if undecided == 1 else 'are'} still too close to call."
         if undecided
@@ -223,8 +223,8 @@ def _sentence(pair: Pair | None) -> str:
         return "The two fastest never ran in one round, so they are not compared."
     from dragstrip.analysis import sentence
 
-    told = sentence(pair)
-    return _ended(told)
+    text = sentence(pair)
+    return _ended(text)
 
 
 def sentence(pair: Pair) -> str:

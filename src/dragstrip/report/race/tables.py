@@ -60,9 +60,9 @@ def round_rows(race: Race) -> Iterator[Row]:
     for row, index in enumerate(first.rounds):
         for column, name in enumerate(first.names):
             if first.ran[row, column]:
-                told = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
+                place = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
                 numbers = {key: _finite(float(of.totals[row, column])) for key, of in by_column.items()}
-                yield {**told, **numbers, "settled": bool(first.settled[row, column])}
+                yield {**place, **numbers, "settled": bool(first.settled[row, column])}
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
-from dragstrip.report import figures as words
-from dragstrip.report import glyphs
+from dragstrip.report import figures, glyphs
 from dragstrip.report.race import external, forest, notes, standing
 from dragstrip.report.race import summary as rows
 from dragstrip.report.race.badge import Badge, badge
@@ -64,8 +63,8 @@ def show_race(
     glyphs.emit(console, *parts)
 
 
-def _badge(told: Badge) -> Text:
-    return Text.assemble((f" {told.word} ", glyphs.BADGE_STYLE[told.kind]), " ", (told.text, "bold"))
+def _badge(badge_: Badge) -> Text:
+    return Text.assemble((f" {badge_.word} ", glyphs.BADGE_STYLE[badge_.kind]), " ", (badge_.text, "bold"))
 
 
 def _beside_the_verdict(
@@ -99,7 +98,7 @@ def _rest(
     others = rows.shown_beside(verdict, [row.name for row in found], every=all_pairs)
     if others:
         parts += [_by_other_metrics(others), Text()]
-    passed = [words.check(check.check) for check in checks if check.status == "pass"]
+    passed = [figures.check(check.check) for check in checks if check.status == "pass"]
     if passed:
         mark = (f"{glyphs.STATUS_MARK['pass']} ", glyphs.STATUS_STYLE["pass"])
         parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
@@ -125,14 +124,14 @@ def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
         main = row.main
         cells: list[RenderableType] = [glyphs.ties(row.ties)] if tied else []
         bar = glyphs.Bar(main.estimate, main.low, main.high, scale)
-        cells += [row.name, words.figure(main.estimate), words.span(main.low, main.high), bar]
+        cells += [row.name, figures.figure(main.estimate), figures.span(main.low, main.high), bar]
         table.add_row(*cells, *(_figures(row, metric) if beside else ()))
     return table
 
 
 def full_scale(found: Sequence[Row]) -> float:
     """The value at a bar's full width."""
-    return max(words.finite(row.main.high) or row.main.estimate for row in found)
+    return max(figures.finite(row.main.high) or row.main.estimate for row in found)
 
 
 def _heads(metric: str) -> tuple[str, ...]:
@@ -143,15 +142,15 @@ def _heads(metric: str) -> tuple[str, ...]:
 def _figures(row: Row, metric: str) -> tuple[str, ...]:
     estimate = row.estimate
     beside = estimate.throughput_per_s if metric == "cpu" else estimate.server_cpu_us_per_request
-    shown = words.brief if metric == "cpu" else words.microseconds
-    other = words.NONE if beside is None else shown(beside.estimate)
+    shown = figures.brief if metric == "cpu" else figures.microseconds
+    other = figures.NONE if beside is None else shown(beside.estimate)
     return (
         other,
-        words.microseconds(row.latency_us.get("p50")),
-        words.microseconds(row.latency_us.get("p99")),
-        words.memory(estimate.peak_memory_bytes),
-        words.count(sum(estimate.errors.values())),
-        words.count(estimate.rounds),
+        figures.microseconds(row.latency_us.get("p50")),
+        figures.microseconds(row.latency_us.get("p99")),
+        figures.memory(estimate.peak_memory_bytes),
+        figures.count(sum(estimate.errors.values())),
+        figures.count(estimate.rounds),
         f"{estimate.void_blocks}/{estimate.blocks}",
     )
 
@@ -172,8 +171,8 @@ def _out(race: Race) -> list[RenderableType]:
     for entrant in race.entrants:
         if entrant.out:
             when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
-            told = Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}")
-            parts.append(told)
+            line = Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}")
+            parts.append(line)
     return [*parts, Text()] if parts else []
 
 
@@ -186,7 +185,7 @@ def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
     table.add_column("interval", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for pair in pairs:
-        ratio, interval = words.ratio(pair.ratio), words.ratio_span(pair.low, pair.high)
+        ratio, interval = figures.ratio(pair.ratio), figures.ratio_span(pair.low, pair.high)
         table.add_row(
             pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, forest.word(pair)
         )
@@ -204,16 +203,16 @@ def _foreign(race: Race) -> list[RenderableType]:
         table.add_column(head, justify="right", no_wrap=True)
     for figure in found:
         run = figure.run
-        tails = (words.microseconds(run.latency_us.get(q)) for q in ("p50", "p99"))
-        counts = (words.count(run.connections), words.count(run.failed))
-        table.add_row(Text(figure.name), Text(run.tool), words.figure(run.rate_per_s), *counts, *tails)
+        tails = (figures.microseconds(run.latency_us.get(q)) for q in ("p50", "p99"))
+        counts = (figures.count(run.connections), figures.count(run.failed))
+        table.add_row(Text(figure.name), Text(run.tool), figures.figure(run.rate_per_s), *counts, *tails)
     return [table, Text(external.NOTE, style="dim"), Text()]
 
 
 def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
     lines = []
     if found:
-        lines += [words.meaning(verdict), words.null_race(race)]
+        lines += [figures.meaning(verdict), figures.null_race(race)]
         if rows.ties_wide(found):
             lines.append("Contenders joined by a bar on the left are not told apart.")
         lines.append(
@@ -283,6 +282,6 @@ def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
     facts = dict.fromkeys(fact for sheet in sheets for fact in sheet)
     found = []
     for fact in facts:
-        values = [sheet.get(fact, words.NONE) for sheet in sheets]
+        values = [sheet.get(fact, figures.NONE) for sheet in sheets]
         found.append((fact, values, len(set(values)) > 1))
     return found
