@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from loads import Nginx
@@ -39,6 +40,10 @@ def _settle() -> None:
 
 
 _settle()
+
+# Time never decides a test, a property's neither: other programs may have the cores.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 #: What a test wants, from the most to the least; `pyproject.toml` says what each means.
 WANTS = ("soak", "contenders", "live", "unit")

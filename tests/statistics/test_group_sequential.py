@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,24 +17,35 @@ from dragstrip.analysis.group_sequential import SPENT, weight
 ALPHAS = st.floats(1e-4, 0.2)
 
 
-def crossed(alpha: float, planned: int, paths: int = 20_000, tau2: float = 0.3) -> tuple[float, float]:
-    """The chance, for equal normal rounds, that some look's interval excludes 1, and its standard error.
+#: Effects that the simulated races are drawn with have this variance: nearly all of them cross.
+TAU2 = 0.3
 
-    Races are drawn with effects from N(0, tau2), of which nearly all cross, and weighed by the likelihood ratio of
-    the t statistic at the crossing, which is the e-value's closed form for that tau2: exact for any alpha.
-    """
+
+@cache
+def statistics_of_races(planned: int, paths: int = 20_000) -> np.ndarray:
+    """The t statistic of so many races at each of their rounds: one simulation for all levels."""
     rng, n = np.random.default_rng(5), np.arange(1, planned + 1)
-    rounds = rng.normal(size=(paths, planned)) + rng.normal(0, math.sqrt(tau2), (paths, 1))
+    rounds = rng.normal(size=(paths, planned)) + rng.normal(0, math.sqrt(TAU2), (paths, 1))
     mean = np.cumsum(rounds, axis=1) / n
     squares = np.maximum(np.cumsum(rounds**2, axis=1) - n * mean**2, 1e-12)
-    t = np.abs(mean) * np.sqrt(n * np.maximum(n - 1, 1) / squares)
-    out = t >= np.array([factor_within(int(k), alpha, planned) for k in n])
+    t: np.ndarray = np.abs(mean) * np.sqrt(n * np.maximum(n - 1, 1) / squares)
+    return t
+
+
+def crossed(alpha: float, planned: int) -> tuple[float, float]:
+    """The chance, for equal normal rounds, that some look's interval excludes 1, and its standard error.
+
+    Races are drawn with effects from N(0, TAU2), of which nearly all cross, and weighed by the likelihood ratio of
+    the t statistic at the crossing, which is the e-value's closed form for that TAU2: exact for any alpha.
+    """
+    t = statistics_of_races(planned)
+    out = t >= np.array([factor_within(k, alpha, planned) for k in range(1, planned + 1)])
     at = out.argmax(axis=1)
-    x = t[np.arange(paths), at] ** 2 / np.maximum(at, 1)
-    g = 1 + (at + 1) * tau2
+    x = t[np.arange(len(t)), at] ** 2 / np.maximum(at, 1)
+    g = 1 + (at + 1) * TAU2
     ratio = np.exp(np.log(g) / 2 - (at + 1) / 2 * (np.log1p(x) - np.log1p(x / g)))
     weighed = np.where(out.any(axis=1), ratio, 0.0)
-    return float(weighed.mean()), float(weighed.std() / math.sqrt(paths))
+    return float(weighed.mean()), float(weighed.std() / math.sqrt(len(t)))
 
 
 @pytest.mark.parametrize("planned", [FLOOR, 11, 20, 60, 250])
