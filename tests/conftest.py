@@ -46,7 +46,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 #: What a test wants, from the most to the least; `pyproject.toml` says what each means.
-WANTS = ("soak", "contenders", "live", "unit")
+WANTS = ("soak", "release", "contenders", "live", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -45,6 +45,7 @@ TIERS = {
         RUST,
         LIVE,
         Part("test-contenders", "every contender that can be installed: each answer byte for byte, each limit"),
+        Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),
         Part("fuzz", "the response parser on random and on mutated answers"),
     ),
     "soak": (

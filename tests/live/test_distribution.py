@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 

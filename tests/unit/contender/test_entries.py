@@ -166,7 +166,7 @@ def test_an_entrant_with_a_name_or_a_program_of_its_own_comes_back_from_its_reco
         assert contender.entry_of(one.name, one.kind, dict(one.parameters)) == one
 
 
-@pytest.mark.live
+@pytest.mark.contenders
 def test_two_versions_of_one_program_race_under_names_of_their_own(folder: Path) -> None:
     """A copy of nginx beside nginx, alone and called by a launcher of several programs; each from its own place."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
