@@ -49,7 +49,7 @@ class Mutation:
 
 
 PARSER = ("-p", "dragstrip-engine", "--test", "response", "--test", "corpus")
-STATISTICS = ("tests/statistics/test_analysis.py", "tests/statistics/test_group_sequential.py")
+STATISTICS = ("tests/statistics/test_analysis.py",)
 VALIDITY = ("tests/unit/validity",)
 SUPERVISOR = ("tests/unit/process/test_supervisor.py", "tests/live/test_launcher.py")
 
@@ -65,7 +65,7 @@ MUTATIONS = (
     ),
     Mutation(
         "extensions", f"{PACKAGE}/analysis/group_sequential.py",
-        "(1 - FIRST_SHARE) / 2**stage", "(1 - FIRST_SHARE)", STATISTICS,
+        "(1 - FIRST_SHARE) / 2**stage", "(1 - FIRST_SHARE)", ("tests/statistics/test_simultaneous.py",),
     ),
     Mutation(
         "in flight", f"{PACKAGE}/validity/block.py",
