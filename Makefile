@@ -76,7 +76,7 @@ soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server,
 PYTEST := $(BIN)/python -m pytest
 # The first is the only one on all cores at once: it starts no server, so nothing is disturbed.
 test-unit: .stamps/test-deps
-	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak)' -n 2 tests/unit tests/statistics tests/live tests/contenders
+	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak)' -n 2 tests/unit tests/statistics
 
 test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python

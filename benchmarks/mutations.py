@@ -2,7 +2,7 @@
 
     python benchmarks/mutations.py             # all of them; a line each, as a table
     python benchmarks/mutations.py --only holm,subreaper
-    python benchmarks/mutations.py --write     # the table goes into docs/testing.md
+    python benchmarks/mutations.py --write     # the table goes into docs/testing.md; with --only, these rows of it
 
 Each mutation is one line of the statistics, the validity checks, the supervisor or the engine's response parser. It is
 made in a copy of the sources, never in the checkout; the tests named beside it run there until the first one fails.
@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pages import ROOT, circumstances, splice
+from pages import ROOT, circumstances, part, splice
 
 PAGE = ROOT / "docs" / "testing.md"
 PACKAGE, CRATE = "src/dragstrip", "crates/engine/src"
@@ -143,11 +143,14 @@ def tried(mutation: Mutation, at: Path) -> Outcome:
     finally:
         file.write_text(whole)
     said = done.stdout + done.stderr
-    pattern = r"^test (\S+) \.\.\. FAILED|^    (\S+)$" if mutation.rust else r"^(?:FAILED|ERROR) (\S+)"
-    found = re.search(pattern, said, re.MULTILINE)
+    # cargo lists the names last, below what the tests printed.
+    listed = said.rpartition("\nfailures:\n")[2] if mutation.rust else said
+    found = re.search(r"^    (\w\S*)$" if mutation.rust else r"^(?:FAILED|ERROR) (\S+)", listed, re.MULTILINE)
     if done.returncode and found is None:
         raise SystemExit(f"{mutation.name}: the tests could not run:\n{said[-3000:]}")
-    failed = next(filter(None, found.groups())) if done.returncode and found else ""
+    failed = found[1] if done.returncode and found else ""
+    if not failed.endswith("]"):  # a parameter with blanks in it was cut off
+        failed = failed.partition("[")[0]
     return Outcome(mutation, failed, time.monotonic() - begun)
 
 
@@ -161,6 +164,12 @@ def table(outcomes: list[Outcome]) -> list[str]:
             f" | {f'`{one.failed}`' if one.failed else '**none: it survived**'} | {one.seconds:.0f} |"
         )
     return lines
+
+
+def merged(lines: list[str], page: list[str]) -> list[str]:
+    """These rows in the place of those on the page that tell of the same lines; the others stay."""
+    of = {row.split(" | ")[0] + row.split(" | ")[1]: row for row in lines[2:]}
+    return [of.get("".join(row.split(" | ")[:2]), row) for row in page]
 
 
 def main() -> int:
@@ -183,7 +192,9 @@ def main() -> int:
     lines = table(outcomes)
     print("", *lines, sep="\n")
     if chosen.write:
-        splice(PAGE, "mutations", "\n".join([f"Tried: {circumstances()}.", "", *lines]))
+        page = part(PAGE, "mutations").splitlines()
+        text = merged(lines, page) if wanted else [f"Tried: {circumstances()}.", "", *lines]
+        splice(PAGE, "mutations", "\n".join(text))
     return int(any(not one.failed for one in outcomes))
 
 

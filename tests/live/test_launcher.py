@@ -456,7 +456,8 @@ def test_a_keeper_told_to_end_ends_its_tree_orderly(root: Path) -> None:
         os.kill(keeper.pid, signal.SIGINT)  # ignored
         assert is_right(running.host, running.port) is None
         os.kill(keeper.pid, signal.SIGTERM)
-        wait_until(lambda: not running.alive())
+        wait_until(lambda: keeper.has_ended(running.number))  # its report is there, a moment after its end
+        assert not running.alive()
         assert running.stop().died
         assert is_gone(running.pid)
 

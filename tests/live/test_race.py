@@ -32,7 +32,6 @@ from races import (
 )
 
 from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
-from dragstrip.cli.main import run
 from dragstrip.racing import schedule
 from dragstrip.racing.warming import watch_cpu_time
 from dragstrip.record import EventKind
@@ -289,29 +288,3 @@ def test_one_that_dies_as_its_cpu_time_is_looked_for_ends_no_race(tmp_path: Path
             watch_cpu_time(engine, there, session)  # type: ignore[arg-type]
     finally:
         server.stop()
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["race", "nginx-retrun", "node"], "nginx-return"),
-        (["race", "nginx-return"], "at least two"),
-        (["race", "nginx-return", "nginx-return"], "twice"),
-        (["race", "nginx-return", "nginx-static", "--workload", "multiply"], "multiply"),
-        (["race", "nginx-return:wrokers=2", "node"], "workers"),
-        (["race", "--serve", "mine=./server", "node"], "{port}"),
-        (["race", "nginx-return", "http://192.0.2.1/"], "127.0.0"),
-        (["race", "nginx-return", "node", "--budget", "soon"], "duration"),
-        (["show", "feedfeed"], "feedfeed"),
-    ],
-)
-def test_wrong_words_are_refused_with_what_would_do_and_exit_2(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Names the word, says what would do; nothing is started."""
-    monkeypatch.setenv("DRAGSTRIP_STORE", str(tmp_path / "races.sqlite"))
-    assert run(words) == 2
-    refused = capsys.readouterr().err
-    assert told in refused
-    assert "Traceback" not in refused
