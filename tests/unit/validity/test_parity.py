@@ -79,6 +79,8 @@ def test_over_http_1_0_it_matters_who_keeps_connections_then() -> None:
     assert list(warned(raced(*sheets))) == ["parity"]
     told = warned(raced(*sheets, load=replace(raced({}, {}).load, http="1.0")))
     assert "server-1 keeps no connection over HTTP/1.0" in told["parity, HTTP/1.0"]
+    untried = ({"HTTP/1.0": "keeps the connection"}, {"HTTP/1.0": "could not be tried: reset the connection"})
+    assert list(warned(raced(*untried, load=replace(raced({}, {}).load, http="1.0")))) == ["parity"]
 
 
 def test_who_is_out_and_who_has_no_sheet_is_not_compared() -> None:
