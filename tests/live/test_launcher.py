@@ -89,7 +89,6 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_launcher import Start, as_server, is_right
 from dragstrip.process.launcher import Launcher, scratch_root
-from dragstrip.process.ports import free_port
 with scratch_root() as root, Launcher(name="a", scratch_root=root) as a, Launcher(name="b", scratch_root=root) as b:
     one = as_server(a, root, "family")
     two = as_server(b, root, "stubborn")

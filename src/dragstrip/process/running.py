@@ -87,23 +87,23 @@ class AtAddress:
 @contextlib.contextmanager
 def frozen(running: Iterable[Running]) -> Iterator[None]:
     """These contenders stand still; whatever happens they are let go again."""
-    held = list(running)
-    for one in held:
-        one.freeze()
+    still = list(running)
+    for server in still:
+        server.freeze()
     try:
         yield
     finally:
-        for one in held:
-            one.thaw()
+        for server in still:
+            server.thaw()
 
 
 @contextlib.contextmanager
-def awake(one: Running | None) -> Iterator[None]:
+def awake(server: Running | None) -> Iterator[None]:
     """A frozen contender moves for its own block; None: it is none of them."""
-    if one is not None:
-        one.thaw()
+    if server is not None:
+        server.thaw()
     try:
         yield
     finally:
-        if one is not None:
-            one.freeze()
+        if server is not None:
+            server.freeze()

@@ -184,7 +184,7 @@ def _tree(folder: Path) -> list[str]:
     Raises:
         ValueError: there are too many to look at.
     """
-    told: list[str] = []
+    files: list[str] = []
     waiting = [str(folder)] if folder.is_dir() else []
     while waiting:
         with os.scandir(waiting.pop()) as inside:
@@ -194,31 +194,31 @@ def _tree(folder: Path) -> list[str]:
                         waiting.append(one.path)
                     continue
                 state = one.stat(follow_symlinks=False)
-                told.append(f"{one.path} {state.st_size} {state.st_mtime_ns}")
-        if len(told) > MOST_FILES:
+                files.append(f"{one.path} {state.st_size} {state.st_mtime_ns}")
+        if len(files) > MOST_FILES:
             raise ValueError(f"{folder} has over {MOST_FILES} files")
-    return sorted(told)
+    return sorted(files)
 
 
-def _proof(told: dict[str, Any], key: str) -> KeptQualification:
+def _proof(stored: dict[str, Any], key: str) -> KeptQualification:
     """A proof out of a file's words.
 
     Raises:
         ValueError, TypeError, KeyError, AttributeError: they are none.
     """
-    if told["shape"] != _SHAPE or told["key"] != key:
+    if stored["shape"] != _SHAPE or stored["key"] != key:
         raise ValueError("another shape, or another contender's")
-    parity = {str(name): str(fact) for name, fact in told["parity"].items()}
+    parity = {str(name): str(fact) for name, fact in stored["parity"].items()}
     proof = KeptQualification(
-        at_s=float(told["at_s"]),
-        good_s=float(told["good_s"]),
+        at_s=float(stored["at_s"]),
+        good_s=float(stored["good_s"]),
         parity=parity,
-        p50_ns=int(told["p50_ns"]),
-        capacity_per_s=float(told["capacity_per_s"]),
-        launch_s=float(told["launch_s"]),
-        factor=int(told["factor"]),
-        restless=told["restless"] is True,
-        unequal=tuple({name: float(one[name]) for name in _UNEQUAL} for one in told["unequal"]),
+        p50_ns=int(stored["p50_ns"]),
+        capacity_per_s=float(stored["capacity_per_s"]),
+        launch_s=float(stored["launch_s"]),
+        factor=int(stored["factor"]),
+        restless=stored["restless"] is True,
+        unequal=tuple({name: float(one[name]) for name in _UNEQUAL} for one in stored["unequal"]),
     )
     if not (0 < proof.p50_ns < 10**12 and proof.capacity_per_s > 0 and 0 <= proof.launch_s < 1e4):
         raise ValueError("figures that can't be")

@@ -45,8 +45,8 @@ def settled(rates: Sequence[float]) -> bool:
     """Whether the last slices show no rise: within ``FLAT``, or not told apart from none (two standard errors)."""
     if len(rates) < WINDOW:
         return False
-    up, error = rise(rates)
-    return bool(up <= max(FLAT, 2 * error))  # numpy's own would be kept as bytes
+    relative_rise, error = rise(rates)
+    return bool(relative_rise <= max(FLAT, 2 * error))  # numpy's own would be kept as bytes
 
 
 def enough_s(rates: Sequence[float], slice_s: float) -> float:
@@ -66,6 +66,6 @@ def enough_s(rates: Sequence[float], slice_s: float) -> float:
     level = float(np.median(last))
     scatter = 1.4826 * float(np.median(np.abs(last - level))) / max(level, 1e-12)
     slack = max(FLAT, min(2 * 1.25 * scatter * (2 / WINDOW) ** 0.5, 0.03))
-    up = [float(np.median(window)) >= (1 - slack) * level for window in windows]
-    first = next((at for at in range(len(up) - 1) if up[at] and up[at + 1]), len(up) - 1)
+    reached = [float(np.median(window)) >= (1 - slack) * level for window in windows]
+    first = next((at for at in range(len(reached) - 1) if reached[at] and reached[at + 1]), len(reached) - 1)
     return (first + 1) * WINDOW * slice_s

@@ -1,5 +1,5 @@
 """Latency against offered rate, and each contender's capacity under a service-level objective.
 
-``points`` judges (pure), ``run`` measures, ``kept`` writes and reads a sweep's file. Method: ``docs/METHOD.md``,
-"Latency against rate".
+``capacity`` judges (pure), ``run`` measures in the race's loop of rounds, ``file`` keeps a sweep.
+Method: ``docs/METHOD.md``, "Latency against rate".
 """

@@ -142,10 +142,10 @@ def _refuse_slow(request: Request) -> None:
 
 @dataclass
 class _Stage:
-    """Rates of each contender that are measured together, in so many launches; ``told``: what is done, in words."""
+    """Rates of each contender that are measured together, in so many launches; ``description``: in words."""
 
     rates: Mapping[str, Sequence[float]]
-    told: str
+    description: str
     valid_rounds: int = 0
     rounds: int = 0
 
@@ -190,11 +190,11 @@ class SweepLoop(RoundLoop):
             wanted = {name: rates for name in self.contenders if (rates := self._next_rates(name))}
             if not wanted:
                 return
-            told = ", ".join(
+            steps = ", ".join(
                 f"{name} at {f'{rates[0]:,g}/s' if len(rates) == 1 else f'{len(rates)} rates again'}"
                 for name, rates in wanted.items()
             )
-            self._measure(wanted, f"step {step + 1} of at most {STEPS}, {told}")
+            self._measure(wanted, f"step {step + 1} of at most {STEPS}, {steps}")
 
     def _first_rates(self, name: str) -> Sequence[float]:
         if self.request.rates_per_s:
@@ -211,8 +211,8 @@ class SweepLoop(RoundLoop):
         again |= {point.rate_per_s for point in found} & set(rates)
         return [rate for rate in rates if rate >= least_rate(self.request.objective.quantile)]
 
-    def _measure(self, rates: Mapping[str, Sequence[float]], told: str) -> None:
-        self._stage = _Stage(rates, told)
+    def _measure(self, rates: Mapping[str, Sequence[float]], description: str) -> None:
+        self._stage = _Stage(rates, description)
         self.run_rounds()
 
     def _wanted(self) -> dict[str, Sequence[float]]:
@@ -232,7 +232,7 @@ class SweepLoop(RoundLoop):
         """Each contender launched once and loaded at each of its rates, all in random order."""
         stage, seed, index, rates = self._stage, self.setup.seed, self._rounds, self._wanted()
         void = f" ({stage.rounds - stage.valid_rounds} void)" if stage.rounds > stage.valid_rounds else ""
-        self.progress.phase(f"{stage.told}: launch {stage.valid_rounds + 1} of {self.request.launches}{void}")
+        self.progress.phase(f"{stage.description}: launch {stage.valid_rounds + 1} of {self.request.launches}{void}")
         loads = {f"{name} {rate!r}": (name, rate) for name, own in rates.items() for rate in own}
         drawn = [loads[key] for keys in schedule.round_order(seed, index, list(loads), PASSES).passes for key in keys]
         quantile = self.request.objective.quantile
