@@ -32,12 +32,13 @@ class Began:
         return cls(datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns())
 
 
-def io_facts(setup: RaceSetup) -> dict[str, str]:
+def io_facts(setup: RaceSetup) -> dict[str, str | bool]:
     """How bytes get in and out, by which clock latencies run, how the engine waits, and what keeps the cores awake."""
     return {
         "engine_io": f"{setup.engine.backend}; latency by {setup.engine.latency_stamps} stamps",
         "engine_wait": setup.engine.wait,
         "awake": setup.awake.text,
+        "kept_awake": setup.awake.way is not None,
     }
 
 

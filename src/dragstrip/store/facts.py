@@ -142,3 +142,9 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.20} is no text")
     return value
+
+
+def kept_awake(machine: Mapping[str, Any]) -> bool:
+    """Whether a race's cores were kept from sleeping; older races have only a text, which begins with "off" if not."""
+    known = machine.get("kept_awake")
+    return known if isinstance(known, bool) else not str(machine.get("awake") or "off").startswith("off")

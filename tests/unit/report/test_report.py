@@ -892,8 +892,9 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     why = standing.refused(shared, judge(shared), [VOID])
     for part in ("by the check “passes”", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
         assert part in why
-    awake = replace(race, machine={**race.machine, "virtual": "none", "awake": "cpu_dma_latency held at 0"})
-    assert "--awake" not in standing.refused(awake, judge(awake), [VOID])
+    for fact in ({"awake": "off: n/a", "kept_awake": True}, {"awake": "cpu_dma_latency held at 0"}):  # now; before
+        awake = replace(race, machine={**race.machine, "virtual": "none", **fact})
+        assert "--awake" not in standing.refused(awake, judge(awake), [VOID])
     limit = Check(check="generator", status="void", detail="the generator is the limit")
     assert "--metric cpu" in standing.refused(race, judge(race), [limit])
     assert standing.refused(race, judge(race), []) == ""

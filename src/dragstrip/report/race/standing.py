@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.store.facts import kept_awake
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, Verdict
@@ -74,23 +75,23 @@ _LIMITED = frozenset({"generator", "Little's law", "turn-round"})
 def advice(race: Race, check: Check | None) -> str:
     """What to do on this very machine, by its own facts: cores, virtual or not, whether its cores were kept awake."""
     cores = len({*race.server_cores, *race.engine_cores}) or 1
-    told = []
+    steps = []
     if check is None or check.check in _DISTURBED:
         if race.machine.get("virtual") not in (None, "", "none"):
             host = race.machine["virtual"]
-            told.append(f"this is a virtual machine ({host}), whose host may be busy: race again at another time")
+            steps.append(f"this is a virtual machine ({host}), whose host may be busy: race again at another time")
         else:
-            told.append("end other programs on its cores and race again")
-        if str(race.machine.get("awake") or "off").startswith("off"):
-            told.append("keep its cores awake (--awake auto)")
+            steps.append("end other programs on its cores and race again")
+        if not kept_awake(race.machine):
+            steps.append("keep its cores awake (--awake auto)")
         if cores <= 2:
-            told.append("with two cores or fewer every other program is in the way")
+            steps.append("with two cores or fewer every other program is in the way")
     elif check.check in _LIMITED:
         more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
-        told.append(f"the load generator was the limit, and {more}; the CPU time per request can still be compared")
-        told.append("race again with --metric cpu")
+        steps.append(f"the load generator was the limit, and {more}; the CPU time per request can still be compared")
+        steps.append("race again with --metric cpu")
     elif check.check == "offered rate":
-        told.append("offer less (--rate), or let --rate auto choose")
+        steps.append("offer less (--rate), or let --rate auto choose")
     else:
-        told.append("`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen")
-    return "; ".join(told)
+        steps.append("`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen")
+    return "; ".join(steps)
