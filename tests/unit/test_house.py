@@ -187,3 +187,59 @@ def test_no_registry_host_and_no_lock_file_with_addresses() -> None:
         if path.suffix in (".py", ".toml", ".md", ".txt", ".rs", ".json", ".yml", "") and path.name != "Cargo.lock":
             assert not hosts.search(path.read_text(errors="replace")), path
     assert not (ROOT / "uv.lock").exists()
+
+
+#: Fields that hold sentences for a person. No program takes one apart: what it would look for is a value beside it.
+SENTENCES = {"detail", "seen", "void", "remedy", "reason", "why", "out", "told"}
+
+#: What takes a text apart.
+TAKES_APART = {"split", "rsplit", "partition", "rpartition", "startswith", "endswith", "find", "index"}
+
+#: Texts that have no values: sentences of records (two readers), /proc, a list of paths, a parser's message that is
+#: only shown otherwise.
+READERS = {"store/facts.py", "parity.py", "process/keep_awake.py", "cli/completion.py", "scrutiny/reader.py"}
+
+
+def taken_apart(source: str) -> list[str]:
+    """Where a program splits or searches a sentence, as far as the syntax shows it."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare) and any(isinstance(one, ast.In | ast.NotIn) for one in node.ops):
+            within = node.comparators[0]
+            of_error = ast.unparse(within) in ("str(error)", "str(why)", "repr(error)")
+            of_field = isinstance(within, ast.Attribute) and within.attr in SENTENCES - {"void"}
+            if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str) and (of_error or of_field):
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TAKES_APART:
+            text, first = node.func.value, node.args[0] if node.args else None
+            of_field = isinstance(text, ast.Attribute) and text.attr in SENTENCES
+            of_error = ast.unparse(text) in ("str(error)", "str(why)", "repr(error)")
+            at_colon = isinstance(first, ast.Constant) and first.value in (":", ": ") and "split" in node.func.attr
+            at_colon |= isinstance(first, ast.Constant) and first.value == ": " and "partition" in node.func.attr
+            if of_field or at_colon or of_error:
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_program_takes_a_sentence_apart(path: Path) -> None:
+    """A reworded message must change no judgement."""
+    if path.relative_to(PACKAGE).as_posix() not in READERS:
+        assert taken_apart(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'event.detail.partition(": ")[0]',
+        'why.split(":")[0]',
+        '"descriptor" in str(error)',
+        '"in use" not in str(error)',
+        'check.detail.startswith("heat")',
+        '"two kinds" in finding.seen',
+        'str(error).startswith("x")',
+    ],
+)
+def test_what_takes_a_sentence_apart_is_seen(line: str) -> None:
+    """The patterns that this house once had."""
+    assert taken_apart(line) == [f"1: {ast.unparse(ast.parse(line).body[0])}".removesuffix("[0]")]
