@@ -1,11 +1,11 @@
 """Spelling and style of the documents: `make prose`.
 
-    python docs/check_prose.py                # spelling, sentences and lines of the documents
-    python docs/check_prose.py --docstrings   # also lists public docstrings' sentences that are too long
+    python docs/check_prose.py
 
-Sentences have at most 35 words, and lines at most 100 characters, on the pages in ``STRICT``. Tables, code, links
-and what a program wrote between ``begin`` and ``end`` marks are left out. codespell finds misspelt words;
-``docs/spelling.txt`` lists those that it must let pass: tests misspell names on purpose.
+Sentences have at most 35 words, and lines at most 100 characters, on the pages in ``STRICT``. So have sentences in
+docstrings of modules, public classes and public functions. Tables, code, links and what a program wrote between
+``begin`` and ``end`` marks are left out. codespell finds misspelt words; ``docs/spelling.txt`` lists those that it must
+let pass: tests misspell names on purpose.
 """
 
 from __future__ import annotations
@@ -138,6 +138,10 @@ def long_docstrings() -> list[str]:
             if getattr(node, "name", "").startswith("_"):
                 continue
             for paragraph in re.split(r"\n\s*\n|\n\s*(?=[-*] |\w+(?:, \w+)*: )|:\n", ast.get_docstring(node) or ""):
+                if paragraph.lstrip("\n").startswith(
+                    ("    ", "\b")
+                ):  # shown as it is: an example, or a table of the help
+                    continue
                 place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
                 flat = " ".join(paragraph.split())
                 found += [f"{place}: {words(one)} words: {one}" for one in split(flat) if words(one) > MOST_WORDS]
@@ -160,8 +164,7 @@ def main() -> None:
     found = misspelt()
     for path in STRICT:
         found += [*long_lines(path), *long_sentences(path)]
-    if "--docstrings" in sys.argv[1:]:
-        found += long_docstrings()
+    found += long_docstrings()
     print("\n".join([*found, f"{len(STRICT)} pages, {len(found)} faults"]))
     sys.exit(bool(found))
 

@@ -286,7 +286,7 @@ class _Panel:
         """Title, imports, boxes: in this order, so that no line crosses a name."""
         parts = [f'<text x="16" y="{self.top - 30:.0f}" font-weight="bold">{escape(self.title)}</text>']
         faint = implied(self.counts)
-        for pair, count in sorted(self.counts.items(), key=lambda item: item[0] not in faint):
+        for pair, count in sorted(self.counts.items(), key=lambda item: (item[0] not in faint, item[0])):
             opacity = 0.12 if pair in faint else 0.9
             title = f"{pair[0]} imports {pair[1]}: {count}"
             ends = (*self.place[pair[0]], *self.place[pair[1]])

@@ -61,10 +61,9 @@ class Void:
 class Block:
     """What one short measured stretch of load left behind; immutable.
 
-    The *counted part* follows the lead-in. ``requests`` and the latency histogram cover the counted
-    part only; ``sent``, ``answered``, ``failed``, bytes and the server's CPU time cover the whole
-    block from idle to idle (lead-in, counted part, drain), so CPU per request is
-    ``server_cpu_ns / answered``.
+    The *counted part* follows the lead-in. ``requests`` and the latency histogram cover the counted part only.
+    ``sent``, ``answered``, ``failed``, bytes and the server's CPU time cover the whole block from idle to idle
+    (lead-in, counted part, drain), so CPU per request is ``server_cpu_ns / answered``.
 
     Args:
         contender: the entrant's name in this race.

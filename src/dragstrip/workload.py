@@ -1,7 +1,7 @@
 """Requests and their right answers, as ``workloads/*.toml`` has them.
 
-A request and its answer are templates over a few whole numbers: the load draws a pool of them, fixed by
-the race's seed; scrutineering draws others, so that an answer which isn't computed is found out.
+A request and its answer are templates over a few whole numbers. The load draws a pool of them, fixed by the race's
+seed; scrutineering draws others, so that an answer which isn't computed is found out.
 """
 
 from __future__ import annotations

@@ -137,6 +137,11 @@ def test_the_prose_check_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest
     assert not prose.long_lines(page)
 
 
+def test_docstrings_have_short_sentences() -> None:
+    """At most 35 words, in modules, public classes and public functions of the package."""
+    assert not prose.long_docstrings()
+
+
 def test_no_word_is_misspelt() -> None:
     """By codespell, in documents, docstrings and comments of the whole repository."""
     pytest.importorskip("codespell_lib", reason="codespell is not installed: pip install 'dragstrip[test]' (make lint)")

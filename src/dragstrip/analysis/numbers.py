@@ -54,9 +54,9 @@ class RoundNumbers:
     Args:
         names: contenders still in the race, in line-up order: the columns.
         rounds: indices of the rounds that count: the rows.
-        totals: what decides: answers per second of counted time that the machine left ("throughput"), CPU
-            microseconds per answer ("cpu"), the launch's peak in bytes ("memory"), or the median over passes of a
-            quantile in microseconds ("latency-p99").
+        totals: what decides. Answers per second of counted time that the machine left ("throughput"), CPU
+            microseconds per answer ("cpu"), or the launch's peak in bytes ("memory"). For "latency-p99": the median
+            over passes of a quantile in microseconds.
         medians: the median over the round's passes of the same: what it does between pauses.
         passes: the same of every pass: axes round, pass, contender.
         ran: whether the contender was launched in that round, whatever became of its passes.
@@ -96,10 +96,10 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     """The tables of a race.
 
     Args:
-        method: versions 1 and 5 count a block's whole time; in versions 2 to 4 the time in which the machine gave the
-            engine's or the server's core to others is no time of the contender's; from version 4 on, a pause that
-            outlasts the counted part is counted to its end; from version 5 on, every contender has its own blocks:
-            one that is void takes nothing from the others.
+        method: versions 1 and 5 count a block's whole time. In versions 2 to 4 the time in which others had the
+            engine's or the server's core is no time of the contender's. From version 4 on, a pause that outlasts the
+            counted part is counted to its end. From version 5 on, every contender has its own blocks: one that is
+            void takes nothing from the others.
     """
     names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
     column = {name: k for k, name in enumerate(names)}

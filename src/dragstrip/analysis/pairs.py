@@ -70,7 +70,7 @@ class Rules:
 
     Args:
         method: its version. Up to 2, looks cost what they would in a race without end; from 3 on what they cost up to
-            the planned last round; up to 4 words are Holm's and intervals Bonferroni's; from 5 on both are Games and
+            the planned last round. Up to 4 words are Holm's and intervals Bonferroni's. From 5 on both are Games and
             Howell's (``simultaneous``), widened where the machine disturbed one of a pair more than the other.
         planned: that round, fixed before the race; extensions: the same before each extension of the budget.
         last: the race stands at it.
@@ -96,7 +96,7 @@ class Rules:
         """The family's nominal level at a pair's round ``n`` (from version 5 on); 0 where nothing is decided.
 
         Args:
-            ahead: a round to come, which may lie beyond the planned last one: as if it were planned for, in steps of
+            ahead: a round to come, which may lie beyond the planned last one. It is taken as planned for, in steps of
                 powers of two, since what so many looks cost is worked out once for each length.
         """
         if self.fixed:

@@ -66,7 +66,7 @@ def idle_shares(running: Sequence[Running]) -> list[float]:
 def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: int) -> tuple[float, float] | None:
     """How much faster a contender reads in short blocks, with idle time between as in a race, than under lasting load.
 
-    Each short block is compared with its neighbours before and after, as long, but counted after 100 ms of load: the
+    Each short block is compared with its neighbours before and after, as long, but counted after 100 ms of load. The
     machine's own phases are shared by neighbours, and the median over blocks is what few bad ones can't move. Five
     comparisons suffice where they show that it reads within 2 % of lasting load, three standard errors included.
 

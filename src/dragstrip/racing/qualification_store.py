@@ -1,9 +1,9 @@
 """Scrutineering's results, kept beside the store for as long as nothing that they depend on has changed.
 
-A proof is reused only for the very same programs: its key covers the definition and its files, the parameters, place,
-size and time of change of every program, module and build, the private environment's files, the system's list of
-packages, workload, load, lanes, machine and boot, and the code of Dragstrip that proves. One file per proof; a file
-that can't be read or written never hurts: the contender is proved anew then.
+A proof is reused only for the very same programs. Its key covers the definition and its files, the parameters, and
+place, size and time of change of every program, module and build. It also covers the private environment's files and
+the system's list of packages. Workload, load, lanes, machine, boot, and the code of Dragstrip that proves are in it,
+too. One file per proof; a file that can't be read or written never hurts: the contender is proved anew then.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def own_lengths(
 def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, budget_s: float) -> dict[str, int]:
     """In how many passes of a round each contender takes part; of blocks up to 70 ms as many as ``passes`` says.
 
-    Each is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes; but for
+    Each is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes. It is
     twice that time at most, so that one with long blocks takes fewer. Where the budget could not pay for 12 rounds of
     that, all get fewer by the same share. Nobody gets fewer than 3.
 
@@ -220,8 +220,8 @@ def usual_passes(block_s: float) -> int:
 def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
     """How many passes a round has.
 
-    So many that a third of the time is measuring and each contender is loaded for 0.28 s, 8 to 60; but fewer, down to
-    3, where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
+    So many that a third of the time is measuring and each contender is loaded for 0.28 s, 8 to 60. Fewer, down to 3,
+    where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
     average more launches.
 
     Args:

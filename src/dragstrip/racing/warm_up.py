@@ -52,9 +52,9 @@ def settled(rates: Sequence[float]) -> bool:
 def enough_s(rates: Sequence[float], slice_s: float) -> float:
     """After how many seconds a warm-up, watched for longer, had nothing left to gain.
 
-    The end of the first of two successive windows whose medians come up to the level of the last third: within
-    ``FLAT``, or within two standard errors, but never more than 3 % below, so that noise can't hide a real rise. A
-    later dip is a disturbance, not a rise that goes on.
+    The end of the first of two successive windows whose medians come up to the level of the last third. Up to it
+    means within ``FLAT``, or within two standard errors, but never more than 3 % below, so that noise can't hide a
+    real rise. A later dip is a disturbance, not a rise that goes on.
 
     Args:
         rates: answers per second of successive slices of ``slice_s`` seconds, oldest first.

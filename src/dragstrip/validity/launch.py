@@ -97,7 +97,7 @@ def launch_findings(
 def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> Uneven:
     """Rare slow launches are listed and two kinds named, not silently averaged.
 
-    Both must show in its own speeds, and in them less the median of the others' in the same round: else a slow
+    Both must show in its own speeds, and in them less the median of the others' in the same round. Else a slow
     stretch of the machine would be laid at the launch's door, or another contender's slow launch.
     """
     if len(speeds) < LEAST_LAUNCHES:

@@ -1,7 +1,7 @@
 """Latencies of a run of load: their histogram, and a latency as text.
 
 Latencies of a closed loop run from a request's departure to the kernel's stamp of its answer's last segment (to the
-reading of its last byte, where there are no stamps): a server that stalls is asked less often meanwhile, so its tail
+reading of its last byte, where there are no stamps). A server that stalls is asked less often meanwhile, so its tail
 looks better than it is to users who don't wait for each other. Those of an open loop run from when the request was
 meant to leave.
 """
