@@ -1,6 +1,6 @@
 """What a race can be judged by: one entry per metric, and the words that tell it.
 
-A metric that is added here, with its numbers in ``verdict/numbers.py``, is compared, worded and shown beside others.
+A metric that is added here, with its numbers in ``analysis/numbers.py``, is compared, worded and shown beside others.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dragstrip.record import Block, Race, Round
 #: The generator is the limit where it is busier than the first and the server less busy than the second.
 ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
 
-#: Fewest rounds that decide anything; the metric is chosen by the first so many (``verdict.FLOOR``).
+#: Fewest rounds that decide anything; the metric is chosen by the first so many (``analysis.FLOOR``).
 FLOOR = 10
 
 #: From this share of the cores' time on that other programs and the hypervisor take, throughput is the machine's.

@@ -1,6 +1,6 @@
 """What the shell completes: contenders, races, workloads, claims, line-ups; from folders and the store, nothing is run.
 
-README says how to switch it on. A completion that fails is silent: a shell's line is no place for a message.
+docs/commands.md says how to switch it on. A completion that fails is silent: a shell's line is no place for a message.
 """
 
 from __future__ import annotations

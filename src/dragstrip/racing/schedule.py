@@ -35,7 +35,7 @@ LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
 PASSES, PASSES_MOST, PASSES_FLOOR, LOADED_S = 8, 60, 3, 0.28
 
 #: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
-#: that decide anything (``verdict.FLOOR``), because a round may be void and has to be run again.
+#: that decide anything (``analysis.FLOOR``), because a round may be void and has to be run again.
 ROUNDS_WANTED = 12
 
 #: The planned last round is never before this one: no earlier round can decide anything.

@@ -40,7 +40,7 @@ ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
 #: The share of the generator's own ceiling from which a contender's throughput is marked.
 CEILING_NEAR = 0.8
 
-#: Fewest rounds that decide anything (``verdict.FLOOR``).
+#: Fewest rounds that decide anything (``analysis.FLOOR``).
 LEAST_ROUNDS = 10
 
 #: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
