@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def test_a_start_and_a_stop_are_answered_in_words_of_the_protocol(talk: Talk) ->
     started = talk.start("sleep", "600")
     assert started["is"] == "started"
     assert os.getsid(started["pid"]) == started["pid"]
+    while (peak_memory_bytes([started["pid"]]) or 0) <= 100_000:  # it has only just become another program
+        time.sleep(0.01)
     talk.say(do="stop", signal="INT", grace_s=15)
     ended = talk.hear()
     assert (ended["is"], ended["launch"], ended["exit_status"]) == ("ended", 1, -signal.SIGINT)
