@@ -135,7 +135,9 @@ class Watch:
         ]
         there += [f"folder {path}" for path in Path("/tmp").glob(f"dragstrip-{self.pid}-*")]
         for mount in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
-            there += [f"cgroup {path}" for path in mount.glob(f"**/dragstrip-{self.pid}-*") if path.is_dir()]
+            # os.walk passes over a group that ends while it is looked at; pathlib's glob does not.
+            folders = (Path(parent, name) for parent, names, _ in os.walk(mount) for name in names)
+            there += [f"cgroup {path}" for path in folders if path.name.startswith(f"dragstrip-{self.pid}-")]
         return there
 
 

@@ -693,6 +693,9 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
     (note,) = judged.pauses
     assert note.startswith("a loses 9.9 %")
     assert analysis.judge(samples.race(rounds=12)).pauses == ()
+    by_cpu = racing("ab", rounds)
+    by_cpu = replace(by_cpu, plan=replace(by_cpu.plan, metric="cpu"))
+    assert "does not count them" in analysis.judge(by_cpu).pauses[0]
 
 
 def test_what_told_two_apart_is_named_as_pauses_in_nine_of_ten_races() -> None:

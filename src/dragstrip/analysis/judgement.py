@@ -152,7 +152,7 @@ def judge(
         groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
-        pauses=_pauses(each["throughput"], margin, told_apart, typical=rules.typical),
+        pauses=_pauses(each["throughput"], margin, told_apart, rules),
         rounds=done,
         void_rounds=len(race.rounds) - done,
         metric_reason=chosen.reason,
@@ -280,7 +280,7 @@ def _interval(numbers: FloatArray) -> Interval | None:
     return Interval(estimate=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
 
-def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]], *, typical: bool) -> tuple[str, ...]:
+def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]], rules: Rules) -> tuple[str, ...]:
     """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
@@ -293,9 +293,11 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
     if len(ran) < 2:
         return ()
     least = min(ran, key=lambda k: mean[k])
-    judged = (
-        "the median over passes, which decides here, ignores them" if typical else "totals, which decide, count them"
-    )
+    judged = "totals, which decide, count them"
+    if rules.metric == "cpu":
+        judged = "CPU time per request, which decides, does not count them"
+    elif rules.typical:
+        judged = "the median over passes, which decides here, ignores them"
     notes = []
     for k in ran:
         excess = losses[:, k] - losses[:, least]
@@ -306,6 +308,8 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
         errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
         if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
             own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
+            if own < 0.05:  # Its totals lie above its median: where passes scatter, that is no pause.
+                continue
             notes.append(
                 f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "
                 f"({numbers.names[least]}: {others:.1f} %); {judged}"

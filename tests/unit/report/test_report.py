@@ -827,6 +827,27 @@ def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
     assert [p["widened"] for p in made["pairs"] if p["disturbed"] == told] == [0.02]
 
 
+def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
+    """A mark in each line and one sentence for all; each one's own behind --verbose, and folded on the page."""
+    race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
+    verdict = judge(race)
+    pairs = tuple(replace(p, disturbed=f"more of {p.b}'s", widened=0.02) for p in verdict.pairs)
+    verdict = replace(verdict, pairs=pairs)
+    shown = {}
+    for verbose in (False, True):
+        console = Console(width=80, file=io.StringIO())
+        race_terminal.show_race(console, race, verdict, [], verbose=verbose)
+        shown[verbose] = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
+    one = "in 7 pairs the machine disturbed one more than the other: their intervals are 2 % wider"
+    assert one in " ".join(shown[False].split())
+    assert "more of" not in shown[False]
+    assert sum(line.rstrip().endswith("▲") for line in shown[False].splitlines()) == 7
+    assert "more of b's" in shown[True]
+    page = race_page.render(race, verdict, [])
+    assert '<details class="disturbed">' in page
+    assert all(pair.disturbed in "".join(Reader(page).text) for pair in pairs)
+
+
 def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three marks for three levels; the command to go on with is one that can be typed."""
     race = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")

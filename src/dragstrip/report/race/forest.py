@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,19 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
+from dragstrip.report.race.summary import DISTURBED_EACH
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair
 
 
-def plot(pairs: Sequence[Pair], of: int, spoilt: frozenset[str], width: int) -> list[RenderableType]:
-    """A line per pair, what disturbed it unequally right below it, and the scale under all.
+def plot(
+    pairs: Sequence[Pair], of: int, spoilt: frozenset[str], width: int, *, verbose: bool = False
+) -> list[RenderableType]:
+    """A line per pair, and the scale under all.
+
+    A pair that the machine disturbed unequally has a mark. What the mark means stands below the pair where few have
+    one, or ``verbose``; else below the plot, in one line for all.
 
     Args:
         of: how many pairs there are in all.
@@ -34,12 +41,25 @@ def plot(pairs: Sequence[Pair], of: int, spoilt: frozenset[str], width: int) -> 
     limits = (max(width * 3 // 8, 20), 0, least[2], least[3], max(width // 6, 12))
     sizes = [min(size, limit) for size, limit in zip(least, limits, strict=True)]
     parts: list[RenderableType] = [table := _table(sizes, heads)]
+    disturbed = [pair for pair in pairs if pair.disturbed]
+    each = verbose or len(disturbed) <= DISTURBED_EACH
     for line, pair in zip(lines, pairs, strict=True):
         table.add_row(*line)
-        if pair.disturbed:
+        if pair.disturbed and each:
             parts += [Padding(Text(f"▲ {pair.disturbed}", style="yellow"), (0, 0, 0, 2)), table := _table(sizes, None)]
     table.add_row("", axis)
+    if disturbed and not each:
+        parts.append(Text(f"▲ {together(disturbed)}", style="yellow"))
     return parts
+
+
+def together(disturbed: Sequence[Pair]) -> str:
+    """One sentence for all pairs whose interval is wider because the machine disturbed one more than the other."""
+    ends = [f"{100 * math.expm1(of(pair.widened for pair in disturbed)):.2g}" for of in (min, max)]
+    return (
+        f"in {len(disturbed)} pairs the machine disturbed one more than the other: their intervals are "
+        f"{' to '.join(dict.fromkeys(ends))} % wider at both ends for it"
+    )
 
 
 def word(pair: Pair) -> Text:
@@ -49,6 +69,8 @@ def word(pair: Pair) -> Text:
         verdict.append(f", by under {figures.percent(pair.margin)}")
     if pair.note:
         verdict.append(f", {pair.note}")
+    if pair.disturbed:
+        verdict.append(" ▲", style="yellow")
     return verdict
 
 

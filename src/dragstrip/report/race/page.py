@@ -23,7 +23,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, external, notes, tables
+from dragstrip.report.race import charts, external, forest, notes, tables
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary as rows
@@ -59,6 +59,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     data = json.dumps(content, indent=1, ensure_ascii=True)
     drawn = _charts(race, verdict, found)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
+    disturbed = [pair for pair in verdict.pairs if pair.disturbed]
     return _template().render(
         race=race,
         verdict=verdict,
@@ -87,7 +88,8 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         most_notes=notes.MOST,
         light_of=notes.light(race),
         open=notes.more(race, verdict, race.id),
-        disturbed=[pair for pair in verdict.pairs if pair.disturbed],
+        disturbed=disturbed,
+        together=forest.together(disturbed) if len(disturbed) > rows.DISTURBED_EACH else "",
         out=[entrant for entrant in race.entrants if entrant.out],
         checks=sorted(checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
         parity=race_terminal.parity_rows(race),

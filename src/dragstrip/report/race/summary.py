@@ -128,17 +128,24 @@ def pair_of(verdict: Verdict, a: str, b: str, metric: str | None = None) -> Pair
     return None
 
 
+#: So many pairs that the machine disturbed unequally have a sentence each; more have one together.
+DISTURBED_EACH = 2
+
+
 def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair.
 
-    One that the machine disturbed unequally is always among them.
+    Where the machine disturbed at most ``DISTURBED_EACH`` pairs unequally, these are always among them.
     """
     wanted = [
         (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
     ]
     found = [pair for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
     there = {frozenset((pair.a, pair.b)) for pair in found}
-    more = [pair for pair in verdict.pairs if pair.disturbed and frozenset((pair.a, pair.b)) not in there]
+    disturbed = [pair for pair in verdict.pairs if pair.disturbed]
+    more = [pair for pair in disturbed if frozenset((pair.a, pair.b)) not in there]
+    if len(disturbed) > DISTURBED_EACH:
+        return found
     return [*found, *(facing(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
 
 

@@ -54,7 +54,7 @@ def show_race(
     pairs = rows.shown_pairs(verdict, names, every=all_pairs)
     if pairs:
         bad = standing.spoilt(race, checks)
-        parts += [*forest.plot(pairs, len(verdict.pairs), bad, console.width), Text()]
+        parts += [*forest.plot(pairs, len(verdict.pairs), bad, console.width, verbose=verbose), Text()]
     parts += _foreign(race)
     parts += _beside_the_verdict(race, verdict, checks, run or race.id, every=verbose)
     if verbose:
