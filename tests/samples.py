@@ -12,6 +12,7 @@ from hdrh.histogram import HdrHistogram
 
 from dragstrip.record import METHOD_VERSION, Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round, Void
 from dragstrip.store.facts import event_of_text, void_of_text
+from dragstrip.validity.check import Check, Finding, Saw
 
 MS, S = 1_000_000, 1_000_000_000
 
@@ -49,6 +50,12 @@ def told(kind: str, sentence: str, at_ns: int = 1) -> Event:
 def noted(kind: EventKind, text: str = "", **facts: Any) -> Event:
     """An event of now."""
     return Event(at_ns=1, kind=kind, text=text, **facts)
+
+
+def said(check: str, status: str, sentence: str) -> Check:
+    """A check that says this and nothing else, of the whole race."""
+    event = Event(at_ns=1, kind=EventKind.OTHER, text=sentence)
+    return Check(check=check, status=status, otherwise=Finding(status, Saw.GROWING, values={"event": event}))
 
 
 def block(contender: str, **changes: Any) -> Block:

@@ -31,9 +31,10 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import standing, summary, tables
 from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.checks import ToldCheck, told
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store, default_path
-from dragstrip.validity import Check, inspect
+from dragstrip.validity import inspect
 from dragstrip.workload import load as load_workload
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ class Result:
 
     record: Race
     verdict: judging.Verdict = field(repr=False)
-    checks: Sequence[Check] = field(repr=False)
+    checks: Sequence[ToldCheck] = field(repr=False)
 
     @classmethod
     def of(cls, record: Race) -> Result:
         """Judges a recorded race."""
-        return cls(record, judging.judge(record), tuple(inspect(record)))
+        return cls(record, judging.judge(record), tuple(map(told, inspect(record))))
 
     @property
     def headline(self) -> str:

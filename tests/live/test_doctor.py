@@ -21,6 +21,7 @@ from dragstrip.doctor import examine, noise_floor
 from dragstrip.doctor.noise_floor import Noise
 from dragstrip.racing import schedule
 from dragstrip.report import figures
+from dragstrip.report.race.checks import check_text
 from dragstrip.store import machine_profile
 
 
@@ -96,7 +97,7 @@ def test_a_contender_near_the_generators_ceiling_is_marked(ceiling_per_s: float,
         one for one in validity.inspect(replace(race, machine={**race.machine, **known})) if one.check == "generator"
     )
     assert check.status == status
-    assert ("of what the generator can send" in check.detail) == (status == "warn")
+    assert ("of what the generator can send" in check_text(check)) == (status == "warn")
 
 
 def test_the_built_in_server_answers_whole_requests_however_they_are_cut() -> None:

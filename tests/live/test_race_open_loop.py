@@ -18,6 +18,7 @@ from dragstrip import analysis, validity
 from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
 from dragstrip.record import Block, Load, Race
+from dragstrip.report.race.checks import check_text
 from dragstrip.store.database import Store
 
 SCHEMA = json.loads((Path(dragstrip.__file__).parent / "data" / "schema" / "race.schema.json").read_text())
@@ -92,7 +93,7 @@ def test_a_rate_that_is_not_sustained_and_a_late_engine_warn(
 ) -> None:
     """Checked over all blocks of a contender: dropping slow ones would make it look faster. Up to method 4 it voids."""
     found = check_of(replace(at_one_rate(**changes), method=method), "offered rate")
-    assert (found.status, words in found.detail) == (status, True), found.detail
+    assert (found.status, words in check_text(found)) == (status, True), check_text(found)
 
 
 def test_checks_of_a_closed_loop_do_not_judge_an_open_one() -> None:

@@ -19,6 +19,7 @@ from dragstrip.claim.finding import (
     Apart,
     ByCpu,
     CheckVoids,
+    CheckWarns,
     CountedRunMissing,
     FellOut,
     FewRounds,
@@ -41,7 +42,6 @@ from dragstrip.claim.finding import (
 )
 from dragstrip.record import Entrant, EventKind, Race
 from dragstrip.validity import Check, by_passing, held_by_generator, inspect, may_pass, noise
-from dragstrip.validity.wording import void_text
 
 #: The event that holds a run to an exact count, as JSON (``counted_run.CountedRun``).
 COUNTED_EVENT = EventKind.COUNTED_RUN
@@ -96,15 +96,15 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     if held:
         remarks.append(ByCpu(tuple(held)))
     remarks += [Said(pair.disturbed) for pair in judged.pairs if pair.disturbed and {pair.a, pair.b} <= set(about)]
-    remarks += [Said(check.detail) for check in checks if check.status == "warn" and check.check in TELLING]
+    remarks += [CheckWarns(check) for check in checks if check.status == "warn" and check.check in TELLING]
     return found, remarks
 
 
 def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
     """How a measurement is void and why; None if it stands."""
-    reason: Reason | None = next((CheckVoids(check.detail) for check in checks if check.status == "void"), None)
+    reason: Reason | None = next((CheckVoids(check) for check in checks if check.status == "void"), None)
     if reason is None and race.finished == "void":
-        reason = GivenUp(next((void_text(why) for this in reversed(race.rounds) for why in this.void), None))
+        reason = GivenUp(next((why for this in reversed(race.rounds) for why in this.void), None))
     if reason is None:
         return None
     return (VoidFor.PASSING if may_pass(race, checks) else VoidFor.LASTING), reason
@@ -127,8 +127,8 @@ def _without_verdict(
     fewest = min([*pairs, *(judged.estimates[name].rounds for name in names)])
     if not judged.rounds or (fewest and not fewest < analysis.FLOOR <= judged.rounds):
         return None
-    sentence = next(check.detail for check in checks if check.check == "void passes")
-    reason = FewRounds(fewest, judged.rounds, tuple(names), sentence)
+    passes = next(check for check in checks if check.check == "void passes")
+    reason = FewRounds(fewest, judged.rounds, tuple(names), passes)
     return (VoidFor.PASSING if by_passing(race) else VoidFor.LASTING), reason
 
 

@@ -9,6 +9,8 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from dragstrip.claim.definition import Claim
+from dragstrip.record import Void
+from dragstrip.validity.check import Check
 
 
 class Outcome(StrEnum):
@@ -39,16 +41,16 @@ class FellOut:
 
 @dataclass(frozen=True, slots=True)
 class CheckVoids:
-    """A check voids the race; ``sentence``: the check's own (``validity.Check.detail``)."""
+    """A check voids the race."""
 
-    sentence: str
+    check: Check
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
     """The race ended after too many void rounds; ``last``: why the last of them was void, None if unknown."""
 
-    last: str | None
+    last: Void | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,12 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True)
 class FewRounds:
-    """So few rounds count for these contenders, of so many; ``sentence``: what the check of void passes says."""
+    """So few rounds count for these contenders, of so many; ``check``: that of void passes."""
 
     fewest: int
     rounds: int
     contenders: tuple[str, ...]
-    sentence: str
+    check: Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +212,19 @@ class Unequal:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A sentence of a check, or of the analysis."""
+    """A sentence of the analysis."""
 
     sentence: str
 
 
-Remark = OtherHttp | ByCpu | Unequal | Said
+@dataclass(frozen=True, slots=True)
+class CheckWarns:
+    """A check warns."""
+
+    check: Check
+
+
+Remark = OtherHttp | ByCpu | Unequal | Said | CheckWarns
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from dragstrip.metrics import METRICS
 from dragstrip.record import Race
 from dragstrip.report import comparison as comparison_report
 from dragstrip.report.race import formats
+from dragstrip.report.race.checks import check_text
 from dragstrip.validity import inspect
 
 
@@ -112,7 +113,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def _refuse_void(race: Race) -> None:
-    void = [check.detail for check in inspect(race) if check.status == "void"]
+    void = [check_text(check) for check in inspect(race) if check.status == "void"]
     if void or race.finished == "void":
         raise MeasurementVoid(
             f"race {race.id} is void and compared with nothing: {(void or ['too many void rounds'])[0]}"

@@ -19,6 +19,7 @@ from dragstrip.racing.setup import RaceSetup
 from dragstrip.racing.warming import come_to_rest, warm_up
 from dragstrip.record import Block, Event, Round
 from dragstrip.scrutiny import count_from_now
+from dragstrip.validity.block import LoadFault, LoadFaultKind
 
 #: Fills in why blocks are void; ``single_threaded`` says of each contender whether it has one thread only.
 Judge = Callable[[Sequence[Block], Mapping[str, bool]], tuple[Block, ...]]
@@ -143,6 +144,18 @@ def _fallen_under_load(blocks: Sequence[Block], servers: Servers) -> dict[str, s
             out[launched.name] = f"died under load; its last words: {launched.last_words()}"
         elif own and all(block.gave_up for block in own):
             out[launched.name] = f"refused every connection under load: {own[0].sample}"
-        elif reason := validity.wrong_under_load(own):
-            out[launched.name] = reason
+        elif fault := validity.wrong_under_load(own):
+            out[launched.name] = _load_fault_text(fault)
     return out
+
+
+def _load_fault_text(fault: LoadFault) -> str:
+    """The reason as the record keeps it (``Entrant.out``)."""
+    by_count = sorted(fault.errors.items(), key=lambda item: -item[1])
+    kinds = ", ".join(f"{kind} {count}" for kind, count in by_count if count)
+    told = {
+        LoadFaultKind.WRONG_ANSWERS: f"gave wrong answers under load ({kinds}, of {fault.sent} requests)",
+        LoadFaultKind.FAILED: f"failed under load: {fault.failed} errors to {fault.sent} requests ({kinds})",
+        LoadFaultKind.NO_ANSWER: "gave no right answer under load in any block",
+    }[fault.kind]
+    return f"{told}; the first: {fault.sample}" if fault.sample else told

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.report import figures, glyphs
+from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.sweep.capacity import (
     ALPHA,
     TOLD,
@@ -23,7 +24,6 @@ from dragstrip.sweep.capacity import (
     Span,
     capacity,
 )
-from dragstrip.validity.wording import event_text, void_text
 
 if TYPE_CHECKING:
     from dragstrip.record import Entrant, Event

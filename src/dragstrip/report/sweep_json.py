@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dragstrip.record import Entrant
+from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.report.sweep import reason_text
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
 from dragstrip.sweep.file import SCHEMA, Sweep
-from dragstrip.validity.wording import event_text, void_text
 
 
 def schema() -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
 
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others, usual_taken
 from dragstrip.analysis.fitness import ENGINE_FULL, SERVER_IDLE
 from dragstrip.record import Block, Round, Void, VoidKind
-from dragstrip.validity.wording import kinds
 
 #: Run-queue wait above this share of a block: others were on that core.
 MOST_WAIT = 0.15
@@ -20,6 +21,31 @@ WRONG_KINDS = ("wrong_status", "wrong_length", "wrong_body")
 
 #: A contender's round stands with this share of its blocks valid; a round in which fewer than two stand is run again.
 ROUND_BLOCKS_LEFT = 1 / 3
+
+
+class LoadFaultKind(StrEnum):
+    """By what a contender is out of the race under load."""
+
+    WRONG_ANSWERS = "wrong answers"
+    FAILED = "failed"
+    NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFault:
+    """What takes a contender out of the race by what it answered under load.
+
+    Args:
+        sent, failed: requests, in all its blocks of a round.
+        errors: failures by kind; of wrong answers only those.
+        sample: the first one's excerpt, "" if there is none.
+    """
+
+    kind: LoadFaultKind
+    sent: int
+    failed: int
+    errors: Mapping[str, int] = field(default_factory=dict)
+    sample: str = ""
 
 
 def failures(block: Block) -> int:
@@ -164,8 +190,8 @@ def with_reasons(
     )
 
 
-def wrong_under_load(blocks: Sequence[Block]) -> str:
-    """Why a contender is out of the race by what it answered under load, in words; "" if it is not.
+def wrong_under_load(blocks: Sequence[Block]) -> LoadFault | None:
+    """Why a contender is out of the race by what it answered under load; None if it is not.
 
     One wrong answer is enough: what it serves is not the work that the others do. Failed requests are if they exceed
     0.1 % in all and come in more than half of its blocks (else those blocks are void and it goes on).
@@ -177,16 +203,16 @@ def wrong_under_load(blocks: Sequence[Block]) -> str:
     for block in blocks:
         errors.update(block.errors)
     sent, failed = sum(block.sent for block in blocks), sum(failures(block) for block in blocks)
-    sample = next((f"; the first: {block.sample}" for block in blocks if block.sample), "")
+    fault = partial(LoadFault, sent=sent, failed=failed, sample=next((b.sample for b in blocks if b.sample), ""))
     wrong = {kind: errors[kind] for kind in WRONG_KINDS if errors[kind]}
     if wrong:
-        return f"gave wrong answers under load ({kinds(wrong)}, of {sent} requests){sample}"
+        return fault(kind=LoadFaultKind.WRONG_ANSWERS, errors=wrong)
     often = sum(failures(block) > 0 for block in blocks) > len(blocks) / 2
     if often and failed > MOST_FAILED * sent:
-        return f"failed under load: {failed} errors to {sent} requests ({kinds(errors)}){sample}"
+        return fault(kind=LoadFaultKind.FAILED, errors=errors)
     if blocks and not any(block.answered for block in blocks):
-        return f"gave no right answer under load in any block{sample}"
-    return ""
+        return fault(kind=LoadFaultKind.NO_ANSWER)
+    return None
 
 
 def round_reasons(record: Round) -> tuple[Void, ...]:

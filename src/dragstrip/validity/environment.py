@@ -10,8 +10,7 @@ from statistics import mean, median, stdev
 from scipy.special import stdtrit
 
 from dragstrip.record import Block, Event, EventKind, Race
-from dragstrip.validity.check import PASS, QUIET, VOID, WARN, Check, Finding, check_result
-from dragstrip.validity.wording import event_text, percent
+from dragstrip.validity.check import PASS, VOID, WARN, Check, Finding, Saw, check_result, passed
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
@@ -58,10 +57,9 @@ def _intruders(race: Race) -> Check:
     seen = _events(race, EventKind.INTRUDER)
     often = len(seen) > OFTEN * max(len(race.rounds), 1)
     names = Counter(event.subject for event in seen)
-    listed = ", ".join(name for name, _ in names.most_common(3))
-    told = f"other programs were at work on the race's cores in {len(seen)} cases ({listed})"
-    findings = [Finding(WARN if often else PASS, told, QUIET)]
-    return check_result("other programs", findings, "none used over a tenth of a core for long")
+    most = [name for name, _ in names.most_common(3)]
+    finding = Finding(WARN if often else PASS, Saw.INTRUDERS, values={"count": len(seen), "names": most})
+    return check_result("other programs", [finding], passed(Saw.NO_INTRUDERS))
 
 
 def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
@@ -69,22 +67,13 @@ def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     changed = _events(race, EventKind.FREQUENCY)
     findings = []
     if _events(race, EventKind.HEAT):
-        findings.append(
-            Finding(WARN, "heat slowed the processor during the race", "cool it, or race at a fixed lower frequency")
-        )
+        findings.append(Finding(WARN, Saw.HEAT))
     if len(changed) > OFTEN * max(len(race.rounds), 1):
-        last = event_text(changed[-1])
-        remedy = "fix it (governor performance, no turbo)"
-        findings.append(Finding(WARN, f"the cores' frequency changed ({last})", remedy))
+        findings.append(Finding(WARN, Saw.FREQUENCY, values={"event": changed[-1]}))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
-        way = "slower" if drift > 0 else "faster"
-        told = f"the machine grew {percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
-        remedy = "pairs share that, single figures don't; race again when it is steady"
-        findings.append(Finding(WARN, told, remedy))
-    scatter = ", no more than it scatters" if abs(drift) > PACE else ""
-    steady = f"steady: the engine's own pace changed by {percent(abs(drift))} over the race{scatter}"
-    return check_result("clock", findings, steady)
+        findings.append(Finding(WARN, Saw.PACE, values={"drift": drift}))
+    return check_result("clock", findings, passed(Saw.STEADY, drift=drift, scatters=abs(drift) > PACE))
 
 
 def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
@@ -115,24 +104,16 @@ def _memory(race: Race) -> Check:
     for name, count in counts.items():
         ran = sum(any(launch.contender == name for launch in this.launches) for this in race.rounds)
         if count > ran / 2:
-            last = event_text(next(event for event in reversed(grown) if event.subject == name))
-            findings.append(
-                Finding(
-                    WARN, last, "it may slow down or end later; load it for longer (dragstrip load -d 60s)", (name,)
-                )
-            )
-    return check_result("memory", findings, "no contender's memory grew all the while")
+            last = next(event for event in reversed(grown) if event.subject == name)
+            findings.append(Finding(WARN, Saw.GROWING, (name,), {"event": last}))
+    return check_result("memory", findings, passed(Saw.MEMORY_STEADY))
 
 
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
-    remedy = "its figures depend on how long it is loaded; compare it by `dragstrip load` as well"
-    findings = [
-        Finding(WARN, event_text(event), remedy, (event.subject,)) for event in _events(race, EventKind.UNEQUAL_BLOCKS)
-    ]
-    return check_result(
-        "block length", findings, "short blocks read as one long block does, as far as that could be compared"
-    )
+    seen = _events(race, EventKind.UNEQUAL_BLOCKS)
+    findings = [Finding(WARN, Saw.UNEQUAL_BLOCKS, (event.subject,), {"event": event}) for event in seen]
+    return check_result("block length", findings, passed(Saw.BLOCKS_ALIKE))
 
 
 def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
@@ -141,41 +122,28 @@ def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     for name, blocks in by_name.items():
         connects, answered = sum(b.connects for b in blocks), sum(b.answered for b in blocks)
         if race.load.keepalive and connects > OPENED * max(answered, 1):
-            told = f"{name} closed its connections after {answered / connects:.1f} answers on average"
-            findings.append(
-                Finding(
-                    WARN,
-                    f"{told}, keep-alive was asked",
-                    "raise its keep-alive limit, or race all with --no-keepalive",
-                    (name,),
-                )
-            )
+            findings.append(Finding(WARN, Saw.CLOSED, (name,), {"answers": answered / connects}))
         # Connections that a block finds open were opened before it, and count there.
         if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
-            told = f"only {connects} connections were opened for {answered} answers of {name}, each was to have its own"
-            remedy = "this is a fault of the engine, please report it with `dragstrip export`"
-            findings.append(Finding(VOID, told, remedy, (name,)))
-    return check_result("connections", findings, "kept open, or not, as asked")
+            findings.append(Finding(VOID, Saw.REUSED, (name,), {"connects": connects, "answered": answered}))
+    return check_result("connections", findings, passed(Saw.CONNECTIONS_AS_ASKED))
 
 
 def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     """The server's own count of requests against the engine's: at least those answered, at most those sent."""
-    findings, told, most = [], [], 0.0
+    findings, names, most = [], list[str](), 0.0
     for name, blocks in by_name.items():
         fewer, more, sent = _miscounted(race, name, blocks)
         if not sent:
             continue
-        told.append(name)
+        names.append(name)
         off = max(fewer, more) / sent
         most = max(most, off)
         if off > MISCOUNT[0]:
-            seen = f"by its own count {name} had {max(fewer, more)} requests {'fewer' if fewer > more else 'more'}"
-            of = f"than the engine {'had answers to' if fewer > more else 'sent'} ({percent(off)} of {sent})"
-            do = "see that nobody else serves or asks at its port, and what [served] in its definition reads"
-            findings.append(Finding(VOID if off > MISCOUNT[1] else WARN, f"{seen} {of}", do, (name,)))
-    silent = "no server here says how many requests it had"
-    alike = f"{', '.join(told)} had as many requests as were sent, within {percent(most)}"
-    return check_result("server's count", findings, alike if told else silent)
+            status = VOID if off > MISCOUNT[1] else WARN
+            findings.append(Finding(status, Saw.MISCOUNTED, (name,), {"fewer": fewer, "more": more, "sent": sent}))
+    alike = passed(Saw.COUNTED_ALIKE, names=names, most=most) if names else passed(Saw.NO_OWN_COUNT)
+    return check_result("server's count", findings, alike)
 
 
 def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, int, int]:
@@ -204,7 +172,5 @@ def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
         short = 1 - min(lengths) / median(lengths)
         if short > SHORTER[0]:
             status = VOID if short > SHORTER[1] else WARN
-            told = f"{name}'s answers were {percent(short)} shorter in one block than usual"
-            remedy = f"see what it leaves out under load (`dragstrip verify {name}`)"
-            findings.append(Finding(status, told, remedy, (name,)))
-    return check_result("answers' length", findings, "as long in every block as in all")
+            findings.append(Finding(status, Saw.SHORTER, (name,), {"share": short}))
+    return check_result("answers' length", findings, passed(Saw.AS_LONG))

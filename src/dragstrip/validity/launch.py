@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.record import Block, Launch, Race
-from dragstrip.validity.check import WARN, Finding
-from dragstrip.validity.wording import percent
+from dragstrip.validity.check import WARN, Finding, Saw
 
 #: Fewest launches among which kinds can be told.
 LEAST_LAUNCHES = 10
@@ -66,31 +65,22 @@ def launch_findings(
     found, about = [], (name,)
     died = [launch.round for launch in launches if launch.died]
     if died:
-        seen = f"{name} died before it was told to in round {', '.join(map(str, died))}"
-        found.append(Finding(WARN, seen, "see its log", about, ";"))
+        found.append(Finding(WARN, Saw.DIED, about, {"rounds": died}))
     unsettled = sum(not launch.settled for launch in launches)
     if unsettled:
-        seen = f"{name}'s warm-up had not ended in {unsettled} of {len(launches)} launches"
-        found.append(Finding(WARN, seen, "give it longer in its definition (warm_up)", about, ";"))
+        found.append(Finding(WARN, Saw.UNSETTLED, about, {"count": unsettled, "launches": len(launches)}))
     shapes = {(launch.processes, launch.threads) for launch in launches}
     threads = [launch.threads for launch in launches] or [0]
     # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
     if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
-        listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
-        seen = f"{name} came up with different numbers of processes and threads: {listed}"
-        found.append(Finding(WARN, seen, about=about))
+        found.append(Finding(WARN, Saw.SHAPES, about, {"shapes": sorted(shapes)}))
     uneven = uneven_launches(speeds, others)
     if uneven.slow:
-        listed = ", ".join(f"round {index} at {percent(share)} of it" for index, share in uneven.slow.items())
-        seen = f"{len(uneven.slow)} of {name}'s {len(speeds)} launches were far slower than its median: {listed}"
-        found.append(Finding(WARN, seen, about=about))
+        found.append(Finding(WARN, Saw.SLOW_LAUNCHES, about, {"slow": uneven.slow, "launches": len(speeds)}))
     if uneven.kinds:
         share, slower = uneven.kinds
-        remedy = f"take {KINDS_ROUNDS} rounds or more (--rounds {KINDS_ROUNDS})"
-        if len(speeds) >= KINDS_ROUNDS:
-            remedy = "the mean is of both kinds, as it met them; pin down what differs from start to start"
-        seen = f"{name}'s launches are of two kinds: {percent(share)} of them {percent(slower)} slower"
-        found.append(Finding(WARN, seen, remedy, about, ";"))
+        measured = {"share": share, "slower": slower, "launches": len(speeds), "wanted": KINDS_ROUNDS}
+        found.append(Finding(WARN, Saw.TWO_KINDS, about, measured))
     return found
 
 

@@ -1,24 +1,23 @@
-"""The checks on a whole race: each says in a sentence what was seen and, where it matters, what to do."""
+"""The checks on a whole race: what each saw, as values."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others
 from dragstrip.analysis.fitness import SERVER_IDLE, choose, limited, rises_of
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
-from dragstrip.record import Block, Launch, Race, VoidKind
+from dragstrip.record import Block, Launch, Race
 from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures
-from dragstrip.validity.check import PASS, QUIET, RANK, VOID, WARN, Check, Finding, check_result
+from dragstrip.validity.check import PASS, RANK, VOID, WARN, Check, Finding, Saw, check_result, passed
 from dragstrip.validity.environment import surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import MOST_VOID_PASSES, causes, void_passes
-from dragstrip.validity.wording import percent, void_text
 
 #: (warn above, void above), as shares.
 WAIT = (0.05, 0.15)
@@ -45,17 +44,6 @@ LEAST_ROUNDS = 10
 
 #: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
 TREND_ERRORS = 4.0
-
-REMEDIES: Mapping[VoidKind, str] = {
-    VoidKind.ENGINE_WAITED: QUIET,
-    VoidKind.SERVER_WAITED: QUIET,
-    VoidKind.STEAL: "race on a machine whose cores are not shared, or at another time",
-    VoidKind.GENERATOR: "give the engine more cores (--engine-cores, --threads) or the servers fewer",
-    VoidKind.CLOCK: "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
-    VoidKind.ACCOUNTING: "this is a fault of the engine: please report it with `dragstrip export`",
-    VoidKind.ERRORS: "see the contender's log; try fewer connections (-c)",
-    VoidKind.WRONG_ANSWERS: "see the excerpt of the first wrong answer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +129,9 @@ def _parity(race: Race) -> Iterator[Check]:
     """One warning for each thing that tilts the race; what differs without tilting it is on the sheet only."""
     found = tilts(race)
     if not found:
-        yield Check(check="parity", status=PASS, detail="nothing on the parity sheet tilts the race")
-    for fact, detail in found:
-        yield check_result(f"parity, {fact}", [Finding(WARN, detail)], "")
+        yield check_result("parity", (), passed(Saw.NO_TILT))
+    for fact, finding in found:
+        yield check_result(f"parity, {fact}", [finding])
 
 
 def _level(value: float, limits: tuple[float, float], *, most: str = VOID) -> str:
@@ -163,30 +151,21 @@ def _noise_only(race: Race) -> str:
 def _rounds(race: Race) -> Check:
     valid = sum(not this.void for this in race.rounds)
     void = len(race.rounds) - valid
-    again = f"; {void} more were void and run again" if void else ""
     if valid >= LEAST_ROUNDS:
-        return Check(check="rounds", status=PASS, detail=f"{valid} rounds of fresh launches{again}")
-    seen = f"{valid} valid rounds, {LEAST_ROUNDS} are the least{again}"
-    remedy = "with fewer, rare slow launches mislead; give it a larger --budget"
-    return check_result("rounds", [Finding(WARN, seen, remedy)], "")
+        return check_result("rounds", (), passed(Saw.ROUNDS, valid=valid, void=void))
+    counts = {"valid": valid, "void": void, "least": LEAST_ROUNDS}
+    return check_result("rounds", [Finding(WARN, Saw.FEW_ROUNDS, values=counts)])
 
 
 def _lanes(race: Race) -> Check:
     shared = _shared(race)
     if not shared:
-        detail = f"servers on cores {_list(race.server_cores)}, engine on cores {_list(race.engine_cores)}"
-        return Check(check="lanes", status=PASS, detail=detail)
-    seen = f"servers and engine share core {_list(shared)}: what the engine spends is missing from the servers"
-    remedy = "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)"
-    return check_result("lanes", [Finding(WARN, seen, remedy, mark=";")], "")
+        return check_result("lanes", (), passed(Saw.OWN_CORES, servers=race.server_cores, engine=race.engine_cores))
+    return check_result("lanes", [Finding(WARN, Saw.SHARED_CORES, values={"cores": shared})])
 
 
 def _shared(race: Race) -> list[int]:
     return sorted(set(race.server_cores) & set(race.engine_cores))
-
-
-def _list(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 def _ceiling_per_s(race: Race) -> float | None:
@@ -212,49 +191,43 @@ def held_by_generator(race: Race) -> tuple[str, ...]:
 
 
 def _generator(race: Race, sides: Sequence[_Side]) -> Check:
-    ceiling_per_s, more_engine = _ceiling_per_s(race), REMEDIES[VoidKind.GENERATOR]
+    ceiling_per_s = _ceiling_per_s(race)
 
     def findings() -> Iterable[Finding]:
         for side in sides:
             share = median(engine_share(block) for block in side.blocks)
             busy = side.busy()
-            server = "unreadable" if busy is None else percent(busy)
-            seen = f"against {side.name} the engine used {percent(share)} of its cores, the server {server} of its own"
+            about, used = (side.name,), {"share": share, "busy": busy}
             if limited(side.blocks, side.cores):
                 # CPU time per request is not changed by a client that can't send more.
-                told = f"the generator is the limit: {seen}"
                 if choose(race).metric == "cpu":
-                    told = f"{told}, whose throughput is the generator's; the CPU time per request decides"
-                    yield Finding(WARN, told, about=(side.name,))
+                    yield Finding(WARN, Saw.GENERATOR_LIMIT_BY_CPU, about, used)
                 else:
-                    yield Finding(_noise_only(race), told, more_engine, (side.name,), ";")
+                    yield Finding(_noise_only(race), Saw.GENERATOR_LIMIT, about, used)
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
-                yield Finding(WARN, f"the generator is near its limit: {seen}", more_engine, (side.name,), ";")
+                yield Finding(WARN, Saw.GENERATOR_NEAR, about, used)
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
             if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
-                near = (
-                    f"{side.name} was served {percent(rate_per_s / ceiling_per_s)} of what the generator can send here"
-                )
-                yield Finding(WARN, f"{near} (dragstrip doctor)", more_engine, (side.name,))
+                yield Finding(WARN, Saw.CEILING_NEAR, about, {"share": rate_per_s / ceiling_per_s})
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
-    return check_result("generator", findings(), f"the engine used at most {percent(most)} of its cores")
+    return check_result("generator", findings(), passed(Saw.ENGINE_CORES_USED, most=most))
 
 
 def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
-    seen = f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
     if _shared(race):
-        return Check(check="engine wait", status=PASS, detail=f"{seen}; it shares them with the servers")
-    finding = Finding(_level(share, WAIT, most=_noise_only(race)), f"{seen}, taken by others", QUIET)
-    return check_result("engine wait", [finding], seen)
+        return check_result("engine wait", (), passed(Saw.ENGINE_WAITED_SHARED, share=share))
+    level = _level(share, WAIT, most=_noise_only(race))
+    finding = Finding(level, Saw.ENGINE_WAIT_TAKEN, values={"share": share})
+    return check_result("engine wait", [finding], passed(Saw.ENGINE_WAITED, share=share))
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
     """Several threads may wait for each other while the core is idle for another reason: they warn, never void."""
     if _shared(race):
-        return Check(check="server wait", status=PASS, detail="says nothing: servers share cores with the engine")
-    findings, most, unread = [], 0.0, []
+        return check_result("server wait", (), passed(Saw.SERVER_WAIT_SHARED))
+    findings, most, unread = [], 0.0, list[str]()
     for side in sides:
         taken = side.taken()
         if taken is None:
@@ -266,10 +239,8 @@ def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
             if side.single
             else min(_level(taken, WAIT), WARN, key=RANK.__getitem__)
         )
-        seen = f"others took up to {percent(taken)} of {side.name}'s time on its cores"
-        findings.append(Finding(level, seen, QUIET, (side.name,)))
-    unknown = f"; unreadable: {', '.join(unread)}" if unread else ""
-    return check_result("server wait", findings, f"others took at most {percent(most)} of any server's time{unknown}")
+        findings.append(Finding(level, Saw.SERVER_WAIT_TAKEN, (side.name,), {"taken": taken}))
+    return check_result("server wait", findings, passed(Saw.SERVER_WAIT_MOST, most=most, unread=unread))
 
 
 def _steal(race: Race, sides: Sequence[_Side]) -> Check:
@@ -277,18 +248,16 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     stolen = sum(block.steal_ns for side in sides for block in side.blocks)
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
-    seen = f"the hypervisor took {percent(share)} of the race's cores"
-    finding = Finding(_level(share, STEAL, most=_noise_only(race)), seen, REMEDIES[VoidKind.STEAL])
-    return check_result("steal", [finding], seen)
+    finding = Finding(_level(share, STEAL, most=_noise_only(race)), Saw.STEAL, values={"share": share})
+    return check_result("steal", [finding], passed(Saw.STEAL, share=share))
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
-    told = f"{len(faults)} faults, the first: {''.join(map(void_text, faults[:1]))}"
-    findings = [Finding(VOID if faults else PASS, told, REMEDIES[VoidKind.ACCOUNTING], mark=";")]
-    return check_result(
-        "accounting", findings, "in every block: sent = answered + failed + in flight, quantiles in order"
-    )
+    findings = [
+        Finding(VOID, Saw.ACCOUNTING_FAULTS, values={"count": len(faults), "first": first}) for first in faults[:1]
+    ]
+    return check_result("accounting", findings, passed(Saw.ADDS_UP))
 
 
 def _errors(race: Race, sides: Sequence[_Side]) -> Check:
@@ -301,21 +270,19 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
             for block in side.blocks:
                 kinds.update(block.errors)
             wrong = any(kinds[kind] for kind in WRONG_KINDS)
-            by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if count)
+            by_kind = {kind: count for kind, count in kinds.most_common() if count}
             # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
             status = VOID if wrong else _noise_only(race) if failed > MOST_FAILED * sent else WARN
-            seen = f"{side.name}: {failed} errors to {sent} requests ({by_kind})"
-            yield Finding(status, seen, REMEDIES[VoidKind.ERRORS], (side.name,), ";")
+            yield Finding(status, Saw.ERRORS, (side.name,), {"failed": failed, "sent": sent, "errors": by_kind})
 
     answered = sum(block.answered for side in sides for block in side.blocks)
-    return check_result("errors", findings(), f"none: all {answered} answers were right")
+    return check_result("errors", findings(), passed(Saw.NO_ERRORS, answered=answered))
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
     """Every connection waits for an answer or for the engine, at any time: the two add up to all of them."""
     if race.load.rate_per_s:
-        return Check(check="Little's law", status=PASS, detail="an open loop keeps no connection busy: not looked at")
-    seen = "connections = rate × (mean latency + the engine's own turn-round), within"
+        return check_result("Little's law", (), passed(Saw.LITTLE_OPEN_LOOP))
     findings, most = [], 0.0
     for side in sides:
         used = _undisturbed(race, side)
@@ -329,14 +296,13 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         level = _level(off, LITTLE)
         # Between a connection that the server ended and the next one there may be time that is neither.
         reconnects = connects > 0.001 * answered and busy < race.load.connections
-        told = f"{side.name}: {busy:.1f} of {race.load.connections} connections were at work on average"
+        measured = {"busy": busy, "connections": race.load.connections}
         if reconnects:
             least = min(level, WARN, key=RANK.__getitem__)
-            findings.append(Finding(least, f"{told}, as it closes connections", about=(side.name,)))
+            findings.append(Finding(least, Saw.LITTLE_RECONNECTS, (side.name,), measured))
         else:
-            apart = "rate and latency don't belong together"
-            findings.append(Finding(level, f"{told}, off by {percent(off)}", apart, (side.name,)))
-    return check_result("Little's law", findings, f"{seen} {percent(most)}")
+            findings.append(Finding(level, Saw.LITTLE_OFF, (side.name,), {**measured, "off": off}))
+    return check_result("Little's law", findings, passed(Saw.LITTLE_HOLDS, within=most))
 
 
 def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
@@ -350,21 +316,15 @@ def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
 def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
     """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
     if race.load.rate_per_s:
-        return Check(
-            check="turn-round", status=PASS, detail="an open loop's requests wait for the clock: not looked at"
-        )
+        return check_result("turn-round", (), passed(Saw.TURN_OPEN_LOOP))
     findings, most = [], 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used) * race.load.connections
         share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
         most, busy = max(most, share), side.busy()
         if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):
-            told = f"{side.name}: connections spent {percent(share)} of the time waiting in the generator"
-            told = f"{told}, not for the server"
-            findings.append(Finding(WARN, told, REMEDIES[VoidKind.GENERATOR], (side.name,), ";"))
-    seen = f"connections spent at most {percent(most)} of the time waiting in the generator"
-    busy_all_the_same = "" if most <= MOST_TURN else ", and the servers were busy all the same"
-    return check_result("turn-round", findings, seen + busy_all_the_same)
+            findings.append(Finding(WARN, Saw.TURN_LONG, (side.name,), {"share": share}))
+    return check_result("turn-round", findings, passed(Saw.TURN_MOST, most=most, busy=most > MOST_TURN))
 
 
 def _offered(race: Race, sides: Sequence[_Side]) -> Check:
@@ -375,14 +335,11 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
         share = sum(block.departed or 0 for block in side.used) / max(offered, 1)
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
-            told = f"{side.name}: only {percent(share)} of the offered {race.load.rate_per_s:,g}/s left in time"
-            remedy = "not sustained, so its latency is that of a queue; lower --rate"
-            findings.append(Finding(_noise_only(race), told, remedy, (side.name,)))
+            left = {"share": share, "rate_per_s": race.load.rate_per_s}
+            findings.append(Finding(_noise_only(race), Saw.NOT_SUSTAINED, (side.name,), left))
         elif lag_ns is not None and lag_ns > allowed_ns:
-            told = f"{side.name}: one request in a hundred left over {lag_ns / 1000:,.0f} µs late"
-            remedy = "no connection was free (more by -c), or the engine woke late"
-            findings.append(Finding(WARN, told, remedy, (side.name,)))
-    return check_result("offered rate", findings, f"{race.load.rate_per_s:,g}/s was offered to all, and on time")
+            findings.append(Finding(WARN, Saw.LEFT_LATE, (side.name,), {"lag_ns": lag_ns}))
+    return check_result("offered rate", findings, passed(Saw.OFFERED, rate_per_s=race.load.rate_per_s))
 
 
 def _saturation(sides: Sequence[_Side]) -> Check:
@@ -390,14 +347,9 @@ def _saturation(sides: Sequence[_Side]) -> Check:
     for side in sides:
         busy, cores = side.busy(), side.cores
         if busy is not None and busy < SERVER_IDLE:
-            told = f"{side.name} kept {percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
-            remedy = "its throughput is no capacity; try more connections (-c)"
-            findings.append(Finding(WARN, told, f"bound by waiting, {remedy}", (side.name,)))
+            findings.append(Finding(WARN, Saw.NOT_SATURATED, (side.name,), {"busy": busy, "cores": cores}))
     unread = [side.name for side in sides if side.busy() is None]
-    unknown = f", except {', '.join(unread)}, whose CPU time can't be read" if unread else ""
-    return check_result(
-        "saturation", findings, f"the servers kept their cores at least {percent(SERVER_IDLE)} busy{unknown}"
-    )
+    return check_result("saturation", findings, passed(Saw.SATURATED, least=SERVER_IDLE, unread=unread))
 
 
 def _launches(sides: Sequence[_Side]) -> Check:
@@ -406,17 +358,8 @@ def _launches(sides: Sequence[_Side]) -> Check:
     for side in sides:
         others = [speeds[other.name] for other in sides if other.name != side.name]
         findings += launch_findings(side.name, side.launches, speeds[side.name], others)
-    findings += [
-        Finding(
-            WARN,
-            f"{side.name} was already running",
-            "how its launches differ is not in the interval",
-            (side.name,),
-        )
-        for side in sides
-        if side.kind == "url"
-    ]
-    return check_result("launches", findings, "all came up, warmed up, and were of one kind")
+    findings += [Finding(WARN, Saw.ALREADY_RUNNING, (side.name,)) for side in sides if side.kind == "url"]
+    return check_result("launches", findings, passed(Saw.LAUNCHES_ALIKE))
 
 
 def _trend(race: Race, sides: Sequence[_Side]) -> Check:
@@ -428,21 +371,16 @@ def _trend(race: Race, sides: Sequence[_Side]) -> Check:
         mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
         most = max(most, abs(mean))
         if abs(mean) > TREND_ERRORS * error:
-            way = "rose" if mean > 0 else "fell"
-            told = f"{side.name}'s throughput {way} by {percent(abs(mean))} from a round's first block to its last"
             level = _level(abs(mean), TREND, most=_noise_only(race))
-            findings.append(Finding(level, told, "give it a longer warm-up in its definition", (side.name,)))
-    return check_result(
-        "trend", findings, f"no trend within the rounds beyond its noise (largest mean {percent(most)})"
-    )
+            findings.append(Finding(level, Saw.TREND, (side.name,), {"mean": mean}))
+    return check_result("trend", findings, passed(Saw.NO_TREND, most=most))
 
 
 def _void_passes(race: Race) -> Check:
     passes, why = void_passes(race), causes(race)
     lost = sum(map(bool, passes.values()))
-    seen = f"{lost} of {len(passes)} passes void"
     cause = why.most_common(1)[0][0] if why else None
-    remedy = REMEDIES.get(cause, QUIET) if cause else QUIET
+    counts = {"lost": lost, "passes": len(passes), "cause": cause}
     level = _level(lost / max(len(passes), 1), VOID_PASSES, most=_noise_only(race))
-    findings = [Finding(level, f"{seen}, mostly because: {cause}", remedy, mark=";")]
-    return check_result("void passes", findings, f"{seen}{f' ({cause})' if cause else ''}")
+    findings = [Finding(level, Saw.MANY_VOID_PASSES, values=counts)]
+    return check_result("void passes", findings, passed(Saw.VOID_PASSES, **counts))

@@ -24,7 +24,8 @@ from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
 from dragstrip.racing.loop import RaceLoop
 from dragstrip.record import Block, Event, EventKind, Load, Race
-from dragstrip.validity.wording import event_text
+from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.messages import event_text
 
 HERE = Path(__file__).parents[2]
 MS = samples.MS
@@ -86,7 +87,7 @@ def test_what_was_seen_often_enough_warns_and_says_what_to_do(
     assert check(samples.race(events=fact(few)), name).status == "pass"
     found = check(samples.race(events=fact(many)), name)
     assert found.status == "warn"
-    assert ": " in found.detail
+    assert ": " in check_text(found)
 
 
 def test_one_contenders_growth_is_not_laid_at_the_door_of_another_whose_name_begins_alike() -> None:
@@ -94,7 +95,7 @@ def test_one_contenders_growth_is_not_laid_at_the_door_of_another_whose_name_beg
     grew = events(7, EventKind.GROWING, "a: b", bytes_per_s=9 * 2**20, share_per_s=0.12)
     rates = {"a": 4e4, "a: b": 3e4}
     found = check(samples.race(rates, events=grew), "memory")
-    assert found.detail.startswith("a: b: its memory grew by 9 MiB (12%)")
+    assert check_text(found).startswith("a: b: its memory grew by 9 MiB (12%)")
     assert check(samples.race(rates, events=grew[:6]), "memory").status == "pass"
     # Records of before held the sentence, in which the name ends at its last colon.
     old = (samples.told("memory grows", "a: b: its memory grew by 9 MiB (12%) a second while it was measured"),) * 7
@@ -112,7 +113,7 @@ def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
     assert check(slower(0.02), "clock").status == "pass"
     found = check(slower(0.15), "clock")
     assert found.status == "warn"
-    assert "slower over the race" in found.detail
+    assert "slower over the race" in check_text(found)
 
 
 def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower() -> None:
@@ -131,7 +132,9 @@ def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
     """A server that closes after every answer warns; a load that was to open one each, and did not, voids."""
     closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)
     assert check(closing, "connections").status == "warn"
-    assert check(closing, "connections").detail.startswith("quick closed its connections after 1.0 answers on average")
+    assert check_text(check(closing, "connections")).startswith(
+        "quick closed its connections after 1.0 answers on average"
+    )
     anew = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
     assert check(samples.race(load=anew), "connections").status == "void"
     assert check(replace(closing, load=anew), "connections").status == "void"  # steady's were reused
@@ -170,8 +173,8 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
     assert over(replace(few, plan=plan)) is None
     assert over(replace(many, plan=plan)) == "decided"
     assert over(replace(samples.race(noise=0.004), plan=plan)) == "decided"
-    assert "--rounds 20" in check(few, "launches").detail
-    assert "--rounds 20" not in check(many, "launches").detail
+    assert "--rounds 20" in check_text(check(few, "launches"))
+    assert "--rounds 20" not in check_text(check(many, "launches"))
 
 
 def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_be_true() -> None:

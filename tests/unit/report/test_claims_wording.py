@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+import samples
 
 from dragstrip.claim import finding
 from dragstrip.claim.finding import Again, Against, Apart, Finding, Outcome, VoidFor
+from dragstrip.record import Void, VoidKind
 from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 
 RUN = {
@@ -21,11 +23,17 @@ RUN_TEXT = (
 
 REASONS: list[tuple[finding.Reason, str]] = [
     (finding.FellOut((("a", "died"), ("b", "late"))), "a is out of the race: died; b is out of the race: late"),
-    (finding.CheckVoids("the clock was set"), "the clock was set"),
-    (finding.GivenUp("steal"), "given up after too many void rounds, the last because: steal"),
+    (finding.CheckVoids(samples.said("clock", "void", "the clock was set")), "the clock was set"),
+    (
+        finding.GivenUp(Void(kind=VoidKind.STEAL, numbers={"share": 0.2})),
+        "given up after too many void rounds, the last because: steal: the hypervisor took 20 % of the race's cores",
+    ),
     (finding.GivenUp(None), "given up after too many void rounds, the last because: they were void"),
     (finding.Unfit((("warm", ("a", "b")), ("hot", ("c",)))), "warm: a, b; hot: c"),
-    (finding.FewRounds(3, 10, ("a", "b"), "7 void"), "3 of 10 rounds count for a and b (7 void)"),
+    (
+        finding.FewRounds(3, 10, ("a", "b"), samples.said("void passes", "pass", "7 void")),
+        "3 of 10 rounds count for a and b (7 void)",
+    ),
     (finding.NoRound(pairs=False), "no round of both counts"),
     (finding.NoRound(pairs=True), "not every pair has a round that counts"),
     (finding.RatioSeen(Against.SAME, 0.1), "the two are the same within the race's margin"),
@@ -87,5 +95,6 @@ def test_remarks_and_stand_ins_have_their_sentences() -> None:
     )
     unequal = finding.Unequal("header bytes", (("a", "99"), ("b", "246")))
     assert remark_text(unequal) == "header bytes not equal: a 99, b 246"
-    assert remark_text(finding.Said("a check's own")) == "a check's own"
+    assert remark_text(finding.Said("the analysis's own")) == "the analysis's own"
+    assert remark_text(finding.CheckWarns(samples.said("errors", "warn", "a check's own"))) == "a check's own"
     assert stand_in_text(finding.StandIn("a", "b")) == "a raced for b, which is missing here"

@@ -30,7 +30,7 @@ from dragstrip import validity
 from dragstrip.analysis import judge
 from dragstrip.cli import race as cli_race
 from dragstrip.errors import BadUsage
-from dragstrip.record import Race
+from dragstrip.record import Race, Void, VoidKind
 from dragstrip.report import figures, glyphs, listing
 from dragstrip.report.race import badge, chart_data, charts, latency, live, notes, standing, summary, tables
 from dragstrip.report.race import export as race_export
@@ -38,12 +38,12 @@ from dragstrip.report.race import page as race_page
 from dragstrip.report.race import svg as picture
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.store.database import Store
-from dragstrip.validity import Check, inspect
-from dragstrip.validity.check import Finding, check_result
+from dragstrip.validity import inspect
+from dragstrip.validity.check import Finding, Saw, check_result
 
 HOSTILE = "<script>alert(1)</script>"
 SPEEDS = {"return": 118_000.0, "static": 96_000.0, "twin": 96_000.0, "slow": 4_000.0}
-WARNING = Check(check="generator", status="warn", detail="it used 88 % of its core; give it another")
+WARNING = samples.said("generator", "warn", "it used 88 % of its core; give it another")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_the_headline_never_claims_what_was_not_measured() -> None:
         "No verdict: fewer than two contenders are left in the race; out: dud."
     )
     whole = samples.race()
-    void = Check(check="void passes", status="void", detail="half of the passes are void: steal")
+    void = samples.said("void passes", "void", "half of the passes are void: steal")
     assert "void" in summary.headline(whole, judge(whole), [void])
     assert "void" in summary.headline(replace(whole, finished="void"), judge(whole), [])
 
@@ -299,7 +299,7 @@ def hostile_race() -> Race:
 def test_text_from_outside_never_becomes_markup() -> None:
     """Only our scripts run, by digest, and the hostile text is in none of them; it is still there to be read."""
     race = hostile_race()
-    text = race_page.render(race, judge(race), [*inspect(race), Check(check=HOSTILE, status="warn", detail=HOSTILE)])
+    text = race_page.render(race, judge(race), [*inspect(race), samples.said(HOSTILE, "warn", HOSTILE)])
     assert HOSTILE not in text
     reader = Reader(text)
     assert reader.open == []
@@ -744,7 +744,7 @@ def judged_of(race: Race, checks: Any = (), **changes: Any) -> tuple[Race, Any, 
     return race, replace(judge(race), **changes), checks
 
 
-VOID = Check(check="void passes", status="void", detail="half of the passes are void: steal")
+VOID = samples.said("void passes", "void", "half of the passes are void: steal")
 GLANCES = {
     "faster": (
         samples.race({"new": 41_500.0, "old": 40_000.0}, rounds=14),
@@ -867,27 +867,28 @@ def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(mo
 
 def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -> None:
     """The heaviest first; what shares a remedy shares a note; all of it with --verbose."""
-    do = "end other programs, or give the race cores of its own"
+    do = "end other programs, or give the race cores of its own (--server-cores, --engine-cores)"
     checks = [
-        check_result("steal", [Finding("warn", "the hypervisor took 4 %", "race elsewhere, or at another time")], ""),
-        check_result("engine wait", [Finding("warn", "the engine waited 7 %", do)], ""),
-        check_result("server wait", [Finding("warn", "others took 9 % of slow's time", do, ("slow",))], ""),
-        Check(check="parity, x", status="warn", detail="x differs"),
-        Check(check="memory", status="warn", detail="slow grows"),
-        Check(check="errors", status="warn", detail="slow: 3 errors"),
+        check_result("steal", [Finding("warn", Saw.STEAL, values={"share": 0.04})]),
+        check_result("engine wait", [Finding("warn", Saw.ENGINE_WAIT_TAKEN, values={"share": 0.07})]),
+        check_result("server wait", [Finding("warn", Saw.SERVER_WAIT_TAKEN, ("slow",), {"taken": 0.09})]),
+        samples.said("parity, x", "warn", "x differs"),
+        samples.said("memory", "warn", "slow grows"),
+        samples.said("errors", "warn", "slow: 3 errors"),
     ]
     short, whole = (re.sub(r"\s+", " ", shown(race, checks=checks, verbose=v)) for v in (False, True))
     assert short.count("▲") == 3
     assert "▲ errors: slow: 3 errors ▲ memory: slow grows ▲ parity, x: x differs" in short
     assert "2 more notes: dragstrip show" in short
-    assert f"engine wait, server wait: the engine waited 7 %; others took 9 % of slow's time: {do}" in whole
+    waited = "the engine waited 7 % of the time for its cores (median over blocks), taken by others"
+    assert f"engine wait, server wait: {waited}; others took up to 9 % of slow's time on its cores: {do}" in whole
     assert whole.count(do) == 1
 
 
 def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
-    seen = "the generator is the limit: against return it used 99 %"
-    limit = check_result("generator", [Finding("void", seen, about=("return",))], "")
+    used = {"share": 0.99, "busy": 0.5}
+    limit = check_result("generator", [Finding("void", Saw.GENERATOR_LIMIT, ("return",), used)])
     assert not standing.is_void(race, judge(race), [limit])
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
     assert re.search(r"return / slow .*? void", text)
@@ -900,9 +901,12 @@ def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
 def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:
     """Contenders `a` and `a: b`, and one that is called as a word of the sentence."""
     race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
-    limit = check_result("trend", [Finding("void", "a: b's throughput rose, no faults", about=("a: b",))], "")
+    limit = check_result("trend", [Finding("void", Saw.TREND, ("a: b",), {"mean": 0.2})])
     assert standing.spoilt(race, [limit]) == {"a: b"}
-    everybody = check_result("accounting", [Finding("void", "3 faults, the first: a: b")], "")
+    first = Void(kind=VoidKind.OTHER, text="a: b")
+    everybody = check_result(
+        "accounting", [Finding("void", Saw.ACCOUNTING_FAULTS, values={"count": 3, "first": first})]
+    )
     assert standing.spoilt(race, [everybody]) == {"a", "a: b", "faults"}
 
 
@@ -916,7 +920,7 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     for fact in ({"awake": "off: n/a", "kept_awake": True}, {"awake": "cpu_dma_latency held at 0"}):  # now; before
         awake = replace(race, machine={**race.machine, "virtual": "none", **fact})
         assert "--awake" not in standing.refused(awake, judge(awake), [VOID])
-    limit = Check(check="generator", status="void", detail="the generator is the limit")
+    limit = samples.said("generator", "void", "the generator is the limit")
     assert "--metric cpu" in standing.refused(race, judge(race), [limit])
     assert standing.refused(race, judge(race), []) == ""
     spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")

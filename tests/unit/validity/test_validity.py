@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from dragstrip import validity
 from dragstrip.record import Block, Launch, Race, Round, Void, VoidKind
-from dragstrip.validity.wording import void_text
+from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.messages import void_text
 
 MS, S = samples.MS, samples.S
 ONE_CORE = {"connections": 32, "server_cores": 1, "single_threaded": True, "typical_wait": None}
@@ -176,22 +177,26 @@ def test_a_rule_looks_at_machine_and_engine_never_at_who_would_win(requests: int
 def test_one_wrong_answer_under_load_puts_a_contender_out_with_its_excerpt() -> None:
     """What it serves is not the work that the others do."""
     blocks = [samples.block("a"), samples.block("a", errors={"wrong_body": 1}, failed=1, sent=1401, sample="hellO")]
-    assert validity.wrong_under_load(blocks) == (
-        "gave wrong answers under load (wrong_body 1, of 2801 requests); the first: hellO"
-    )
-    assert validity.wrong_under_load([samples.block("a")] * 3) == ""
+    fault = validity.wrong_under_load(blocks)
+    assert fault is not None
+    assert (fault.kind, fault.errors, fault.sent, fault.sample) == ("wrong answers", {"wrong_body": 1}, 2801, "hellO")
+    assert validity.wrong_under_load([samples.block("a")] * 3) is None
 
 
 def test_failures_put_a_contender_out_only_if_they_keep_coming() -> None:
     """In one block of four that block is void and it goes on; in three of four it is out."""
     bad = samples.block("a", errors={"timeout": 10}, failed=10, sent=1410)
-    assert validity.wrong_under_load([bad, *[samples.block("a")] * 3]) == ""
-    assert validity.wrong_under_load([samples.block("a"), *[bad] * 3]).startswith("failed under load: 30 errors")
+    assert validity.wrong_under_load([bad, *[samples.block("a")] * 3]) is None
+    fault = validity.wrong_under_load([samples.block("a"), *[bad] * 3])
+    assert fault is not None
+    assert (fault.kind, fault.failed, fault.errors) == ("failed", 30, {"timeout": 30})
 
 
 def test_one_that_never_answers_in_time_is_out() -> None:
     """No right answer in any counted part."""
-    assert "no right answer" in validity.wrong_under_load([samples.block("a", requests=0)] * 2)
+    fault = validity.wrong_under_load([samples.block("a", requests=0)] * 2)
+    assert fault is not None
+    assert fault.kind == "no answer"
 
 
 def a_round(count: int = 6, **changes: object) -> Round:
@@ -246,7 +251,7 @@ def test_a_clean_race_passes_every_check() -> None:
     """No warning, and every check says what it saw."""
     checks = validity.inspect(samples.race())
     assert [one for one in checks if one.status != "pass"] == []
-    assert all(one.detail for one in checks)
+    assert all(check_text(one) for one in checks)
     assert len({one.check for one in checks}) == len(checks) == 22
     assert not validity.is_void(checks)
 
@@ -326,7 +331,7 @@ def test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not
     assert check(race, "Little's law").status == "pass"
     told = check(race, "turn-round")
     assert told.status == status
-    assert "waiting in the generator" in told.detail
+    assert "waiting in the generator" in check_text(told)
 
 
 def test_littles_law_excuses_connections_that_the_server_closes() -> None:
@@ -360,7 +365,7 @@ def test_shared_cores_and_a_running_server_are_said() -> None:
     race = samples.race(server_cores=(0,), engine_cores=(0,))
     assert check(race, "lanes").status == "warn"
     running = replace(race, entrants=(replace(race.entrants[0], kind="url"), race.entrants[1]))
-    assert "already running" in check(running, "launches").detail
+    assert "already running" in check_text(check(running, "launches"))
 
 
 @pytest.mark.parametrize(
@@ -374,13 +379,13 @@ def test_launches_that_went_wrong_are_named(change: dict[str, object], told: str
     """With how many of them."""
     found = check(with_launches(samples.race(), lambda one: replace(one, **change)), "launches")  # type: ignore[arg-type]
     assert found.status == "warn"
-    assert told in found.detail
+    assert told in check_text(found)
 
 
 def test_a_server_that_comes_up_in_different_shapes_is_named() -> None:
     """Five threads in one round, two in the others."""
     race = with_launches(samples.race(), lambda one: replace(one, threads=5) if one.round == 3 else one)
-    assert "2 and 2, 2 and 5" in check(race, "launches").detail
+    assert "2 and 2, 2 and 5" in check_text(check(race, "launches"))
 
 
 def test_a_helper_thread_more_in_one_launch_is_no_other_shape() -> None:
@@ -401,8 +406,8 @@ def test_rare_slow_launches_are_listed_not_averaged_over() -> None:
     """Two of 40 a third slower: named with their rounds."""
     found = check(slower(samples.race(rounds=40), lambda r: 0.67 if r in (7, 30) else 1.0), "launches")
     assert found.status == "warn"
-    assert "2 of steady's 40 launches were far slower" in found.detail
-    assert "round 7 at 67 %" in found.detail
+    assert "2 of steady's 40 launches were far slower" in check_text(found)
+    assert "round 7 at 67 %" in check_text(found)
 
 
 def test_a_slow_stretch_of_the_machine_is_not_laid_at_a_launchs_door() -> None:
@@ -416,13 +421,13 @@ def test_a_slow_stretch_of_the_machine_is_not_laid_at_a_launchs_door() -> None:
 def test_another_contenders_slow_launch_is_not_laid_at_its_door() -> None:
     """Only the slow one is named."""
     found = check(slower(samples.race(rounds=20), lambda r: 0.67 if r == 7 else 1.0), "launches")
-    assert "quick" not in found.detail
+    assert "quick" not in check_text(found)
 
 
 def test_launches_of_two_kinds_are_named() -> None:
     """Every third launch 10 % slower."""
     found = check(slower(samples.race(rounds=30), lambda r: 0.9 if r % 3 == 0 else 1.0), "launches")
-    assert "two kinds: 33 % of them" in found.detail
+    assert "two kinds: 33 % of them" in check_text(found)
 
 
 def test_launches_of_one_kind_are_not_taken_for_two() -> None:
@@ -433,7 +438,7 @@ def test_launches_of_one_kind_are_not_taken_for_two() -> None:
         noise = [rng.normal(0, 0.01, 40), rng.uniform(-0.02, 0.02, 40), 0.005 * rng.standard_t(5, 40)][number % 3]
         rounds = int(rng.integers(10, 41))
         race = slower(samples.race(rounds=rounds, passes=3, seed=number), lambda r, n=noise: math.exp(n[r]))
-        false += "two kinds" in check(race, "launches").detail
+        false += "two kinds" in check_text(check(race, "launches"))
     assert false <= 2
 
 
@@ -448,7 +453,7 @@ def test_a_trend_within_rounds_is_found(rise: float, status: str) -> None:
     )
     found = check(race, "trend")
     assert found.status == status
-    assert status == "pass" or "steady's throughput " + ("rose" if rise > 0 else "fell") in found.detail
+    assert status == "pass" or "steady's throughput " + ("rose" if rise > 0 else "fell") in check_text(found)
 
 
 @pytest.mark.parametrize(("every", "status"), [(20, "pass"), (6, "warn"), (2, "void")])
@@ -464,8 +469,8 @@ def test_more_than_a_third_of_the_passes_void_voids_the_race(every: int, status:
     )
     found = check(race, "void passes")
     assert found.status == status
-    assert "engine waited" in found.detail
-    assert status == "pass" or "end other programs" in found.detail
+    assert "engine waited" in check_text(found)
+    assert status == "pass" or "end other programs" in check_text(found)
 
 
 def test_a_race_whose_rounds_are_all_void_says_why() -> None:
@@ -476,7 +481,7 @@ def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     )
     checks = validity.inspect(gone)
     assert validity.is_void(checks)
-    assert "steal" in check(gone, "void passes").detail
+    assert "steal" in check_text(check(gone, "void passes"))
     assert check(gone, "rounds").status == "warn"
 
 
@@ -488,7 +493,7 @@ def test_the_cause_told_is_what_voided_most_passes() -> None:
     )
     stolen = samples.voided("steal: the hypervisor took 9 %")
     race = replace(race, rounds=tuple(replace(r, void=stolen) if r.index < 8 else r for r in waited.rounds))
-    assert "80 of 96 passes void, mostly because: steal; race on a machine" in check(race, "void passes").detail
+    assert "80 of 96 passes void, mostly because: steal; race on a machine" in check_text(check(race, "void passes"))
     assert validity.causes(race) == {"steal": 64, "engine waited": 48}
 
 
@@ -517,8 +522,8 @@ def test_a_servers_own_count_is_held_against_the_engines(told: float | None, sta
 
     found = check(with_launches(race, telling), "server's count")
     assert found.status == status
-    assert words in found.detail
-    assert "quick" not in found.detail
+    assert words in check_text(found)
+    assert "quick" not in check_text(found)
 
 
 def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:

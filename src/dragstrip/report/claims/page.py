@@ -14,6 +14,7 @@ from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.claims.table import MEANING, measured, published, source_of, stand_ins
 from dragstrip.report.claims.wording import finding_text
+from dragstrip.report.race.checks import check_text
 from dragstrip.validity import held_by_generator, inspect
 
 #: Facts that a race's table always has; the other tilting ones where they differ.
@@ -132,7 +133,7 @@ def _raced(race: Race, title: str) -> list[str]:
         )
     # What voids is said by the verdicts that it voids.
     wanted = [check for check in inspect(race) if check.status == "warn" and check.check in TELLING]
-    notes += [_plain(check.detail) for check in wanted if check.check not in _SHOWN]
+    notes += [_plain(check_text(check)) for check in wanted if check.check not in _SHOWN]
     return [*lines, "", *(f"- {note}." for note in notes), *([""] if notes else [])]
 
 

@@ -10,6 +10,7 @@ from dragstrip.claim.finding import (
     Apart,
     ByCpu,
     CheckVoids,
+    CheckWarns,
     CountedRunMissing,
     FellOut,
     FewRounds,
@@ -31,7 +32,8 @@ from dragstrip.claim.finding import (
     Unequal,
     Unfit,
 )
-from dragstrip.validity.wording import percent
+from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.messages import percent, void_text
 
 
 def finding_text(finding: Finding) -> str:
@@ -57,6 +59,8 @@ def remark_text(remark: Remark) -> str:
             return f"{fact} not equal: {', '.join(f'{name} {value}' for name, value in values)}"
         case Said(sentence):
             return sentence
+        case CheckWarns(check):
+            return check_text(check)
 
 
 def stand_in_text(stand_in: StandIn) -> str:
@@ -132,11 +136,12 @@ def _void(reason: FellOut | CheckVoids | GivenUp | Unfit | FewRounds) -> str:
     match reason:
         case FellOut(contenders):
             return "; ".join(f"{name} is out of the race: {why}" for name, why in contenders)
-        case CheckVoids(sentence):
-            return sentence
+        case CheckVoids(check):
+            return check_text(check)
         case GivenUp(last):
-            return f"given up after too many void rounds, the last because: {last or 'they were void'}"
+            why = void_text(last) if last else "they were void"
+            return f"given up after too many void rounds, the last because: {why}"
         case Unfit(groups):
             return "; ".join(f"{why}: {', '.join(names)}" for why, names in groups)
-        case FewRounds(fewest, rounds, contenders, sentence):
-            return f"{fewest} of {rounds} rounds count for {' and '.join(contenders)} ({sentence})"
+        case FewRounds(fewest, rounds, contenders, check):
+            return f"{fewest} of {rounds} rounds count for {' and '.join(contenders)} ({check_text(check)})"

@@ -18,8 +18,8 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import chart_data, summary
+from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.summary import Row
-from dragstrip.validity.wording import void_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict

@@ -13,7 +13,8 @@ from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.race import external, latency, standing, summary
 from dragstrip.report.race.badge import KIND, badge
-from dragstrip.validity.wording import event_kind, event_text, void_text
+from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.messages import event_kind, event_text, void_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -58,7 +59,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "groups": [list(group) for group in verdict.groups],
         "pauses": list(verdict.pauses),
         "contradictions": list(verdict.contradictions),
-        "validity": [{"check": check.check, "status": check.status, "detail": check.detail} for check in checks],
+        "validity": [{"check": check.check, "status": check.status, "detail": check_text(check)} for check in checks],
         "void": standing.is_void(race, verdict, checks),
         "metric": verdict.metric,
         "metric_reason": verdict.metric_reason,

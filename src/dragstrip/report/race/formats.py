@@ -17,6 +17,7 @@ from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import standing, summary, tables
+from dragstrip.report.race.checks import check_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Interval, Verdict
@@ -86,8 +87,9 @@ def junit(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     for entrant in race.entrants:
         _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
     for check in checks:
-        void = check.detail if check.status == "void" else ""
-        _case(suite, "validity", check.check, failed=void, said=f"{check.status}: {check.detail}")
+        seen = check_text(check)
+        void = seen if check.status == "void" else ""
+        _case(suite, "validity", check.check, failed=void, said=f"{check.status}: {seen}")
     return _xml(suite)
 
 

@@ -178,6 +178,7 @@ def failures(verdict: Verdict) -> list[RenderableType]:
 def lights(race: Race) -> list[RenderableType]:
     """The validity checks so far: one mark each, and the sentence of those that warn or void."""
     # Here and not above: a plain or quiet race never asks for it between its rounds.
+    from dragstrip.report.race.checks import check_text
     from dragstrip.validity import inspect
 
     checks = inspect(race)
@@ -188,7 +189,7 @@ def lights(race: Race) -> list[RenderableType]:
     # Too few rounds are no news while a race runs.
     troubled = [check for check in checks if check.status != "pass" and check.check != "rounds"]
     sentences = [
-        Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check.detail))
+        Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check_text(check)))
         for check in troubled[:MOST_TROUBLES]
     ]
     return [row, *sentences]

@@ -11,6 +11,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import summary
+from dragstrip.report.race.checks import check_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -33,7 +34,7 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         "",
         *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
     ]
-    lines += [f"- {check.status}: {cell(check.detail)}" for check in checks if check.status in ("void", "warn")]
+    lines += [f"- {check.status}: {cell(check_text(check))}" for check in checks if check.status in ("void", "warn")]
     lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.report.race.checks import check_remedy, check_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -112,7 +113,7 @@ def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
             if check.check in _NOISE:
                 weight = 40 if quiet else 5
             weight += _VOID if check.status == "void" else 0
-            found.append(Note(check.status, figures.check(check.check), check.detail, weight, check.remedy))
+            found.append(Note(check.status, figures.check(check.check), check_text(check), weight, check_remedy(check)))
     return sorted(grouped(found), key=lambda note: -note.weight)
 
 

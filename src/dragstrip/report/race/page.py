@@ -29,6 +29,7 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary as rows
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.badge import badge
+from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.latency import QUANTILES
 from dragstrip.report.race.summary import Row
 
@@ -229,6 +230,7 @@ def _template() -> Template:
     environment.globals["sentence"] = rows.sentence
     environment.globals["clipped"] = notes.clipped
     environment.globals["check_name"] = figures.check
+    environment.globals["check_text"] = check_text
     environment.globals["called"] = figures.called
     return environment.get_template("page.html.j2")
 

@@ -10,6 +10,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.race import latency, standing
+from dragstrip.report.race.checks import check_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -166,13 +167,13 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     causes = [check for check in checks if check.status == "void"]
     if standing.is_void(race, verdict, checks):
         if causes:
-            return f"This race is void, its numbers are no verdict: {causes[0].detail}"
+            return f"This race is void, its numbers are no verdict: {check_text(causes[0])}"
         return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
     bad, noted = standing.spoilt(race, checks), standing.unjudged(verdict)
     rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
     text = _lead(race, verdict, rows)
     if causes:
-        text += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(causes[0].detail)}"
+        text += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(check_text(causes[0]))}"
     if noted:
         text += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
     if verdict.metric_reason:

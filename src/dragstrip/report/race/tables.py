@@ -14,7 +14,7 @@ from typing import Any
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report.race import chart_data
-from dragstrip.validity.wording import void_text
+from dragstrip.report.race.messages import void_text
 
 Row = dict[str, Any]
 

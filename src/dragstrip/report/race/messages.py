@@ -1,4 +1,7 @@
-"""The sentences of events and of reasons that void. Values in, text out; nothing reads it back."""
+"""The sentences of events and of reasons that void. Values in, text out; nothing reads it back.
+
+Light: a list of runs is told without numpy.
+"""
 
 from __future__ import annotations
 
