@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.metrics import SUSTAINED
+from dragstrip.record import Backend
 
 #: A run in which more than this share of all attempts failed is no success.
 MOSTLY = 0.5
@@ -90,7 +91,7 @@ class LoadResult:
         connect_hdr: of connections opened, those before the start included, to the end of the last handshake.
         first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
         finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
-        io: the back end that ran.
+        io: the back end that ran, and with what, for a person; backend: which.
         plain_statuses: of the plain requests before the load, how many answers had which status.
         by_length: large bodies were read whole at first and once in 64 later, the others' bytes counted.
         stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
@@ -108,6 +109,7 @@ class LoadResult:
     latency_hdr: bytes
     finished: str
     io: str = ""
+    backend: Backend = Backend.EPOLL
     by_length: bool = False
     stamps: str = "user"
     connect_hdr: bytes = b""

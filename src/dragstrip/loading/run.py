@@ -41,6 +41,7 @@ from dragstrip.loading.request import (
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import LoadResult, Slice
 from dragstrip.process import keep_awake
+from dragstrip.record import Backend
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
@@ -113,13 +114,14 @@ class _Loaded:
 
     Args:
         started: wall clock, ISO 8601 UTC.
-        finished, io, stamps: as in ``LoadResult``. notes: about the cores' sleep, in words.
+        finished, io, backend, stamps: as in ``LoadResult``. notes: about the cores' sleep, in words.
     """
 
     started: str
     slices: tuple[Slice, ...]
     finished: str
     io: str
+    backend: Backend
     stamps: str
     notes: tuple[str, ...]
 
@@ -177,13 +179,22 @@ def _load(prepared: _Prepared, progress: Progress) -> _Loaded:
         except KeyboardInterrupt:
             finished = "interrupted"
         # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
-        io, stamps = engine.backend, "user" if to.tls or to.unix else engine.latency_stamps
+        io, backend = engine.backend, Backend(engine.io)
+        stamps = "user" if to.tls or to.unix else engine.latency_stamps
     if to.tls or request.close_after or request.pipeline > 1 or request.first_byte:
-        io = "epoll (for what is asked for)"
+        io, backend = "epoll (for what is asked for)", Backend.EPOLL
     if prepared.by_length:
-        io = "epoll (large bodies are counted where they lie)"
+        io, backend = "epoll (large bodies are counted where they lie)", Backend.EPOLL
     notes = () if awake is None else (_about_sleep(awake),)
-    return _Loaded(started=started, slices=tuple(slices), finished=finished, io=io, stamps=stamps, notes=notes)
+    return _Loaded(
+        started=started,
+        slices=tuple(slices),
+        finished=finished,
+        io=io,
+        backend=backend,
+        stamps=stamps,
+        notes=notes,
+    )
 
 
 def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
@@ -207,6 +218,7 @@ def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
         lag_hdr=_merged(part.lag_hdr or b"" for part in slices),
         plain_statuses=_plain_statuses(prepared.exchanges),
         io=loaded.io,
+        backend=loaded.backend,
         stamps=loaded.stamps,
         by_length=prepared.by_length,
         finished=loaded.finished,

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.loading.percentiles import QUANTILES
+from dragstrip.record import Backend
 from dragstrip.report import figures, glyphs
 from dragstrip.report.load import open_loop
 from dragstrip.report.load.bins import Bin, bins
@@ -191,6 +192,6 @@ def _facts(result: LoadResult) -> Text:
         f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
         f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
         f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}; connections waited for it "
-        f"{result.turn_share:.0%} of the time; {result.io.partition(' (')[0]}",
+        f"{result.turn_share:.0%} of the time; {'epoll' if result.backend is Backend.EPOLL else 'io_uring'}",
     ]
     return Text("\n".join(lines), style="dim")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.race.checks import check_remedy, check_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -103,6 +102,8 @@ def budget(seconds: float) -> str:
 
 def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
     """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
+    from dragstrip.report.race.checks import check_remedy, check_text
+
     quiet = light(race).status == "pass"
     told = {check.check for check in [check for check in checks if check.status == "void"][:1]}
     found = [Note("warn", "", text, _CONTRADICTION) for text in verdict.contradictions]

@@ -10,7 +10,6 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.race import latency, standing
-from dragstrip.report.race.checks import check_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -164,6 +163,8 @@ def ties_wide(rows: Sequence[Row]) -> int:
 
 def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
+    from dragstrip.report.race.checks import check_text
+
     causes = [check for check in checks if check.status == "void"]
     if standing.is_void(race, verdict, checks):
         if causes:
