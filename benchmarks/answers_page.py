@@ -89,6 +89,11 @@ def meets(pair: Line, other: Line) -> bool:
     return bool(pair.get("low") and other.get("low") and pair["low"] <= other["high"] and other["low"] <= pair["high"])
 
 
+def machine(line: Line) -> tuple[object, object]:
+    """What told two machines apart that a series was raced on."""
+    return line.get("cpu"), line.get("kernel")
+
+
 def wrong_way(line: Line, reference: Line | None) -> int:
     """Pairs that the reference tells apart the other way round."""
     known = {(p["a"], p["b"]): p["verdict"] for p in reference["pairs"]} if reference else {}
@@ -118,9 +123,19 @@ class Races:
         """Kinds and duties that there are races of."""
         return sorted({(line["kind"], line["duty"]) for line in self.of(start)})
 
-    def reference(self, kind: str) -> Line | None:
-        """The reference of a kind with the most rounds, of this version of the method where there is one."""
+    def reference(self, kind: str, beside: Line | None = None) -> Line | None:
+        """The reference of a kind with the most rounds, of this version of the method where there is one.
+
+        Args:
+            beside: the race that it is for: of references, those of the same processor and kernel come first, because
+                a ratio of two servers differs between machines.
+        """
         name = f"reference: {'line-up' if kind == 'speed' else kind}"
+        if beside is not None:
+            there = [line for line in self.lines if line["kind"] == name and machine(line) == machine(beside)]
+            there = [line for line in there if not line.get("failed")]
+            if there:
+                return max(there, key=lambda line: line["rounds"])
         for among in (self.lines, self._all):
             found = [line for line in among if line["kind"] == name and not line.get("failed")]
             if found:
@@ -169,7 +184,9 @@ def different(races: Races) -> Iterator[str]:
         right = "faster" if (truth or (the_pair(reference).get("ratio") if reference else 1) or 1) > 1 else "slower"
         words = [the_pair(line).get("verdict") for line in mine if not refused(line)]
         held = share(sum(holds(the_pair(line), truth) for line in mine), len(mine)) if truth else "–"
-        met = share(sum(meets(the_pair(line), the_pair(reference)) for line in mine), len(mine)) if reference else "–"
+        of_each = [(line, races.reference(name, line)) for line in mine]
+        meeting = sum(meets(the_pair(line), the_pair(other)) for line, other in of_each if other)
+        met = share(meeting, len(mine)) if reference else "–"
         yield (
             f"| {name} | {duty} % | {len(mine)} | {share(words.count(right), len(mine))} "
             f"| {words.count(TURNED[right])} | {held} | {met} | {sum(map(refused, mine))} | {by_metric(mine)} "
@@ -251,15 +268,19 @@ def speed(races: Races) -> Iterator[str]:
 def references(races: Races) -> Iterator[str]:
     """The long races that stand for the truth."""
     for name in ("planted 10 %", "nginx-return against node", "line-up"):
-        line = races.reference(name)
-        if line is None:
-            continue
-        if len(line["pairs"]) > 1:
-            yield f"{name}: {line['rounds']} rounds, {count(line, APART)} of {len(line['pairs'])} pairs told apart"
-        elif the_pair(line).get("low"):
+        newest = races.reference(name)
+        machines = {machine(line): line for line in races.of(f"reference: {name}")}
+        for line in (races.reference(name, line) for line in machines.values()) if machines else (newest,):
+            if line is None:
+                continue
+            where = f" ({line['kernel']})" if len(machines) > 1 and line.get("kernel") else ""
             pair = the_pair(line)
-            ends = f"{pair['low']:.4g}–{pair['high']:.4g}"
-            yield f"{name}: {pair['ratio']:.4g} ({ends}), {line['rounds']} rounds, by {line['metric']}"
+            if len(line["pairs"]) > 1:
+                apart = count(line, APART)
+                yield f"{name}{where}: {line['rounds']} rounds, {apart} of {len(line['pairs'])} pairs told apart"
+            elif pair.get("low"):
+                ends = f"{pair['low']:.4g}–{pair['high']:.4g}"
+                yield f"{name}{where}: {pair['ratio']:.4g} ({ends}), {line['rounds']} rounds, by {line['metric']}"
 
 
 def conclusion(races: Races) -> str:
