@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,13 +31,33 @@ def scratch_root() -> Iterator[Path]:
     base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()
     root = Path(tempfile.mkdtemp(prefix=f"dragstrip-{os.getpid()}-", dir=base))
     lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        root.chmod(0o711)
-        yield root
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-        os.close(lock)
+    with _guard(root):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            root.chmod(0o711)
+            yield root
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+            os.close(lock)
+
+
+@contextlib.contextmanager
+def _guard(root: Path) -> Iterator[None]:
+    """Removes the folder after a ``kill -9`` of this process while no server, and so no supervisor, is up.
+
+    A shell waits for the end of a pipe whose other end only we hold. It removes the folder once nobody has a lock on it
+    (flock(1)): supervisors that still stop servers come first. It has a session of its own: Ctrl-C passes it by.
+    """
+    command = 'read -r _; [ ! -d "$1" ] || exec flock -w 60 "$1" rm -rf -- "$1"'
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command, "sh", str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    ):
+        yield
 
 
 def sweep_stale() -> list[Path]:
