@@ -466,7 +466,7 @@ def test_a_run_whose_server_forgets_some_connections_ends_and_says_how_many_wait
     assert made.finished == "count"
     assert made.stuck
     assert (made.sent, made.errors) == (2002, {"timeout": 4})
-    assert "4 waited 0.5 s in vain for an answer" in made.told
+    assert "4 waited 0.5 s in vain for an answer" in made.text
 
 
 def dragstrip_run(tmp_path: Path, *words: str, env: Mapping[str, str] | None = None) -> Done:
