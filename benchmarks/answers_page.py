@@ -226,7 +226,7 @@ def line_up(races: Races) -> Iterator[str]:
         ran = [line for line in mine if not line.get("failed")]
         apart = [count(line, APART) for line in ran if not line["void"]]
         told = f"{min(apart)} to {max(apart)}, median {median(apart):g}" if apart else "–"
-        against = sum(wrong_way(line, reference) for line in ran) if reference else "–"
+        against = sum(wrong_way(line, races.reference(name, line)) for line in ran) if reference else "–"
         yield (
             f"| {name} | {duty} % | {len(mine)} | {share(sum(line['exit'] == 0 for line in mine), len(mine))} "
             f"| {told} | {against} | {seconds(mine)} |"
@@ -240,7 +240,6 @@ def speed(races: Races) -> Iterator[str]:
         "| wrong way round | refused | took, median |"
     )
     yield "|-|-|-|-|-|-|-|-|"
-    reference = races.reference("speed")
     turns: dict[str, dict[str, Line]] = {}
     for code in ("former", "now"):
         for line in races.of("speed", None, code):
@@ -258,7 +257,8 @@ def speed(races: Races) -> Iterator[str]:
                 f"| {title} | {mine[0]['budget_s']:g} s | {len(mine)} "
                 f"| {median(value(line, DECIDED) for line in mine):g} "
                 f"| {median(value(line, APART) for line in mine):g} "
-                f"| {sum(wrong_way(line, reference) for line in ran)} | {sum(map(refused, mine))} | {seconds(mine)} |"
+                f"| {sum(wrong_way(line, races.reference('speed', line)) for line in ran)} | {sum(map(refused, mine))} "
+                f"| {seconds(mine)} |"
             )
     if both:
         as_many = sum(value(turn["now"], DECIDED) >= value(turn["former"], DECIDED) for turn in both)

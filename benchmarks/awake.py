@@ -213,7 +213,7 @@ def page(rounds: Sequence[Round], kept: keep_awake.Awake, load: tuple[float, ...
     """The part of the page."""
     lines = [
         f"{circumstances()}; load average {load[0]:.1f} at the begin, {os.getloadavg()[0]:.1f} at the end"
-        f"{'; engine and servers before other programs (`--first`)' if first else ''}. Awake: {kept.told}. "
+        f"{'; engine and servers before other programs (`--first`)' if first else ''}. Awake: {kept.text}. "
         f"{len(rounds)} rounds of fresh servers. Written by `benchmarks/awake.py`.",
         "",
         *rows(rounds),
