@@ -54,6 +54,11 @@ def the_pair(line: Line) -> Line:
     return dict(pairs[0])
 
 
+def could_be_called(line: Line) -> bool:
+    """It has the ten rounds that a verdict wants; a shorter race can't be called wrongly."""
+    return bool(line.get("rounds", 0) - line.get("void_rounds", 0) >= 10)
+
+
 def warned(line: Line) -> bool:
     """The pair says whom the machine disturbed more."""
     return bool(the_pair(line).get("disturbed"))
@@ -157,8 +162,11 @@ def by_metric(lines: Iterable[Line]) -> str:
 
 def same(races: Races) -> Iterator[str]:
     """A server against itself."""
-    yield "| a server against itself | duty | races | called wrongly | called same | open | refused | by | median |"
-    yield "|-|-|-|-|-|-|-|-|-|"
+    yield (
+        "| a server against itself | duty | races | of ten rounds or more | called wrongly | called same | open "
+        "| refused | by | median |"
+    )
+    yield "|-|-|-|-|-|-|-|-|-|-|"
     duties = sorted({duty for _, duty in races.names("same: ")})
     rows = [*races.names("same: "), *(("same: ", duty) for duty in duties)]
     for name, duty in rows:
@@ -166,8 +174,8 @@ def same(races: Races) -> Iterator[str]:
         wrong, words = sum(bool(line.get("wrong")) for line in mine), [the_pair(line).get("verdict") for line in mine]
         title = name.removeprefix("same: ") or "**all**"
         yield (
-            f"| {title} | {duty} % | {len(mine)} | {share(wrong, len(mine))} | {words.count('same')} "
-            f"| {words.count('undecided')} | {sum(map(refused, mine))} | {by_metric(mine)} | {seconds(mine)} |"
+            f"| {title} | {duty} % | {len(mine)} | {sum(map(could_be_called, mine))} | {share(wrong, len(mine))} "
+            f"| {words.count('same')} | {words.count('undecided')} | {sum(map(refused, mine))} | {by_metric(mine)} | {seconds(mine)} |"
         )
 
 
