@@ -174,8 +174,9 @@ def same(races: Races) -> Iterator[str]:
         wrong, words = sum(bool(line.get("wrong")) for line in mine), [the_pair(line).get("verdict") for line in mine]
         title = name.removeprefix("same: ") or "**all**"
         yield (
-            f"| {title} | {duty} % | {len(mine)} | {sum(map(could_be_called, mine))} | {share(wrong, len(mine))} "
-            f"| {words.count('same')} | {words.count('undecided')} | {sum(map(refused, mine))} | {by_metric(mine)} | {seconds(mine)} |"
+            f"| {title} | {duty} % | {len(mine)} | {sum(map(could_be_called, mine))} "
+            f"| {share(wrong, len(mine))} | {words.count('same')} "
+            f"| {words.count('undecided')} | {sum(map(refused, mine))} | {by_metric(mine)} | {seconds(mine)} |"
         )
 
 
