@@ -12,6 +12,9 @@ from calibration_page import share
 
 Line = dict[str, Any]
 
+#: Load average, of the minute before a race of the series, above which others were at work: two more than the series.
+BUSY_LOAD = 5.0
+
 APART = frozenset({"faster", "slower"})
 DECIDED = APART | {"same"}
 TURNED = {"faster": "slower", "slower": "faster"}
@@ -57,6 +60,11 @@ def the_pair(line: Line) -> Line:
 def could_be_called(line: Line) -> bool:
     """It has the ten rounds that a verdict wants; a shorter race can't be called wrongly."""
     return bool(line.get("rounds", 0) - line.get("void_rounds", 0) >= 10)
+
+
+def beside_builds(line: Line) -> bool:
+    """Other programs kept the two cores busy when it began, and no duty ordered that: builds and tests of developers."""
+    return bool(line.get("load", 0.0) > BUSY_LOAD)
 
 
 def warned(line: Line) -> bool:
@@ -230,15 +238,20 @@ def line_up(races: Races) -> Iterator[str]:
         "| wrong way round | median |"
     )
     yield "|-|-|-|-|-|-|-|"
-    for name, duty in races.names("line-up"):
-        mine, reference = races.of(name, duty), races.reference(name)
+    for name, duty, builds in ((*cell, builds) for cell in races.names("line-up") for builds in (False, True)):
+        mine, reference = (
+            [line for line in races.of(name, duty) if beside_builds(line) == builds],
+            races.reference(name),
+        )
+        if not mine:
+            continue
         ran = [line for line in mine if not line.get("failed")]
         apart = [count(line, APART) for line in ran if not line["void"]]
         told = f"{min(apart)} to {max(apart)}, median {median(apart):g}" if apart else "–"
         against = sum(wrong_way(line, races.reference(name, line)) for line in ran) if reference else "–"
         yield (
-            f"| {name} | {duty} % | {len(mine)} | {share(sum(line['exit'] == 0 for line in mine), len(mine))} "
-            f"| {told} | {against} | {seconds(mine)} |"
+            f"| {name}{', beside builds' if builds else ''} | {duty} % | {len(mine)} "
+            f"| {share(sum(line['exit'] == 0 for line in mine), len(mine))} | {told} | {against} | {seconds(mine)} |"
         )
 
 
