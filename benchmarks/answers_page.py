@@ -63,7 +63,7 @@ def could_be_called(line: Line) -> bool:
 
 
 def beside_builds(line: Line) -> bool:
-    """Other programs kept the two cores busy when it began, and no duty ordered that: builds and tests of developers."""
+    """Other programs, not the ordered duty, kept the cores busy when it began: builds and tests of developers."""
     return bool(line.get("load", 0.0) > BUSY_LOAD)
 
 
