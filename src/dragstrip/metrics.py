@@ -28,6 +28,9 @@ class Metric:
         lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
         told: the sentence of two told apart; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
+        was: what a contender had more or less of in an earlier race, where two races are compared.
+        spent: of what the better one uses less: nobody is the "faster" by it; "" where that is the word.
+        may_decide: a race may be judged by it; else it only stands beside what decides.
         quantile: of an open loop's latencies; "" if it is none. Not by totals: a round's number is the median over its
             passes of the log ratio.
     """
@@ -39,6 +42,9 @@ class Metric:
     lack: str
     told: str
     head: str
+    was: str
+    spent: str = ""
+    may_decide: bool = True
     quantile: str = ""
 
 
@@ -53,6 +59,7 @@ KNOWN = {
             lack="",
             told="{best} served {ratio} times the requests of {other}",
             head="requests/s",
+            was="the throughput",
         ),
         Metric(
             name="cpu",
@@ -62,6 +69,8 @@ KNOWN = {
             lack=" with readable CPU time",
             told="{other} took {ratio} times the CPU per request of {best}",
             head="CPU µs/request",
+            was="the work per CPU second",
+            spent="CPU",
         ),
         Metric(
             name="memory",
@@ -71,6 +80,9 @@ KNOWN = {
             lack=" with readable memory",
             told="{other} took {ratio} times the memory of {best}",
             head="peak memory",
+            was="the thrift of memory",
+            spent="memory",
+            may_decide=False,
         ),
         *(
             Metric(
@@ -81,6 +93,7 @@ KNOWN = {
                 lack=" in an open loop",
                 told=f"{{other}} had {{ratio}} times the {quantile} latency of {{best}}",
                 head=f"{quantile} µs",
+                was=f"the speed by {quantile}",
                 quantile=quantile,
             )
             for quantile in ("p50", "p90", "p99", "p99.9")
@@ -109,7 +122,7 @@ def known(name: str) -> str:
         BadUsage: there is no such metric.
     """
     own = name.removeprefix(TYPICAL)
-    if own not in KNOWN or (own == "memory" and own != name):
+    if own not in KNOWN or (not KNOWN[own].may_decide and own != name):
         raise BadUsage(f"metric {name!r} is none that a race can be judged by; use {' or '.join((AUTO, *METRICS))}")
     return own
 

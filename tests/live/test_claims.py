@@ -11,12 +11,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import samples
-from commands import Done, dragstrip
+from commands import Done, dragstrip, process
 from rich.console import Console
 
 from dragstrip.claim import counted_run
@@ -30,6 +31,7 @@ from dragstrip.claim.grouping import Group, groups
 from dragstrip.contender import serve_entry
 from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.record import Event, EventKind, Race
+from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store
@@ -466,12 +468,14 @@ def test_a_run_whose_server_forgets_some_connections_ends_and_says_how_many_wait
     assert made.finished == "count"
     assert made.stuck
     assert (made.sent, made.errors) == (2002, {"timeout": 4})
-    assert "4 waited 0.5 s in vain for an answer" in made.text
+    assert "4 waited 0.5 s in vain for an answer" in describe_ends(asdict(made))
 
 
-def dragstrip_run(tmp_path: Path, *words: str, env: Mapping[str, str] | None = None) -> Done:
+def dragstrip_run(
+    tmp_path: Path, *words: str, env: Mapping[str, str] | None = None, run: Callable[..., Done] = dragstrip
+) -> Done:
     kept = {"DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160", **(env or {})}
-    return dragstrip("claims", *words, env=kept)
+    return run("claims", *words, env=kept)
 
 
 AB = """This is ApacheBench, Version 2.3
@@ -552,7 +556,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
     files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
     words = (*files, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
-    done = dragstrip_run(tmp_path, "check", *words)
+    done = dragstrip_run(tmp_path, "check", *words, run=process)
     told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
     with Store(tmp_path / "races.sqlite") as store:
         (line,) = store.runs()
@@ -606,7 +610,6 @@ def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
-@pytest.mark.thorough
 def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path) -> None:
     """Ctrl-C after the first round ends with 130 and keeps it; --resume adds rounds to that race and makes no other."""
     server = f"{PYTHON} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}}"
@@ -622,13 +625,13 @@ def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path)
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as process:
-        assert process.stdout is not None
-        seen = next((line for line in process.stdout if line.startswith("round 1")), "")
-        process.send_signal(signal.SIGINT)
-        rest = process.stdout.read()
+    ) as checking:
+        assert checking.stdout is not None
+        seen = next((line for line in checking.stdout if line.startswith("round 1")), "")
+        checking.send_signal(signal.SIGINT)
+        rest = checking.stdout.read()
     assert seen, rest
-    assert process.returncode == 130, rest
+    assert checking.returncode == 130, rest
     with Store(tmp_path / "races.sqlite") as store:
         (before,) = store.runs()
     assert before.finished == "interrupted"
@@ -670,7 +673,6 @@ STOOD_IN = {"openresty": "2023-uwsgi-lua54-openresty", "redbean": "2023-redbean-
     bool(shutil.which("openresty")) or not Path("/usr/lib/nginx/modules/ngx_http_lua_module.so").exists(),
     reason="wants Debian's nginx and its Lua module, and no OpenResty of the machine's own",
 )
-@pytest.mark.thorough
 def test_a_program_that_comes_on_path_races_for_its_claim_without_further_settings(tmp_path: Path) -> None:
     """Its place is taken by one that serves as it does: Debian's nginx, its Lua modules loaded for it beforehand."""
     folder = Path(tempfile.mkdtemp(prefix="claims-"))  # pytest's own are closed to nobody

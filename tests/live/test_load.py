@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import commands
 import jsonschema
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -136,7 +137,7 @@ def test_large_bodies_are_checked_by_length_unless_told_otherwise(word: str, che
 def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> None:
     """A sentence, percentiles with their loop and clock, a picture, the checks, what the generator cost; five nines."""
     out = tmp_path / "out.json"
-    done = load(nginx.url(), "-n", "3000", "-c", "20", "--json", str(out))
+    done = commands.process("load", nginx.url(), "-n", "3000", "-c", "20", "--json", str(out))
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
     assert "answered 3,000 requests right" in " ".join(done.stdout.split())

@@ -197,11 +197,22 @@ def test_a_hostile_name_and_hostile_headers_are_shown_as_text(crowd: Raced) -> N
 
 
 def test_a_race_of_two_ends_in_a_verdict(tmp_path: Path) -> None:
-    """nginx-lua against node at hello: the pair decided, by every metric; or void, with exit code 3."""
+    """nginx-lua against node at hello: the pair decided, by every metric; or void, with exit code 3.
+
+    Its seed is another one than the crowd's, and gives who begins each round.
+    """
     out, env = tmp_path / "out.json", settings(tmp_path)
-    done = dragstrip_run(env, "race", "nginx-lua", "node", "--json", str(out), "--seed", "7", "--rounds", "10")
+    seed, names = SEED + 1, ["nginx-lua", "node"]
+    done = dragstrip_run(env, "race", *names, "--json", str(out), "--seed", str(seed), "--rounds", "10")
     told = json.loads(out.read_text())
     jsonschema.validate(told, SCHEMA)
+    drawn = {
+        of: [schedule.round_order(of, n, names, 1, alternate=True).passes[0][0] for n in range(len(told["order"]))]
+        for of in (SEED, seed)
+    }
+    both = [next(names_of for names_of in passes if len(names_of) == 2) for passes in told["order"]]
+    assert [names_of[0] for names_of in both] == drawn[seed] != drawn[SEED]
+    assert told["seed"] == seed
     # A disturbed machine may void the race; then it must say so, and never exit as if it had an answer.
     assert done.returncode == (3 if told["void"] else 0), done.stdout + done.stderr
     # CPU time per request decides where other programs spoil the throughput.

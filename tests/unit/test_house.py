@@ -29,7 +29,7 @@ PURE_ROOMS = ("analysis", "validity")
 
 #: What starts, loads or stops something.
 RUNNERS = re.compile(
-    r"racing\.|process\.|scrutiny\.|doctor\.|loading\.(run|learn)$|sweep\.run$|claim\.(run|counted_run)$"
+    r"racing\.|process\.|scrutiny\.|doctor\.(examine|noise_floor)$|loading\.(run|learn)$|sweep\.run$|claim\.(run|counted_run)$"
 )
 
 FUNCTION_LINES = 60
@@ -219,6 +219,37 @@ def taken_apart(source: str) -> list[str]:
             if of_field or at_colon or of_error:
                 found.append(f"{node.lineno}: {ast.unparse(node)}")
     return found
+
+
+def sentences_in(source: str) -> list[str]:
+    """Texts of three words and more that are neither docstrings, messages of exceptions nor an enumeration's values."""
+    tree, told = ast.parse(source), set[int]()
+    for node in ast.walk(tree):
+        shown = isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        if shown or (isinstance(node, ast.ClassDef) and "StrEnum" in map(ast.unparse, node.bases)):
+            told |= {id(inside) for inside in ast.walk(node)}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told]
+    found = [(node.lineno, node.value) for node in texts if isinstance(node.value, str)]
+    return [f"{line}: {text}" for line, text in found if text.strip().count(" ") >= 2]
+
+
+@pytest.mark.parametrize("room", [*PURE_ROOMS, "doctor/finding.py", "claim/finding.py", "claim/assess.py"])
+def test_what_judges_hands_over_values_and_writes_no_sentence(room: str) -> None:
+    """Sentences are written in ``report``."""
+    place = PACKAGE / room
+    known = {"numbers.py: there is no", "numbers.py:  was run by", "assess.py: keep-alive on the wire"}
+    paths = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    found = {
+        f"{path.name}:{told.partition(':')[2]}" for path in paths for told in sentences_in(path.read_text())
+    }  # an exception's beginning, a fact's name
+    assert found <= known
+
+
+def test_a_sentence_is_seen() -> None:
+    """Composed or plain; what a person is told by an exception may stand anywhere."""
+    assert sentences_in('told = f"{a} serves more requests than {b}"') == ["1:  serves more requests than "]
+    assert sentences_in('note = "the load generator was the limit of"')
+    assert sentences_in('raise BadUsage(f"{a} is no share between 0 and 1")\nclass A(StrEnum):\n  B = "c d e"') == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))

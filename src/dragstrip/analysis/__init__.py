@@ -1,14 +1,16 @@
-"""What the records of a race support: pairwise ratios, their intervals, words, tie groups. Pure; needs no engine.
+"""What the records of a race support: pairwise ratios, their intervals, verdicts, tie groups. Pure; needs no engine.
 
 Method: ``docs/METHOD.md``. One number per contender and round decides (a launch is the unit of repetition); pairs
 are compared over the rounds in which both ran. Every ratio is *a's speed over b's*: above 1 means that ``a`` is the
 better one, for CPU time too, where the better one spends less.
 """
 
-from dragstrip.analysis.comparability import Unlike
-from dragstrip.analysis.comparison import Change, Comparison, compare
+from dragstrip.analysis.comparability import Differs, Unlike
+from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare
+from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within, p_within
-from dragstrip.analysis.judgement import Estimate, Interval, Verdict, judge, still_needed
+from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.judgement import Contradiction, Estimate, Pauses, Verdict, judge, still_needed
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
 from dragstrip.analysis.significance import (
@@ -22,7 +24,6 @@ from dragstrip.analysis.significance import (
     holm,
     p_value,
 )
-from dragstrip.analysis.wording import sentence
 from dragstrip.metrics import METRICS
 
 __all__ = [
@@ -33,10 +34,15 @@ __all__ = [
     "TAU2",
     "Change",
     "Comparison",
+    "Contradiction",
+    "Differs",
     "Estimate",
     "Interval",
+    "NoInterval",
     "Pair",
+    "Pauses",
     "RoundNumbers",
+    "UnfitReason",
     "Unlike",
     "Verdict",
     "compare",
@@ -49,6 +55,5 @@ __all__ = [
     "p_value",
     "p_within",
     "round_numbers",
-    "sentence",
     "still_needed",
 ]

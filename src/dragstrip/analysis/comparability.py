@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal
 
 from dragstrip.record import Entrant, Load, Race
 
@@ -31,18 +32,44 @@ TELLING_FACTS = (
 NO_SETTING = ("per 1000", "scrutineering")
 
 
-@dataclass(frozen=True, slots=True)
+Weight = Literal["blocks", "caveat", "change"]
+
+
+class Differs(StrEnum):
+    """In what two races differ; ``report.comparison`` has the words."""
+
+    WORKLOAD = "workload"
+    METHOD = "method"
+    LOAD = "load"
+    CORE_COUNT = "core count"
+    CORES = "cores"
+    COUNTED = "counted part"
+    SOFTWARE = "software"
+    MACHINE = "machine"
+    PROCESSOR_UNKNOWN = "processor unknown"
+    VERSION = "version"
+    DEFINITION = "definition"
+    PARITY = "parity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unlike:
     """One thing in which two races differ.
 
     Args:
         weight: "blocks" (no comparison without being told to), "caveat" (may move the ratio by a little) or
             "change" (what the comparison may be about: a version, a definition, a fact of the parity sheet).
-        text: what was, and what is.
+        subject: the field of the load, the lane, the machine's fact or the parity sheet's; "" where there is one only.
+        contender: whom it is about; "" where it is about the race.
+        before, after: what was, and what is; None where the difference is all there is to say.
     """
 
-    weight: str
-    text: str
+    weight: Weight
+    what: Differs
+    subject: str = ""
+    contender: str = ""
+    before: Any = None
+    after: Any = None
 
 
 def unlike(old: Race, new: Race) -> tuple[Unlike, ...]:
@@ -53,35 +80,36 @@ def unlike(old: Race, new: Race) -> tuple[Unlike, ...]:
 
 def _plans(old: Race, new: Race) -> Iterator[Unlike]:
     if old.workload != new.workload:
-        yield Unlike("blocks", f"workload: {old.workload}, then {new.workload}")
+        yield Unlike(weight="blocks", what=Differs.WORKLOAD, before=old.workload, after=new.workload)
     if old.method != new.method:
-        yield Unlike("blocks", f"version of the method: {old.method}, then {new.method}")
+        yield Unlike(weight="blocks", what=Differs.METHOD, before=old.method, after=new.method)
     for field in fields(Load):
         before, after = getattr(old.load, field.name), getattr(new.load, field.name)
         if before != after:
-            yield Unlike("blocks", f"load, {field.name.replace('_', ' ')}: {before}, then {after}")
+            yield Unlike(weight="blocks", what=Differs.LOAD, subject=field.name, before=before, after=after)
     for lane in ("server_cores", "engine_cores"):
         before, after = getattr(old, lane), getattr(new, lane)
-        name = lane.replace("_", " ")
         if len(before) != len(after):
-            yield Unlike("blocks", f"{name}: {len(before)}, then {len(after)}")
+            was, is_now = len(before), len(after)
+            yield Unlike(weight="blocks", what=Differs.CORE_COUNT, subject=lane, before=was, after=is_now)
         elif before != after:
-            yield Unlike("caveat", f"{name}: {_listed(before)}, then {_listed(after)}")
+            yield Unlike(weight="caveat", what=Differs.CORES, subject=lane, before=before, after=after)
     if old.plan.counted_ns != new.plan.counted_ns:
-        before, after = (race.plan.counted_ns / 1e6 for race in (old, new))
-        yield Unlike("caveat", f"counted part of a block: {before:g} ms, then {after:g} ms")
+        before, after = old.plan.counted_ns, new.plan.counted_ns
+        yield Unlike(weight="caveat", what=Differs.COUNTED, before=before, after=after)
     if old.software != new.software:
-        yield Unlike("caveat", f"Dragstrip: {old.software}, then {new.software}")
+        yield Unlike(weight="caveat", what=Differs.SOFTWARE, before=old.software, after=new.software)
 
 
 def _machines(old: Race, new: Race) -> Iterator[Unlike]:
-    for weight, names in (("blocks", BLOCKING_FACTS), ("caveat", TELLING_FACTS)):
+    facts: tuple[tuple[Weight, tuple[str, ...]], ...] = (("blocks", BLOCKING_FACTS), ("caveat", TELLING_FACTS))
+    for weight, names in facts:
         for name in names:
             before, after = old.machine.get(name), new.machine.get(name)
             if before != after and before is not None and after is not None:
-                yield Unlike(weight, f"machine, {name.replace('_', ' ')}: {_short(before)}, then {_short(after)}")
+                yield Unlike(weight=weight, what=Differs.MACHINE, subject=name, before=before, after=after)
     if not old.machine.get("cpu") or not new.machine.get("cpu"):
-        yield Unlike("caveat", "the processor is not known of both races: they may be of two machines")
+        yield Unlike(weight="caveat", what=Differs.PROCESSOR_UNKNOWN)
 
 
 def _contenders(old: Race, new: Race) -> Iterator[Unlike]:
@@ -93,14 +121,17 @@ def _contenders(old: Race, new: Race) -> Iterator[Unlike]:
 
 def _changes(old: Entrant, new: Entrant) -> Iterator[Unlike]:
     if old.version != new.version:
-        yield Unlike("change", f"{new.name}, version: {old.version or 'unknown'}, then {new.version or 'unknown'}")
+        was, is_now = old.version or None, new.version or None
+        yield Unlike(weight="change", what=Differs.VERSION, contender=new.name, before=was, after=is_now)
     if old.definition_hash != new.definition_hash:
-        yield Unlike("change", f"{new.name}: its definition changed")
+        yield Unlike(weight="change", what=Differs.DEFINITION, contender=new.name)
     for fact in dict.fromkeys((*old.parity, *new.parity)):
         ours, theirs = old.parity.get(fact), new.parity.get(fact)
         # Reconnections differ a little from one calibration to the next, and when it was proved says nothing.
         if ours != theirs and ours is not None and theirs is not None and not any(part in fact for part in NO_SETTING):
-            yield Unlike("change", f"{new.name}, {fact}: {ours}, then {theirs}")
+            yield Unlike(
+                weight="change", what=Differs.PARITY, subject=fact, contender=new.name, before=ours, after=theirs
+            )
 
 
 def unchanged(old: Race, new: Race) -> tuple[str, ...]:
@@ -118,14 +149,3 @@ def unchanged(old: Race, new: Race) -> tuple[str, ...]:
         and (was.kind, was.version, was.definition_hash) == (entrant.kind, entrant.version, entrant.definition_hash)
         and dict(was.parameters) == dict(entrant.parameters)
     )
-
-
-def _listed(cores: Sequence[int]) -> str:
-    return ",".join(map(str, cores))
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "some" if value else "none"
-    text = str(value)
-    return text if len(text) < 60 else f"{text[:57]}…"

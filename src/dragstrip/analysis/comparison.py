@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,10 +18,18 @@ from scipy.special import stdtrit
 from dragstrip.analysis.comparability import Unlike, unchanged, unlike
 from dragstrip.analysis.fitness import choose
 from dragstrip.analysis.group_sequential import factor_within
+from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.numbers import FloatArray, RoundNumbers, round_numbers
 from dragstrip.analysis.significance import FLOOR, quantile
 from dragstrip.errors import BadUsage
 from dragstrip.record import METHOD_VERSION, Race
+
+
+class NoInterval(StrEnum):
+    """Why a change has no interval; ``report.comparison`` has the words."""
+
+    FEW_ROUNDS = "few rounds"  #: less than ``FLOOR`` of one of the races
+    CUT_OFF = "cut off"  #: a race with a fixed number of rounds ended before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,29 +37,41 @@ class Change:
     """One contender, now against then.
 
     Args:
-        ratio: its speed now over its speed then, above 1 is better now (for CPU too, where better is to spend less);
-            NaN if one of the races has no number.
-        low, high: hold at once for all contenders compared; NaN where there is no interval.
+        interval: its speed now over its speed then, above 1 is better now (for CPU too, where better is to spend
+            less); NaN if one of the races has no number. Its bounds hold at once for all contenders compared.
         verdict: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
         rounds_old, rounds_new: launches that count.
         against: the contender relative to which it was taken, "" if it was taken by itself.
-        note: why there is no interval, else "".
+        lack: why there is no interval, else None.
     """
 
     name: str
-    ratio: float
-    low: float
-    high: float
+    interval: Interval
     verdict: str
     rounds_old: int
     rounds_new: int
     against: str = ""
-    note: str = ""
+    lack: NoInterval | None = None
 
     @property
     def has_interval(self) -> bool:
         """Whether anything can be decided."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
+        return self.interval.bounded
+
+    @property
+    def ratio(self) -> float:
+        """Its speed now over its speed then."""
+        return self.interval.estimate
+
+    @property
+    def low(self) -> float:
+        """The interval's lower end."""
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        """The interval's upper end."""
+        return self.interval.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +134,7 @@ def compare(
         raise BadUsage(f"races {old.id} and {new.id} share no contender: {_few(before)}, then {_few(after)}")
     chosen = _reference(sides, unchanged(old, new), names, reference)
     compared = [name for name in names if name != chosen]
-    share = new.plan.alpha / max(len(compared), 1)
+    family = _Family(alpha=new.plan.alpha, compared=max(len(compared), 1), margin=margin)
     return Comparison(
         old=old.id,
         new=new.id,
@@ -121,8 +142,8 @@ def compare(
         margin=margin,
         alpha=new.plan.alpha,
         reference=chosen,
-        drift=_change(sides, chosen, None, share, margin) if chosen else None,
-        changes=tuple(_change(sides, name, chosen, share, margin) for name in compared),
+        drift=_change(sides, chosen, None, family) if chosen else None,
+        changes=tuple(_change(sides, name, chosen, family) for name in compared),
         fallen=fallen,
         only_old=tuple(name for name in before if name not in after),
         only_new=tuple(name for name in after if name not in before),
@@ -176,50 +197,59 @@ def _reference(
     return max(open_, key=lambda name: min(len(side.logs(name, None)) for side in sides))
 
 
-def _change(sides: tuple[_Side, _Side], name: str, against: str | None, alpha: float, margin: float) -> Change:
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """What all changes of one comparison share: the chance of a false one among them, how many they are, the margin."""
+
+    alpha: float
+    compared: int
+    margin: float
+
+
+def _change(sides: tuple[_Side, _Side], name: str, against: str | None, family: _Family) -> Change:
     old, new = (side.logs(name, against) for side in sides)
     mean = float(new.mean() - old.mean()) if len(old) and len(new) else math.nan
-    half, note = _half(sides, old, new, alpha)
-    low, high, limit = mean - half, mean + half, math.log1p(margin)
+    half, lack = _half(sides, old, new, family.alpha / family.compared)
+    low, high, limit = mean - half, mean + half, math.log1p(family.margin)
     word = "undecided"
     if math.isfinite(half) and math.isfinite(mean):
         apart = "faster" if low > 0 else "slower" if high < 0 else "undecided"
         word = "same" if apart == "undecided" and -limit < low and high < limit else apart
     return Change(
         name=name,
-        ratio=math.exp(mean),
-        low=math.exp(low) if math.isfinite(half) else math.nan,
-        high=math.exp(high) if math.isfinite(half) else math.nan,
+        interval=Interval.of_logs(mean, half, 1 - family.alpha),
         verdict=word,
         rounds_old=len(old),
         rounds_new=len(new),
         against=against or "",
-        note=note,
+        lack=lack,
     )
 
 
-def _half(sides: tuple[_Side, _Side], old: FloatArray, new: FloatArray, alpha: float) -> tuple[float, str]:
+def _half(
+    sides: tuple[_Side, _Side], old: FloatArray, new: FloatArray, alpha: float
+) -> tuple[float, NoInterval | None]:
     """Half the interval's width on the log scale, infinite with the reason where there is none.
 
     Fixed numbers of rounds: Welch (1947). Else each race's own half-width that holds at every look, the error shared
     out between the two and the halves added: wider, and right however each of the races was stopped.
     """
     if min(len(old), len(new)) < FLOOR:
-        return math.inf, f"it takes {FLOOR} rounds of each ({len(old)} then, {len(new)} now)"
+        return math.inf, NoInterval.FEW_ROUNDS
     errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
     if all(side.fixed and side.ended for side in sides):
         squares = [error**2 for error in errors]
         total = sum(squares)
         if total == 0:
-            return 0.0, ""
+            return 0.0, None
         freedom = total**2 / sum(s**2 / (len(logs) - 1) for s, logs in zip(squares, (old, new), strict=True))
-        return -float(stdtrit(freedom, alpha / 2)) * math.sqrt(total), ""
+        return -float(stdtrit(freedom, alpha / 2)) * math.sqrt(total), None
     halves = [
         error * side.factor(len(logs), alpha / 2) for error, side, logs in zip(errors, sides, (old, new), strict=True)
     ]
     if not all(map(math.isfinite, halves)):
-        return math.inf, "a race with a fixed number of rounds was cut off before it"
-    return sum(halves), ""
+        return math.inf, NoInterval.CUT_OFF
+    return sum(halves), None
 
 
 def _few(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
 
 import numpy as np
@@ -36,13 +37,48 @@ RISING, RISING_ERRORS = 0.05, 4.0
 FloatArray = NDArray[np.float64]
 
 
+class UnfitReason(StrEnum):
+    """Why a contender's number by a metric is not its own; ``report.race.wording`` has the words."""
+
+    GENERATOR = "generator"  #: the load generator was its limit
+    RATE = "rate"  #: it did not sustain the offered rate
+    WARMING = "warming"  #: it still warms up
+
+
+@dataclass(frozen=True, slots=True)
+class SameRate:
+    """CPU time decides: all contenders were offered the same rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorLimit:
+    """CPU time decides: the load generator was the limit of these contenders' throughput."""
+
+    contenders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTaken:
+    """CPU time decides: others took so large a share of the time; ``stolen``: the hypervisor was among them."""
+
+    share: float
+    stolen: bool
+
+
+MetricReason = SameRate | GeneratorLimit | TimeTaken
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The metric that decides, its ``typical-`` prefix taken off, and why it was chosen; "" if the user named it."""
+    """The metric that decides, its ``typical-`` prefix taken off, and why it was chosen.
+
+    Args:
+        reason: None if the user named the metric, or if nothing speaks against throughput.
+    """
 
     metric: str
     typical: bool
-    reason: str
+    reason: MetricReason | None
 
 
 def cores_of(race: Race, this: Sequence[Round]) -> dict[str, int]:
@@ -130,30 +166,29 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
     """
     asked = wanted or race.plan.metric
     if asked.removeprefix(TYPICAL) != AUTO:
-        return Choice(known(asked), is_typical(asked), "")
+        return Choice(known(asked), is_typical(asked), None)
     metric, reason = _chosen(race)
     return Choice(metric, is_typical(asked), reason)
 
 
-def _chosen(race: Race) -> tuple[str, str]:
+def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     rounds = [this for this in race.rounds if not this.void][:FLOOR]
     blocks = by_contender(race, rounds)
     if len(rounds) < FLOOR and not race.load.rate_per_s:
-        return "throughput", ""
+        return "throughput", None
     if any(block.server_cpu_ns is None for mine in blocks.values() for block in mine):
-        return "throughput", ""
+        return "throughput", None
     if race.load.rate_per_s:
-        return "cpu", "all were offered the same rate"
+        return "cpu", SameRate()
     cores = cores_of(race, rounds)
     held = [name for name, mine in blocks.items() if limited(mine, cores[name])]
     if held:
-        return "cpu", f"the load generator, not {' or '.join(held)}, was the limit of the throughput"
+        return "cpu", GeneratorLimit(tuple(held))
     shares = lost_shares(race, rounds)
     share = sum(shares.values()) / max(len(shares), 1)
     if share > TAKEN:
-        told = "other programs and the hypervisor" if _stolen(blocks) else "other programs"
-        return "cpu", f"{told} took {100 * share:.0f} % of the time from the throughput"
-    return "throughput", ""
+        return "cpu", TimeTaken(share, _stolen(blocks))
+    return "throughput", None
 
 
 def _stolen(blocks: Mapping[str, Sequence[Block]]) -> bool:
@@ -161,20 +196,20 @@ def _stolen(blocks: Mapping[str, Sequence[Block]]) -> bool:
     return sum(block.steal_ns for block in each) > 0.01 * sum(block.duration_ns for block in each)
 
 
-def unfit(race: Race, metric: str) -> dict[str, str]:
-    """Contenders whose numbers by this metric are not their own, with the reason in a few words.
+def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
+    """Contenders whose numbers by this metric are not their own, with the reason.
 
     Their pairs get no verdict; those of the others stand (from method version 5 on).
     """
     rounds = [this for this in race.rounds if not this.void]
-    cores, found = cores_of(race, rounds), {}
+    cores, found = cores_of(race, rounds), dict[str, UnfitReason]()
     for name, blocks in by_contender(race, rounds).items():
         if metric == "throughput" and limited(blocks, cores[name]):
-            found[name] = "the load generator was the limit of"
+            found[name] = UnfitReason.GENERATOR
         elif race.load.rate_per_s and KNOWN[metric].quantile and not _sustained(blocks):
-            found[name] = "the offered rate was not sustained by"
+            found[name] = UnfitReason.RATE
         elif not race.load.rate_per_s and _rising(blocks):
-            found[name] = "still warming up"
+            found[name] = UnfitReason.WARMING
     return found
 
 

@@ -11,7 +11,8 @@ from statistics import median
 
 import numpy as np
 
-from dragstrip.analysis.fitness import choose, unfit
+from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, unfit
+from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
 from dragstrip.analysis.significance import FLOOR, quantile
@@ -22,14 +23,30 @@ from dragstrip.record import Race
 #: Alpha of the contenders' own intervals, which describe and decide nothing.
 DESCRIPTIVE = 0.05
 
+#: A smaller share lost to pauses is none: totals lie above the median where passes scatter.
+LEAST_PAUSED = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """By requests per second ``ahead`` is the faster, and yet ``behind`` takes less CPU time per request."""
+
+    ahead: str
+    behind: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """An estimate and what it may be; ``low`` and ``high`` are NaN where there is too little for an interval."""
+class Pauses:
+    """A contender loses throughput to pauses of its own.
 
-    estimate: float
-    low: float
-    high: float
+    Args:
+        lost: the share of its throughput; others: that of the contender that loses least, ``least``.
+    """
+
+    contender: str
+    lost: float
+    least: str
+    others: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +86,15 @@ class Verdict:
         pairs: in line-up order, of contenders still in the race.
         beside: the same pairs by each other metric that there are numbers of: every metric's intervals hold at once for
             its own pairs, at any time; they decide nothing about the race's end.
-        contradictions: in words, pairs of which one is the faster and the other spends less CPU per request.
+        contradictions: pairs of which one is the faster and the other spends less CPU per request.
         estimates: of every entrant, those that are out too (without a number).
         groups: the largest sets of contenders not told apart, fastest first; sets may overlap.
         all_decided: every pair has a verdict.
         warming: contenders whose warm-up had not ended in more than half of their rounds: not compared.
-        pauses: in words, who loses how much to pauses of its own.
+        pauses: who loses how much to pauses of its own.
         rounds: rounds that count; void_rounds: those that were run again.
-        metric_reason: in words, why ``metric`` decides where the race left the choice to the machine's own evidence
-            (``--metric auto``); "" where the user named the metric.
+        metric_reason: why ``metric`` decides where the race left the choice to the machine's own evidence
+            (``--metric auto``); None where the user named the metric, or nothing spoke against throughput.
         more_s: forecast of the further budget that would decide every open pair, in seconds; None where nothing is
             open, or it can't be foreseen.
     """
@@ -89,15 +106,15 @@ class Verdict:
     typical: bool
     pairs: tuple[Pair, ...]
     beside: Mapping[str, tuple[Pair, ...]]
-    contradictions: tuple[str, ...]
+    contradictions: tuple[Contradiction, ...]
     estimates: Mapping[str, Estimate]
     groups: tuple[tuple[str, ...], ...]
     all_decided: bool
     warming: tuple[str, ...]
-    pauses: tuple[str, ...]
+    pauses: tuple[Pauses, ...]
     rounds: int
     void_rounds: int
-    metric_reason: str = ""
+    metric_reason: MetricReason | None = None
     more_s: float | None = None
 
 
@@ -152,7 +169,7 @@ def judge(
         groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
-        pauses=_pauses(each["throughput"], margin, told_apart, rules),
+        pauses=_pauses(each["throughput"], margin, told_apart),
         rounds=done,
         void_rounds=len(race.rounds) - done,
         metric_reason=chosen.reason,
@@ -167,7 +184,7 @@ def _all_pairs(
 
     def judged(by: Rules) -> tuple[Pair, ...]:
         why = unfit(race, by.metric) if by.method >= 5 else {}
-        return pairs_of(tables, each[by.metric], by, why | dict.fromkeys(warming, "still warming up"))
+        return pairs_of(tables, each[by.metric], by, why | dict.fromkeys(warming, UnfitReason.WARMING))
 
     others = [replace(rules, metric=name, typical=False) for name in each if name != rules.metric]
     return judged(rules), {by.metric: tuple(pair for pair in judged(by) if pair.rounds) for by in others}
@@ -175,7 +192,7 @@ def _all_pairs(
 
 def _more_s(pairs: Sequence[Pair]) -> float | None:
     """The forecast for the pair that takes longest; None where nothing is open, or one can't be foreseen."""
-    open_ = [pair for pair in pairs if not pair.decided and not pair.note]
+    open_ = [pair for pair in pairs if not pair.decided and not pair.unfit]
     known_s = [pair.more_s for pair in open_ if pair.more_s is not None]
     return max(known_s) if open_ and len(known_s) == len(open_) else None
 
@@ -185,17 +202,13 @@ def _is_warming(numbers: RoundNumbers, k: int) -> bool:
     return int(counts.sum()) >= FLOOR and bool((~numbers.settled[counts, k]).mean() > 0.5)
 
 
-def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[str, ...]:
+def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[Contradiction, ...]:
     """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
     costs = {(pair.a, pair.b): pair.verdict for pair in by_metric.get("cpu", ())}
     found = []
     for pair in by_metric.get("throughput", ()):
         if {pair.verdict, costs.get((pair.a, pair.b))} == {"faster", "slower"}:
-            ahead, behind = (pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a)
-            found.append(
-                f"{ahead} serves more requests, but {behind} takes less CPU per request: {behind} leaves its cores "
-                'idle for a part of the time, or uses fewer of them (see the check "saturation")'
-            )
+            found.append(Contradiction(*((pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a))))
     return tuple(found)
 
 
@@ -277,14 +290,14 @@ def _interval(numbers: FloatArray) -> Interval | None:
         return None
     middle = float(logs.mean())
     half = quantile(n, DESCRIPTIVE) * float(logs.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return Interval(estimate=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+    return Interval.of_logs(middle, half, 1 - DESCRIPTIVE)
 
 
-def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]], rules: Rules) -> tuple[str, ...]:
+def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]]) -> tuple[Pauses, ...]:
     """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
-    which both ran. A note wants more than the margin and 2.5 standard errors, about what decides between two alike;
+    which both ran. It wants more than the margin and 2.5 standard errors, about what decides between two alike;
     2 are enough where their totals have been told apart, as then it only says by what.
     """
     losses = np.log(numbers.medians) - np.log(numbers.totals)
@@ -293,12 +306,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
     if len(ran) < 2:
         return ()
     least = min(ran, key=lambda k: mean[k])
-    judged = "totals, which decide, count them"
-    if rules.metric == "cpu":
-        judged = "CPU time per request, which decides, does not count them"
-    elif rules.typical:
-        judged = "the median over passes, which decides here, ignores them"
-    notes = []
+    found = []
     for k in ran:
         excess = losses[:, k] - losses[:, least]
         excess = excess[~np.isnan(excess)]
@@ -307,14 +315,11 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
             continue
         errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
         if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
-            own, others = (max(-100 * math.expm1(-mean[at]), 0.0) for at in (k, least))
-            if own < 0.05:  # Its totals lie above its median: where passes scatter, that is no pause.
+            own, others = (max(-math.expm1(-mean[at]), 0.0) for at in (k, least))
+            if own < LEAST_PAUSED:
                 continue
-            notes.append(
-                f"{numbers.names[k]} loses {own:.1f} % of its throughput to pauses "
-                f"({numbers.names[least]}: {others:.1f} %); {judged}"
-            )
-    return tuple(notes)
+            found.append(Pauses(contender=numbers.names[k], lost=own, least=numbers.names[least], others=others))
+    return tuple(found)
 
 
 def still_needed(verdict: Verdict, race: Race) -> frozenset[str]:
@@ -331,7 +336,7 @@ def still_needed(verdict: Verdict, race: Race) -> frozenset[str]:
     open_ = [
         pair
         for pair in verdict.pairs
-        if not pair.decided and (not pair.note or not warming.isdisjoint((pair.a, pair.b)))
+        if not pair.decided and (not pair.unfit or not warming.isdisjoint((pair.a, pair.b)))
     ]
     asking = {name for pair in open_ for name in (pair.a, pair.b)}
     if not asking:

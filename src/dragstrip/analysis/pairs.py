@@ -9,11 +9,13 @@ from itertools import combinations
 
 import numpy as np
 
+from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within, level_within, p_within, stage_of
+from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.numbers import BoolArray, FloatArray, RoundNumbers, Tables, median_over_passes
 from dragstrip.analysis.significance import FLOOR, factor, holm, p_value
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
-from dragstrip.analysis.unequal_disturbance import Uneven, unevenness
+from dragstrip.analysis.unequal_disturbance import Disturbed, Uneven, unevenness
 from dragstrip.metrics import KNOWN
 
 #: A forecast of the rounds still missing looks no further than this.
@@ -25,26 +27,23 @@ class Pair:
     """Two contenders compared over the rounds in which both ran.
 
     Args:
-        ratio: a's speed over b's, geometric mean over rounds; NaN if they never ran together.
-        low, high: hold at once for all pairs of the race, at any time it is looked at; NaN while there is no interval.
+        interval: a's speed over b's, geometric mean over rounds, NaN if they never ran together. Its bounds hold at
+            once for all pairs of the race, at any time it is looked at; NaN while there is no interval.
         verdict: of a: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
         rounds, spent_s: rounds in which both ran, and how long those took.
         within_margin: the interval lies within the margin; together with "faster": faster by less than that.
         median_ratio: the same ratio by the median over passes: between pauses.
         more_rounds, more_s: forecast of what a decision still takes; None if decided or not to be foreseen.
-        note: why there is no verdict, where it is not the interval; else "".
+        unfit: why there is no verdict, where it is not the interval: each reason with those whom it is about.
         typical: ratio and interval are of the median over passes: between pauses, which are ignored.
-        disturbed: in words, whom the machine disturbed more than the other and by how much, where that is unequal and
-            large enough to matter; the interval is widened for it. "" where it is not.
-        widened: by how much, as a ratio's natural logarithm added at both ends; 0 where it is not.
+        disturbed: whom the machine disturbed more than the other and by how much, where that is unequal and large
+            enough to matter: the interval is widened for it. None where it is not.
     """
 
     a: str
     b: str
     metric: str
-    ratio: float
-    low: float
-    high: float
+    interval: Interval
     verdict: str
     rounds: int
     spent_s: float
@@ -53,10 +52,29 @@ class Pair:
     median_ratio: float
     more_rounds: int | None = None
     more_s: float | None = None
-    note: str = ""
+    unfit: tuple[tuple[UnfitReason, tuple[str, ...]], ...] = ()
     typical: bool = False
-    disturbed: str = ""
-    widened: float = 0.0
+    disturbed: Disturbed | None = None
+
+    @property
+    def ratio(self) -> float:
+        """a's speed over b's."""
+        return self.interval.estimate
+
+    @property
+    def low(self) -> float:
+        """The interval's lower end."""
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        """The interval's upper end."""
+        return self.interval.high
+
+    @property
+    def widened(self) -> float:
+        """By how much the interval is wider for what disturbed one more than the other, as a natural logarithm."""
+        return self.disturbed.widened if self.disturbed else 0.0
 
     @property
     def decided(self) -> bool:
@@ -108,11 +126,11 @@ class Rules:
         return level_within(n, alpha, planned)
 
 
-def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping[str, str]) -> tuple[Pair, ...]:
+def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping[str, UnfitReason]) -> tuple[Pair, ...]:
     """All pairs by one metric, with intervals that hold for all of them at once.
 
     Args:
-        unfit: contenders that get no verdict, with the reason in words that go before their names.
+        unfit: contenders that get no verdict, with the reason.
     """
     columns = list(combinations(range(len(numbers.names)), 2))
     if not columns:
@@ -133,19 +151,17 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
     for at, ((a, b), draft, family) in enumerate(zip(columns, drafts, families, strict=True)):
         both, between = ~np.isnan(decisive[:, at]), between_pauses[:, at]
         usual = between[~np.isnan(between)]
-        note = _note([name for name in (numbers.names[a], numbers.names[b]) if name in unfit], unfit)
+        reasons = _reasons([name for name in (numbers.names[a], numbers.names[b]) if name in unfit], unfit)
         judged = _Judged.of(draft, family, rules)
-        word = "undecided" if note else judged.word
+        word = "undecided" if reasons else judged.word
         spent_s = float(tables.seconds[both].sum())
-        more = draft.more_rounds(rules, family) if word == "undecided" and not note else None
+        more = draft.more_rounds(rules, family) if word == "undecided" and not reasons else None
         made.append(
             Pair(
                 a=numbers.names[a],
                 b=numbers.names[b],
                 metric=rules.metric,
-                ratio=math.exp(draft.mean),
-                low=math.exp(judged.low) if math.isfinite(judged.low) else math.nan,
-                high=math.exp(judged.high) if math.isfinite(judged.high) else math.nan,
+                interval=Interval.of_logs(draft.mean, judged.half, 1 - rules.alpha),
                 verdict=word,
                 rounds=draft.n,
                 spent_s=spent_s,
@@ -154,19 +170,18 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
                 median_ratio=float(np.exp(usual.mean())) if len(usual) else math.nan,
                 more_rounds=more,
                 more_s=None if more is None or not draft.n else more * spent_s / draft.n,
-                note=note,
+                unfit=reasons,
                 typical=rules.typical,
-                disturbed=family.uneven.told(numbers.names[a], numbers.names[b]) if family.uneven else "",
-                widened=family.uneven.widened if family.uneven else 0.0,
+                disturbed=family.uneven.between(numbers.names[a], numbers.names[b]) if family.uneven else None,
             )
         )
     return tuple(made)
 
 
-def _note(names: Sequence[str], unfit: Mapping[str, str]) -> str:
-    """Why a pair gets no verdict: each reason once, then whom it is about; "" for no names."""
+def _reasons(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tuple[UnfitReason, tuple[str, ...]], ...]:
+    """Why a pair gets no verdict: each reason once, with those whom it is about; nothing for no names."""
     reasons = dict.fromkeys(unfit[name] for name in names)
-    return "; ".join(f"{why}: {', '.join(name for name in names if unfit[name] == why)}" for why in reasons)
+    return tuple((why, tuple(name for name in names if unfit[name] == why)) for why in reasons)
 
 
 def _jointly(
@@ -203,10 +218,9 @@ class _Family:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A pair's interval on the log scale, its word, and whether the interval lies within the margin."""
+    """Half a pair's interval on the log scale, its word, and whether the interval lies within the margin."""
 
-    low: float
-    high: float
+    half: float
     word: str
     within: bool
 
@@ -219,7 +233,7 @@ class _Judged:
             word = "faster" if low > 0 else "slower" if high < 0 else "undecided"
         else:
             word = ("faster" if draft.mean > 0 else "slower") if family.fallen else "undecided"
-        return cls(low, high, "same" if within and word == "undecided" else word, within)
+        return cls(half, "same" if within and word == "undecided" else word, within)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 ERRORS = 3.0
 
 #: Fewest rounds over which it is looked for.
-LEAST_ROUNDS = 4
+LEAST_ROUNDS = 5
 
 #: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen where
 #: a disturbance of one contender alone was planted (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
@@ -38,16 +38,29 @@ class Uneven:
     lost_b: float
     widened: float
 
-    def told(self, a: str, b: str) -> str:
-        """In words: whom, by how much, and what that does to the interval."""
-        (more, lost_more), (less, lost_less) = ((a, self.lost_a), (b, self.lost_b))[
-            :: 1 if self.lost_a > self.lost_b else -1
-        ]
-        return (
-            f"the machine disturbed {more} more than {less}: other programs and the hypervisor took "
-            f"{100 * lost_more:.2g} % of its time, of {less}'s {100 * lost_less:.2g} %; "
-            f"the interval is {100 * math.expm1(self.widened):.2g} % wider at both ends for it"
+    def between(self, a: str, b: str) -> Disturbed:
+        """The same by the contenders' names, so that it holds from either side of the pair."""
+        (more, lost_more), (less, lost_less) = sorted(
+            ((a, self.lost_a), (b, self.lost_b)), key=lambda side: side[1], reverse=True
         )
+        return Disturbed(more=more, less=less, lost_more=lost_more, lost_less=lost_less, widened=self.widened)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbed:
+    """The machine disturbed one of a pair more than the other.
+
+    Args:
+        more, less: the contenders' names.
+        lost_more, lost_less: the shares of their blocks' time that other programs and the hypervisor took.
+        widened: what the interval is widened by at both ends, on the log scale.
+    """
+
+    more: str
+    less: str
+    lost_more: float
+    lost_less: float
+    widened: float
 
 
 def _cost(lost: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from dragstrip import analysis
-from dragstrip.analysis.fitness import unfit
+from dragstrip.analysis.fitness import UnfitReason, unfit
 from dragstrip.claim.contenders import entry_of
 from dragstrip.claim.definition import Claim
 from dragstrip.claim.finding import (
@@ -21,6 +21,7 @@ from dragstrip.claim.finding import (
     CheckVoids,
     CheckWarns,
     CountedRunMissing,
+    DisturbedMore,
     FellOut,
     FewRounds,
     Finding,
@@ -34,7 +35,6 @@ from dragstrip.claim.finding import (
     Reason,
     Remark,
     RunsEnded,
-    Said,
     StandIn,
     Unequal,
     Unfit,
@@ -95,7 +95,8 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     remarks: list[Remark] = list(_unequal(raced))
     if held:
         remarks.append(ByCpu(tuple(held)))
-    remarks += [Said(pair.disturbed) for pair in judged.pairs if pair.disturbed and {pair.a, pair.b} <= set(about)]
+    uneven = [pair.disturbed for pair in judged.pairs if {pair.a, pair.b} <= set(about)]
+    remarks += [DisturbedMore(disturbed) for disturbed in uneven if disturbed is not None]
     remarks += [CheckWarns(check) for check in checks if check.status == "warn" and check.check in TELLING]
     return found, remarks
 
@@ -118,7 +119,7 @@ def _without_verdict(
     So from method version 5 on: a fault of one contender's takes the verdicts of its own pairs, and a void block those
     of its own round.
     """
-    reasons = unfit(race, judged.metric) | dict.fromkeys(judged.warming, "still warming up")
+    reasons = unfit(race, judged.metric) | dict.fromkeys(judged.warming, UnfitReason.WARMING)
     spoilt = [name for name in names if name in reasons]
     if spoilt:
         whose = {why: tuple(name for name in spoilt if reasons[name] == why) for why in reasons.values()}
@@ -187,13 +188,12 @@ def _ratio(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Find
     pair = _pair(judged, names[0], names[1])
     if pair is None:
         return Finding(outcome=Outcome.UNDECIDED, reason=NoRound(pairs=False))
-    ratio, low, high = pair
-    outcome, against = _against(claim, _verdict_of(judged, names[0], names[1]), low, high)
+    outcome, against = _against(claim, _verdict_of(judged, names[0], names[1]), pair)
     reason = RatioSeen(against, claim.fields.tolerance)
-    return Finding(outcome=outcome, reason=reason, ratio=ratio, low=low, high=high)
+    return Finding(outcome=outcome, reason=reason, ratio=pair.estimate, low=pair.low, high=pair.high)
 
 
-def _against(claim: Claim, verdict: str, low: float, high: float) -> tuple[Outcome, Against]:
+def _against(claim: Claim, verdict: str, seen: analysis.Interval) -> tuple[Outcome, Against]:
     """The outcome for a ratio's interval; ``verdict``: of the first contender, as ``analysis.Pair`` has it."""
     published, tolerance = claim.fields.ratio, claim.fields.tolerance
     if verdict == "same":
@@ -204,9 +204,9 @@ def _against(claim: Claim, verdict: str, low: float, high: float) -> tuple[Outco
         return Outcome.OVERTURNED, Against.OTHER_WAY
     if published is None:
         return Outcome.HOLDS, Against.NO_SIZE
-    if low <= published * (1 + tolerance) and high >= published / (1 + tolerance):
+    if seen.low <= published * (1 + tolerance) and seen.high >= published / (1 + tolerance):
         return Outcome.HOLDS, Against.WITHIN
-    larger = (low > published) == (published > 1)
+    larger = (seen.low > published) == (published > 1)
     return Outcome.DIRECTION, Against.LARGER if larger else Against.SMALLER
 
 
@@ -216,16 +216,16 @@ def _same(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Findi
     known = [(pair, a, b) for pair, a, b in pairs if pair is not None]
     if len(known) < len(pairs):
         return Finding(outcome=Outcome.UNDECIDED, reason=NoRound(pairs=True))
-    (ratio, low, high), a, b = max(known, key=lambda entry: abs(math.log(entry[0][0])))
+    most, a, b = max(known, key=lambda entry: abs(math.log(entry[0].estimate)))
     limit = 1 + claim.fields.tolerance
-    if all(1 / limit < pair[1] and pair[2] < limit for pair, _, _ in known):
+    if all(1 / limit < pair.low and pair.high < limit for pair, _, _ in known):
         outcome, apart = Outcome.HOLDS, Apart.WITHIN
-    elif any(pair[1] > limit or pair[2] < 1 / limit for pair, _, _ in known):
+    elif any(pair.low > limit or pair.high < 1 / limit for pair, _, _ in known):
         outcome, apart = Outcome.OVERTURNED, Apart.BEYOND
     else:
         outcome, apart = Outcome.UNDECIDED, Apart.UNCLEAR
     reason = AllSame(apart, claim.fields.tolerance, (a, b))
-    return Finding(outcome=outcome, reason=reason, ratio=ratio, low=low, high=high)
+    return Finding(outcome=outcome, reason=reason, ratio=most.estimate, low=most.low, high=most.high)
 
 
 def _peak(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Finding:
@@ -257,12 +257,11 @@ def _ends(race: Race, names: Sequence[str]) -> Finding:
 _JUDGES = {"ratio": _ratio, "direction": _ratio, "same": _same, "peak": _peak}
 
 
-def _pair(judged: analysis.Verdict, a: str, b: str) -> tuple[float, float, float] | None:
+def _pair(judged: analysis.Verdict, a: str, b: str) -> analysis.Interval | None:
     """Ratio of a to b and its interval, whichever way round the race lists them; None if there is none yet."""
     for pair in judged.pairs:
         if {pair.a, pair.b} == {a, b} and math.isfinite(pair.ratio):
-            found = (pair.ratio, pair.low, pair.high)
-            return found if pair.a == a else (1 / found[0], 1 / found[2], 1 / found[1])
+            return pair.interval if pair.a == a else pair.interval.inverted()
     return None
 
 

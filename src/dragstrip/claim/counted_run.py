@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from dragstrip import machine
-from dragstrip.claim.connection_ends import describe_ends
 from dragstrip.claim.definition import LoadFields
 from dragstrip.contender import Entry, build, prepare
 from dragstrip.loading import run as loading
@@ -52,11 +51,6 @@ class CountedRun:
     finished: str
     stuck: bool
     timeout_s: float
-
-    @property
-    def text(self) -> str:
-        """Who was asked what, and how the connections ended: one sentence."""
-        return describe_ends(asdict(self))
 
     def as_json(self) -> str:
         """For the event's detail."""

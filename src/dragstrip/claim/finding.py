@@ -6,11 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragstrip.claim.definition import Claim
 from dragstrip.record import Void
 from dragstrip.validity.check import Check
+
+if TYPE_CHECKING:
+    from dragstrip.analysis.fitness import UnfitReason
+    from dragstrip.analysis.unequal_disturbance import Disturbed
 
 
 class Outcome(StrEnum):
@@ -57,7 +61,7 @@ class GivenUp:
 class Unfit:
     """Nothing of these contenders stands: each reason with those whom it is about."""
 
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
+    groups: tuple[tuple[UnfitReason, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +215,10 @@ class Unequal:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A sentence of the analysis."""
+class DisturbedMore:
+    """The machine disturbed one of the contenders more than another."""
 
-    sentence: str
+    disturbed: Disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,7 @@ class CheckWarns:
     check: Check
 
 
-Remark = OtherHttp | ByCpu | Unequal | Said | CheckWarns
+Remark = OtherHttp | ByCpu | Unequal | DisturbedMore | CheckWarns
 
 
 @dataclass(frozen=True, slots=True)

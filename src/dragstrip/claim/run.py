@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dragstrip.analysis import FLOOR
 from dragstrip.claim.assess import COUNTED_EVENT, answers, assess, is_done
 from dragstrip.claim.contenders import contenders_of
-from dragstrip.claim.counted_run import run_to_count
+from dragstrip.claim.counted_run import CountedRun, run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
 from dragstrip.claim.finding import Finding, MissingHere, NotChecked, Outcome, Refused, Row
 from dragstrip.claim.grouping import Group
@@ -42,13 +42,19 @@ Show = Callable[[Group], AbstractContextManager[Progress]]
 
 
 def check(
-    wanted: Sequence[Group], *, store: Store, budget_s: float, resume: bool, show: Show, say: Callable[[str], object]
+    wanted: Sequence[Group],
+    *,
+    store: Store,
+    budget_s: float,
+    resume: bool,
+    show: Show,
+    say: Callable[[str | CountedRun], object],
 ) -> None:
     """Runs every race that is wanted, each with its share of what is left of the budget.
 
     Args:
         resume: leaves out races that the store has already (``_stored`` says which), and goes on with one cut off.
-        show: a display for one race. say: takes a line about what is done without a race, or can't be.
+        show: a display for one race. say: takes a run without a race, or a line about what can't be raced.
     """
     ends_s = time.monotonic() + budget_s
     known = [(group, _stored(group, store) if resume else None) for group in wanted]
@@ -68,7 +74,7 @@ def check(
 
 
 @contextmanager
-def _telling(group: Group, say: Callable[[str], object]) -> Iterator[None]:
+def _telling(group: Group, say: Callable[[str | CountedRun], object]) -> Iterator[None]:
     """What one race can't do is told, and the next one run."""
     try:
         yield
@@ -136,7 +142,7 @@ def _version(entry: Entry) -> str:
     return state.version if isinstance(state, Ready) else ""
 
 
-def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object]) -> None:
+def _counted(group: Group, race: Race, store: Store, say: Callable[[str | CountedRun], object]) -> None:
     """Makes the runs to a count that the group's claims want and the race's record hasn't."""
     done = any(event.kind == COUNTED_EVENT for event in race.events)
     wanted: dict[str, tuple[Entry, Claim]] = {}
@@ -146,7 +152,7 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str], object
     for entry, claim in () if done else wanted.values():
         counted = run_to_count(entry, load_workload(group.workload), claim.fields.load)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=counted.as_json()))
-        say(counted.text)
+        say(counted)
 
 
 def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 from rich.console import Console
 
+from dragstrip.claim.counted_run import CountedRun
 from dragstrip.claim.definition import FAIR, PUBLISHED
 from dragstrip.claim.grouping import Group, groups
 from dragstrip.claim.run import check
@@ -17,6 +18,7 @@ from dragstrip.cli import completion
 from dragstrip.cli.claims_table import TableOptions, claims_named, remarks_option, show_table, table_options
 from dragstrip.cli.options import EXIT_VOID, Duration, StoreOptions, gathered, open_store, store_options
 from dragstrip.errors import BadUsage
+from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.race.live import Progress
 
 
@@ -61,8 +63,8 @@ def check_command(options: CheckOptions) -> None:
         with Progress(console, quiet=options.quiet) as progress:
             yield progress
 
-    def say(line: str) -> None:
-        click.echo(line, err=True)
+    def say(told: str | CountedRun) -> None:
+        click.echo(told if isinstance(told, str) else describe_ends(asdict(told)), err=True)
 
     with open_store(options.store_path) as store:
         check(planned, store=store, budget_s=options.budget, resume=options.resume, show=show, say=say)

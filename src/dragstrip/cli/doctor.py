@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from dragstrip import analysis, contender, machine
 from dragstrip.cli.options import (
@@ -28,17 +27,17 @@ from dragstrip.cli.options import (
 )
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
-from dragstrip.doctor.examine import Finding, null_race_finding
+from dragstrip.doctor.examine import null_race_finding
+from dragstrip.doctor.finding import Finding
 from dragstrip.errors import NotReady
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
 from dragstrip.record import EventKind, Purpose
+from dragstrip.report import doctor as doctor_report
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.validity import inspect, is_void
 from dragstrip.workload import load as load_workload
-
-_SHOWN = {"pass": "[green]pass[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +72,15 @@ def doctor(options: DoctorOptions) -> None:
         )
     raced = _null_race(store_path, options) if options.null_race else None
     report = examining.with_null_race(report, store_path, lanes, raced)
-    kept = examining.keep(report, store_path)
+    content = doctor_report.as_json(report)
+    kept = examining.keep(content, store_path)
     if to_stdout:
-        click.echo(json.dumps(report.data(), indent=2))
+        click.echo(json.dumps(content, indent=2))
     else:
-        _show(console, report)
+        doctor_report.show(console, report)
         console.print(f"kept in {escape(str(kept))}: races here know the generator's ceiling from now on", style="dim")
         if options.json_path is not None:
-            write_json(options.json_path, report.data(), "--json")
+            write_json(options.json_path, content, "--json")
     if report.failed:
         sys.exit(EXIT_FAILURE)
 
@@ -105,13 +105,3 @@ def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
     if not judged.pairs:
         raise NotReady(f"the null race came to nothing: {race.finished} (dragstrip show {race.id})")
     return null_race_finding(noise_floor.null_race(race, judged, void=void))
-
-
-def _show(console: Console, report: examining.Report) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("looked at", "", "seen, and what would mend it"):
-        table.add_column(head, overflow="fold")
-    for finding in report.findings:
-        text = f"{finding.detail}; {finding.remedy}" if finding.remedy else finding.detail
-        table.add_row(escape(finding.name), _SHOWN[finding.status], escape(text))
-    console.print(table)

@@ -68,20 +68,11 @@ class Noise:
                 return n * self.round_s
         return None
 
-    def text(self) -> str:
-        """The scatter, and the smallest differences that a race of two sees within usual budgets: one sentence."""
-        sees = ", ".join(f"{100 * self.smallest(budget_s):.1f} % in {_minutes(budget_s)}" for budget_s in BUDGETS_S)
-        return f"a round's ratio scatters by {100 * self.sd:.2g} %; a race of two sees {sees}, in nine of ten"
-
     def numbers(self) -> dict[str, Any]:
         """JSON-able."""
         smallest = {f"smallest_in_{budget_s}_s": self.smallest(budget_s) for budget_s in BUDGETS_S}
         soonest = {f"seconds_to_{100 * share:g}_percent": self.seconds_to(share) for share in SHARES}
         return {"round_sd": self.sd, "round_s": self.round_s, "rounds": self.rounds} | smallest | soonest
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def pilot(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import AUTO, METRICS, TICKS_NS, TYPICAL
+from dragstrip.metrics import AUTO, KNOWN, METRICS, TICKS_NS, TYPICAL
 
 #: A race's metric as it may be asked for; memory is told beside others and decides nothing.
-ASKED_METRICS = (AUTO, *(name for name in METRICS if name != "memory"))
+ASKED_METRICS = (AUTO, *(name for name in METRICS if KNOWN[name].may_decide))
 
 #: The longest race: a week. The engine's histogram ends at a minute, so no later answer could be told.
 LONGEST_S, LONGEST_TIMEOUT_S = 7 * 86_400.0, 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Change, Comparison
+    from dragstrip.analysis import Change, Comparison, Unlike
 
 #: No colour alone: each weight has a mark, as each verdict has.
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
@@ -43,14 +43,62 @@ def sentence(change: Change, metric: str) -> str:
     name, launches = change.name, f"{change.rounds_old} launches then, {change.rounds_new} now"
     beside = f", relative to {change.against}" if change.against else ""
     if not change.has_interval:
-        return f"{name}: no verdict, {change.note or 'a race has no number of it'}{beside}"
+        return f"{name}: no verdict, {_lack(change) or 'a race has no number of it'}{beside}"
     span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}{beside}, {launches}"
-    what = {"cpu": "the work per CPU second", "memory": "the thrift of memory"}.get(metric, "the throughput")
     if change.verdict == "same":
         return f"{name}: the same within the margin ({span})"
     if change.verdict == "undecided":
         return f"{name}: too close to call ({span})"
-    return f"{name} is {change.verdict}: {figures.ratio(change.ratio)} times {what} it had ({span})"
+    return f"{name} is {change.verdict}: {figures.ratio(change.ratio)} times {KNOWN[metric].was} it had ({span})"
+
+
+def _lack(change: Change) -> str:
+    """Why a change has no interval; "" where nothing is known of that."""
+    from dragstrip.analysis import FLOOR, NoInterval
+
+    if change.lack is NoInterval.FEW_ROUNDS:
+        return f"it takes {FLOOR} rounds of each ({change.rounds_old} then, {change.rounds_new} now)"
+    return "a race with a fixed number of rounds was cut off before it" if change.lack is NoInterval.CUT_OFF else ""
+
+
+def difference_text(difference: Unlike) -> str:
+    """In what two races differ: what was, and what is."""
+    from dragstrip.analysis import Differs
+
+    before, after, subject = difference.before, difference.after, difference.subject.replace("_", " ")
+    about = {
+        Differs.WORKLOAD: "workload",
+        Differs.METHOD: "version of the method",
+        Differs.LOAD: f"load, {subject}",
+        Differs.CORE_COUNT: subject,
+        Differs.CORES: subject,
+        Differs.COUNTED: "counted part of a block",
+        Differs.SOFTWARE: "Dragstrip",
+        Differs.MACHINE: f"machine, {subject}",
+        Differs.VERSION: f"{difference.contender}, version",
+        Differs.PARITY: f"{difference.contender}, {difference.subject}",
+    }
+    match difference.what:
+        case Differs.PROCESSOR_UNKNOWN:
+            return "the processor is not known of both races: they may be of two machines"
+        case Differs.DEFINITION:
+            return f"{difference.contender}: its definition changed"
+        case Differs.CORES:
+            before, after = (",".join(map(str, cores)) for cores in (before, after))
+        case Differs.COUNTED:
+            before, after = (f"{length_ns / 1e6:g} ms" for length_ns in (before, after))
+        case Differs.MACHINE:
+            before, after = map(_short, (before, after))
+        case Differs.VERSION:
+            before, after = (version or "unknown" for version in (before, after))
+    return f"{about[difference.what]}: {before}, then {after}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "some" if value else "none"
+    text = str(value)
+    return text if len(text) < 60 else f"{text[:57]}…"
 
 
 def judge(comparison: Comparison, rules: Sequence[tuple[str, str, float]]) -> list[Ruling]:
@@ -61,7 +109,7 @@ def judge(comparison: Comparison, rules: Sequence[tuple[str, str, float]]) -> li
             edge = 1 / (1 + share) if word == "slower" else 1 + share
             span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}"
             if not change.has_interval:
-                outcome, why = "open", f"{change.name}: no interval, {change.note or 'no number in one of the races'}"
+                outcome, why = "open", f"{change.name}: no interval, {_lack(change) or 'no number in one of the races'}"
             elif change.high < edge if word == "slower" else change.low > edge:
                 outcome, why = "fails", f"{change.name} is {word} by more than {figures.percent(share)} ({span})"
             elif change.low >= edge if word == "slower" else change.high <= edge:
@@ -120,7 +168,7 @@ def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool
         "fallen": [{"name": name, "reason": reason} for name, reason in comparison.fallen],
         "only_old": list(comparison.only_old),
         "only_new": list(comparison.only_new),
-        "unlike": [{"weight": difference.weight, "text": difference.text} for difference in comparison.unlike],
+        "unlike": [{"weight": unlike.weight, "text": difference_text(unlike)} for unlike in comparison.unlike],
         "rules": [{"rule": r.rule, "name": r.name, "outcome": r.outcome, "text": r.text} for r in rulings],
         "design": design(comparison),
     }
@@ -136,7 +184,7 @@ def _change(change: Change) -> dict[str, Any]:
         "rounds_old": change.rounds_old,
         "rounds_new": change.rounds_new,
         "against": change.against or None,
-        "note": change.note,
+        "note": _lack(change),
     }
 
 
@@ -165,7 +213,7 @@ def show(console: Console, comparison: Comparison, rulings: Sequence[Ruling], *,
         parts += [Text(), Text("in what they differ", style="bold")]
         for difference in comparison.unlike:
             mark, style = _WEIGHTS[difference.weight]
-            parts.append(Text.assemble((f"{mark} ", style), difference.text))
+            parts.append(Text.assemble((f"{mark} ", style), difference_text(difference)))
     for when, names in (("then", comparison.only_old), ("now", comparison.only_new)):
         if names:
             parts.append(Text(f"  only {when}: {', '.join(names)}", style="dim"))
@@ -194,7 +242,7 @@ def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: boo
         lines += ["", "**These races can't be compared.**"]
     if comparison.unlike:
         lines += ["", "<details><summary>In what the races differ</summary>", ""]
-        lines += [f"- {difference.weight}: {_md(difference.text)}" for difference in comparison.unlike]
+        lines += [f"- {difference.weight}: {_md(difference_text(difference))}" for difference in comparison.unlike]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from dragstrip.metrics import KNOWN
+
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, Verdict
     from dragstrip.record import Race
@@ -16,7 +18,7 @@ NONE = "–"
 #: Up to here an interval's upper end gets as many decimals as a lower end near 1.
 AS_FINE = 2.0
 
-#: Of CPU and memory nobody is the faster.
+#: By what is spent (CPU, memory) nobody is the faster.
 _OF_SPENDING = {"faster": "uses less", "slower": "uses more"}
 
 #: Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
@@ -25,7 +27,7 @@ _STEP_DOWN = " Where one includes 1 and yet a pair is told apart, the step-down 
 
 def called(pair: Pair) -> str:
     """A pair's verdict in the word that suits its metric."""
-    return _OF_SPENDING.get(pair.verdict, pair.verdict) if pair.metric in ("cpu", "memory") else pair.verdict
+    return _OF_SPENDING.get(pair.verdict, pair.verdict) if KNOWN[pair.metric].spent else pair.verdict
 
 
 def meaning(verdict: Verdict) -> str:

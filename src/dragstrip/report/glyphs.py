@@ -17,8 +17,8 @@ from dragstrip.report import figures
 #: Named terminal colours follow the reader's own theme; blue, yellow and magenta differ for all kinds of
 #: colour blindness, and none of them says anything that a word or a mark does not say too.
 BAR, INTERVAL, POINT = "blue", "cyan", "bold"
-STATUS_STYLE = {"pass": "blue", "warn": "yellow", "void": "bold magenta"}
-STATUS_MARK = {"pass": "●", "warn": "▲", "void": "■"}
+STATUS_STYLE = {"pass": "blue", "warn": "yellow", "void": "bold magenta", "unknown": "dim"}
+STATUS_MARK = {"pass": "●", "warn": "▲", "void": "■", "unknown": "?"}
 VERDICT_MARK = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
 VERDICT_STYLE = {"faster": "blue", "slower": "yellow", "same": "bold", "undecided": "dim"}
 BADGE_STYLE = {

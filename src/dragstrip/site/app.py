@@ -199,4 +199,5 @@ def _environment() -> Environment:
     }
     made.filters |= filters
     made.globals |= {"style": Markup(race_page.style()), "ratio_span": figures.ratio_span, "marks": glyphs.VERDICT_MARK}
+    made.globals["difference_text"] = comparison.difference_text
     return made

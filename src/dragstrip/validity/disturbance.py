@@ -15,7 +15,7 @@ from dragstrip.analysis.cpu_shares import own_waits
 from dragstrip.analysis.fitness import by_contender, choose, lost_shares, taken
 from dragstrip.record import Block, Race
 
-Level = Literal["quiet", "disturbed", "very disturbed"]
+Level = Literal["quiet", "disturbed", "very disturbed", "unknown"]
 
 #: Lost shares and factors from which on a machine counts as disturbed, and as very disturbed.
 LOST, FACTOR = (0.02, 0.15), (1.5, 3.0)
@@ -30,23 +30,25 @@ class Noise:
     """How disturbed the machine was.
 
     Args:
-        level: "quiet", "disturbed" or "very disturbed".
-        lost: the share of the race's time on its cores that other programs and the hypervisor took, 0 to 1.
+        level: "quiet", "disturbed" or "very disturbed"; "unknown" where no round counts, and of races by method
+            versions up to 4: those voided what was disturbed, so that what counts says nothing of it.
+        lost: the share of the race's time on its cores that other programs and the hypervisor took, 0 to 1; None where
+            the level is unknown.
         factor: how many times as wide the intervals are as they would be on a quiet machine, from 1 on; None where
             that can't be told.
     """
 
     level: Level
-    lost: float
+    lost: float | None
     factor: float | None
 
 
 def noise(race: Race) -> Noise:
     """How much the machine disturbed this race: by time lost, and by how much more blocks scatter than calm ones do."""
     rounds = [this for this in race.rounds if not this.void]
-    shares = lost_shares(race, rounds)
+    shares = lost_shares(race, rounds) if race.method >= 5 else {}
     if not shares:
-        return Noise(level="quiet", lost=0.0, factor=None)
+        return Noise(level="unknown", lost=None, factor=None)
     # A block's share adds up what was taken from the engine's core and from the server's: of both, that is the half.
     lost, factor = sum(shares.values()) / len(shares) / 2, _factor(race)
     grade = max(sum(lost > limit for limit in LOST), sum((factor or 1.0) > limit for limit in FACTOR))

@@ -7,6 +7,8 @@ from typing import get_args
 import pytest
 import samples
 
+from dragstrip.analysis.fitness import UnfitReason
+from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.claim import finding
 from dragstrip.claim.finding import Again, Against, Apart, Finding, Outcome, VoidFor
 from dragstrip.record import Void, VoidKind
@@ -29,7 +31,10 @@ REASONS: list[tuple[finding.Reason, str]] = [
         "given up after too many void rounds, the last because: steal: the hypervisor took 20 % of the race's cores",
     ),
     (finding.GivenUp(None), "given up after too many void rounds, the last because: they were void"),
-    (finding.Unfit((("warm", ("a", "b")), ("hot", ("c",)))), "warm: a, b; hot: c"),
+    (
+        finding.Unfit(((UnfitReason.WARMING, ("a", "b")), (UnfitReason.GENERATOR, ("c",)))),
+        "still warming up: a, b; the load generator was the limit of: c",
+    ),
     (
         finding.FewRounds(3, 10, ("a", "b"), samples.said("void passes", "pass", "7 void")),
         "3 of 10 rounds count for a and b (7 void)",
@@ -95,6 +100,10 @@ def test_remarks_and_stand_ins_have_their_sentences() -> None:
     )
     unequal = finding.Unequal("header bytes", (("a", "99"), ("b", "246")))
     assert remark_text(unequal) == "header bytes not equal: a 99, b 246"
-    assert remark_text(finding.Said("the analysis's own")) == "the analysis's own"
+    seen = Disturbed(more="a", less="b", lost_more=0.06, lost_less=0.01, widened=0.02)
+    assert remark_text(finding.DisturbedMore(seen)) == (
+        "the machine disturbed a more than b: other programs and the hypervisor took 6 % of its time, of b's 1 %; "
+        "the interval is 2 % wider at both ends for it"
+    )
     assert remark_text(finding.CheckWarns(samples.said("errors", "warn", "a check's own"))) == "a check's own"
     assert stand_in_text(finding.StandIn("a", "b")) == "a raced for b, which is missing here"

@@ -75,7 +75,7 @@ def test_too_few_launches_give_no_interval_and_say_so() -> None:
     assert not change.has_interval
     assert "10 rounds" in comparison.sentence(change, "throughput")
     cut = replace(old, plan=replace(old.plan, planned_rounds=40))
-    assert "cut off" in compare(old, replace(cut, id="f" * 12)).changes[0].note
+    assert "cut off" in comparison.sentence(compare(old, replace(cut, id="f" * 12)).changes[0], "throughput")
 
 
 def test_the_interval_holds_as_often_as_it_says() -> None:
@@ -119,7 +119,7 @@ def test_what_can_not_be_compared_is_named() -> None:
     ):
         found = compare(old, other)
         assert not found.comparable
-        assert word in next(one.text for one in found.unlike if one.weight == "blocks")
+        assert word in next(comparison.difference_text(one) for one in found.unlike if one.weight == "blocks")
     mild = compare(old, replace(new, machine={**new.machine, "kernel": "Linux 9"}))
     assert mild.comparable
     assert [one.weight for one in mild.unlike] == ["caveat"]

@@ -28,11 +28,13 @@ from rich.console import Console
 
 from dragstrip import validity
 from dragstrip.analysis import judge
+from dragstrip.analysis.fitness import GeneratorLimit
+from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.cli import race as cli_race
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race, Void, VoidKind
 from dragstrip.report import figures, glyphs, listing
-from dragstrip.report.race import badge, chart_data, charts, latency, live, notes, standing, summary, tables
+from dragstrip.report.race import badge, chart_data, charts, latency, live, notes, standing, summary, tables, wording
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import svg as picture
@@ -345,7 +347,7 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
     text = rendered(race)
     assert HOSTILE not in text
     seen = "".join(Reader(text).text)
-    assert note in seen
+    assert wording.contradiction_text(note) in seen
     assert "By the other metrics" in seen
     (cpu,) = verdict.beside["cpu"]
     assert (cpu.verdict, cpu.metric) == ("slower", "cpu")
@@ -354,10 +356,10 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
     assert "▼ uses more" in seen
     assert "Throughput of the row over the column" in seen
     assert "uses more" in shown(race, verbose=True)
-    assert note[:60] in re.sub(r"\s+", " ", shown(race))
+    assert wording.contradiction_text(note)[:60] in re.sub(r"\s+", " ", shown(race))
     by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
     seen = "".join(Reader(rendered(by_cpu)).text)
-    assert note in seen
+    assert wording.contradiction_text(note) in seen
     assert "▲ uses less" in seen
     assert "CPU efficiency of the row over the column" in seen
 
@@ -703,7 +705,9 @@ def test_an_interval_that_includes_1_beside_a_pair_told_apart_is_explained_under
     (pair,) = judged.pairs
     assert "step-down" not in figures.meaning(judged)
     for verdict, told in (("faster", True), ("undecided", False)):
-        wide = replace(judged, pairs=(replace(pair, verdict=verdict, low=0.99, high=1.06),))
+        wide = replace(
+            judged, pairs=(replace(pair, verdict=verdict, interval=replace(pair.interval, low=0.99, high=1.06)),)
+        )
         assert ("step-down" in figures.meaning(wide)) is told
 
 
@@ -799,28 +803,33 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
         for r in race.rounds
     )
     race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
-    of, verdict, checks = judged_of(race, metric_reason="the load generator was the limit against lavish")
+    of, verdict, checks = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
     assert summary.headline(of, verdict, checks).endswith(
-        " CPU time per request decides: the load generator was the limit against lavish."
+        " CPU time per request decides: the load generator, not lavish, was the limit of the throughput."
     )
     assert badge.badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
     made = race_export.race_json(of, verdict, checks)
     jsonschema.validate(made, race_export.schema())
-    assert (made["metric"], made["metric_reason"]) == ("cpu", "the load generator was the limit against lavish")
+    assert (made["metric"], made["metric_reason"]) == (
+        "cpu",
+        "the load generator, not lavish, was the limit of the throughput",
+    )
 
 
 def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
     """In the terminal right below its line, though the pair would not be shown else; on the page; in JSON."""
     race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
     verdict = judge(race)
-    told = "the hypervisor took 6 % of b's time, 1 % of d's"
-    pairs = tuple(replace(p, disturbed=told, widened=0.02) if {p.a, p.b} == {"b", "d"} else p for p in verdict.pairs)
+    seen = Disturbed(more="b", less="d", lost_more=0.06, lost_less=0.01, widened=0.02)
+    pairs = tuple(replace(p, disturbed=seen) if {p.a, p.b} == {"b", "d"} else p for p in verdict.pairs)
     verdict = replace(verdict, pairs=pairs)
     console = Console(width=80, file=io.StringIO())
     race_terminal.show_race(console, race, verdict, [])
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO above
     (at,) = [at for at, line in enumerate(lines) if line.startswith("b / d")]
-    assert told in lines[at + 1]
+    assert "the machine disturbed b more than d" in lines[at + 1]
+    told = wording.disturbed_text(seen)
+    assert "other programs and the hypervisor took 6 % of its time, of d's 1 %" in told
     assert told in "".join(Reader(race_page.render(race, verdict, [])).text)
     made = race_export.race_json(race, verdict, [])
     jsonschema.validate(made, race_export.schema())
@@ -831,7 +840,8 @@ def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
     """A mark in each line and one sentence for all; each one's own behind --verbose, and folded on the page."""
     race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
     verdict = judge(race)
-    pairs = tuple(replace(p, disturbed=f"more of {p.b}'s", widened=0.02) for p in verdict.pairs)
+    seen = {"lost_more": 0.06, "lost_less": 0.01, "widened": 0.02}
+    pairs = tuple(replace(p, disturbed=Disturbed(more=p.b, less=p.a, **seen)) for p in verdict.pairs)
     verdict = replace(verdict, pairs=pairs)
     shown = {}
     for verbose in (False, True):
@@ -840,12 +850,12 @@ def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
         shown[verbose] = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
     one = "in 7 pairs the machine disturbed one more than the other: their intervals are 2 % wider"
     assert one in " ".join(shown[False].split())
-    assert "more of" not in shown[False]
+    assert "disturbed b more than" not in shown[False]
     assert sum(line.rstrip().endswith("▲") for line in shown[False].splitlines()) == 7
-    assert "more of b's" in shown[True]
+    assert "disturbed b more than" in shown[True]
     page = race_page.render(race, verdict, [])
     assert '<details class="disturbed">' in page
-    assert all(pair.disturbed in "".join(Reader(page).text) for pair in pairs)
+    assert all(wording.disturbed_text(pair.disturbed) in "".join(Reader(page).text) for pair in pairs)
 
 
 def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(monkeypatch: pytest.MonkeyPatch) -> None:

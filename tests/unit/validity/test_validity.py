@@ -114,7 +114,7 @@ def test_a_full_engine_beside_a_full_server_is_not_the_limit() -> None:
 
 def test_several_engine_threads_share_their_time() -> None:
     """Waits and CPU are sums over threads: 6 ms over two threads is half as much each."""
-    assert reasons(samples.block("a", engine_wait_ns=6 * MS, engine_threads=2)) == ()
+    assert reasons(samples.block("a", engine_wait_ns=6 * MS, engine_threads=2), waits=True) == ()
 
 
 def test_a_server_of_several_threads_waits_for_itself() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dragstrip.claim.connection_ends import describe_ends
 from dragstrip.claim.finding import (
     Again,
     Against,
@@ -12,6 +11,7 @@ from dragstrip.claim.finding import (
     CheckVoids,
     CheckWarns,
     CountedRunMissing,
+    DisturbedMore,
     FellOut,
     FewRounds,
     Finding,
@@ -27,13 +27,14 @@ from dragstrip.claim.finding import (
     Refused,
     Remark,
     RunsEnded,
-    Said,
     StandIn,
     Unequal,
     Unfit,
 )
+from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import percent, void_text
+from dragstrip.report.race.wording import disturbed_text, unfit_text
 
 
 def finding_text(finding: Finding) -> str:
@@ -57,8 +58,8 @@ def remark_text(remark: Remark) -> str:
             )
         case Unequal(fact, values):
             return f"{fact} not equal: {', '.join(f'{name} {value}' for name, value in values)}"
-        case Said(sentence):
-            return sentence
+        case DisturbedMore(disturbed):
+            return disturbed_text(disturbed)
         case CheckWarns(check):
             return check_text(check)
 
@@ -142,6 +143,6 @@ def _void(reason: FellOut | CheckVoids | GivenUp | Unfit | FewRounds) -> str:
             why = void_text(last) if last else "they were void"
             return f"given up after too many void rounds, the last because: {why}"
         case Unfit(groups):
-            return "; ".join(f"{why}: {', '.join(names)}" for why, names in groups)
+            return unfit_text(groups)
         case FewRounds(fewest, rounds, contenders, check):
             return f"{fewest} of {rounds} rounds count for {' and '.join(contenders)} ({check_text(check)})"

@@ -77,8 +77,10 @@ def _without(race: Race, names: Sequence[str]) -> str:
 
 
 def _of_two(pair: Pair) -> Badge:
-    if pair.note:
-        return Badge("undecided", "NO VERDICT", f"{pair.a} against {pair.b}: {pair.note}")
+    if pair.unfit:
+        from dragstrip.report.race.wording import unfit_text
+
+        return Badge("undecided", "NO VERDICT", f"{pair.a} against {pair.b}: {unfit_text(pair.unfit)}")
     if pair.verdict == "same":
         return Badge("same", "SAME", f"{pair.a} and {pair.b} within {figures.percent(pair.margin)}, {spread(pair)}")
     if pair.verdict == "undecided":
@@ -93,8 +95,7 @@ def _leader(pair: Pair) -> Badge:
 
 def _won(pair: Pair, *, comparative: bool) -> Badge:
     known, other = KNOWN[pair.metric], pair.b if comparative else f"the next, {pair.b},"
-    if pair.metric in ("cpu", "memory") or known.quantile:
-        what = "CPU" if pair.metric == "cpu" else "MEMORY" if pair.metric == "memory" else known.quantile.upper()
+    if what := (known.spent or known.quantile).upper():
         more = ("LOWER" if comparative else "LOWEST") if known.quantile else "LESS" if comparative else "LEAST"
         return Badge("faster", f"{more} {what}", f"{pair.a}: {other} takes {gain(pair)}")
     if comparative:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
-from dragstrip.report.race import external, latency, standing, summary
+from dragstrip.report.race import external, latency, standing, summary, wording
 from dragstrip.report.race.badge import KIND, badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_kind, event_text, void_text
@@ -57,12 +57,12 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         ],
         "pairs": [_pair(pair) for pairs in (verdict.pairs, *verdict.beside.values()) for pair in pairs],
         "groups": [list(group) for group in verdict.groups],
-        "pauses": list(verdict.pauses),
-        "contradictions": list(verdict.contradictions),
+        "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
+        "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
         "validity": [{"check": check.check, "status": check.status, "detail": check_text(check)} for check in checks],
         "void": standing.is_void(race, verdict, checks),
         "metric": verdict.metric,
-        "metric_reason": verdict.metric_reason,
+        "metric_reason": wording.metric_reason_text(verdict.metric_reason),
         "more_s": verdict.more_s,
         "noise": _noise(race),
         "badge": badge(race, verdict, checks).line,
@@ -141,7 +141,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "rounds": pair.rounds,
         "spent_s": pair.spent_s,
         "more_rounds": pair.more_rounds,
-        "disturbed": pair.disturbed,
+        "disturbed": wording.disturbed_text(pair.disturbed),
         "widened": pair.widened,
         "sentence": summary.sentence(pair),
     }

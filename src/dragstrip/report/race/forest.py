@@ -14,6 +14,7 @@ from rich.text import Text
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race.summary import DISTURBED_EACH
+from dragstrip.report.race.wording import disturbed_text, unfit_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair
@@ -46,7 +47,10 @@ def plot(
     for line, pair in zip(lines, pairs, strict=True):
         table.add_row(*line)
         if pair.disturbed and each:
-            parts += [Padding(Text(f"▲ {pair.disturbed}", style="yellow"), (0, 0, 0, 2)), table := _table(sizes, None)]
+            parts += [
+                Padding(Text(f"▲ {disturbed_text(pair.disturbed)}", style="yellow"), (0, 0, 0, 2)),
+                table := _table(sizes, None),
+            ]
     table.add_row("", axis)
     if disturbed and not each:
         parts.append(Text(f"▲ {together(disturbed)}", style="yellow"))
@@ -67,8 +71,8 @@ def word(pair: Pair) -> Text:
     verdict = Text(figures.called(pair), style=glyphs.word(pair.verdict).style)
     if pair.within_margin and pair.verdict in ("faster", "slower"):
         verdict.append(f", by under {figures.percent(pair.margin)}")
-    if pair.note:
-        verdict.append(f", {pair.note}")
+    if pair.unfit:
+        verdict.append(f", {unfit_text(pair.unfit)}")
     if pair.disturbed:
         verdict.append(" ▲", style="yellow")
     return verdict

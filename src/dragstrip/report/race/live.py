@@ -159,7 +159,7 @@ def time_left(race: Race, verdict: Verdict) -> str:
     most_s = max(race.plan.planned_rounds - done, 0) * sum(spent) / len(spent)
     if not race.plan.rounds_fixed:
         most_s = max(min(most_s, race.plan.budget_s - sum(spent)), 0.0)
-    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.note and pair.metric == verdict.metric]
+    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.unfit and pair.metric == verdict.metric]
     hoped = [pair.more_s for pair in open_]
     likely_s = None if race.plan.rounds_fixed or not hoped or None in hoped else max(s for s in hoped if s is not None)
     if likely_s is not None and likely_s < most_s:

@@ -25,7 +25,7 @@ _WEIGHTS = {
 }  # fmt: skip
 _VOID, _CONTRADICTION, _PAUSE, _OTHER = 1000, 82, 75, 45
 
-#: Told by the noise light already, where it is not on "quiet".
+#: Told by the noise light already, where it is on "disturbed" or "very disturbed".
 _NOISE = frozenset({"engine wait", "server wait", "steal", "other programs", "void passes"})
 
 LIGHTS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
@@ -47,7 +47,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """How disturbed the machine was, in a sentence; ``status`` chooses mark and colour."""
+    """How disturbed the machine was, in a sentence; ``status`` (a check's, or "unknown") chooses mark and colour."""
 
     status: str
     text: str
@@ -60,6 +60,8 @@ def light(race: Race) -> Light:
     seen = noise(race)
     if seen.level == "quiet":
         return Light("pass", "quiet machine")
+    if seen.lost is None:
+        return Light("unknown", "how disturbed the machine was is unknown")
     lost = f"others took {figures.percent(round(seen.lost, 3))} of its cores' time"
     wider = ""
     if seen.factor is not None:
@@ -79,7 +81,7 @@ def more(race: Race, verdict: Verdict, run: str) -> str:
         run: how the race is named in the command: its id, or "last".
     """
     pairs = [pair for pair in verdict.pairs if figures.finite(pair.ratio) is not None]
-    open_ = sum(not pair.decided and not pair.note for pair in pairs)
+    open_ = sum(not pair.decided and not pair.unfit for pair in pairs)
     if not open_ or not race.finished or race.finished in ("void", "too few contenders"):
         return ""
     which = "The pair is" if len(pairs) == 1 else f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'}"
@@ -103,16 +105,17 @@ def budget(seconds: float) -> str:
 def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
     """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
     from dragstrip.report.race.checks import check_remedy, check_text
+    from dragstrip.report.race.wording import contradiction_text, pauses_text
 
-    quiet = light(race).status == "pass"
+    lit = light(race).status in ("warn", "void")
     told = {check.check for check in [check for check in checks if check.status == "void"][:1]}
-    found = [Note("warn", "", text, _CONTRADICTION) for text in verdict.contradictions]
-    found += [Note("warn", "", text, _PAUSE) for text in verdict.pauses]
+    found = [Note("warn", "", contradiction_text(one), _CONTRADICTION) for one in verdict.contradictions]
+    found += [Note("warn", "", pauses_text(pauses, verdict), _PAUSE) for pauses in verdict.pauses]
     for check in checks:
         if check.status != "pass" and check.check not in told:
             weight = _WEIGHTS.get(check.check, _OTHER)
             if check.check in _NOISE:
-                weight = 40 if quiet else 5
+                weight = 5 if lit else 40
             weight += _VOID if check.status == "void" else 0
             found.append(Note(check.status, figures.check(check.check), check_text(check), weight, check_remedy(check)))
     return sorted(grouped(found), key=lambda note: -note.weight)

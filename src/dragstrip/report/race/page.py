@@ -23,7 +23,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, external, forest, notes, tables
+from dragstrip.report.race import charts, external, forest, notes, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary as rows
@@ -228,6 +228,7 @@ def _template() -> Template:
     environment.globals["style"] = Markup(style())
     environment.globals["ratio_span"] = figures.ratio_span
     environment.globals["sentence"] = rows.sentence
+    environment.globals["disturbed_text"] = wording.disturbed_text
     environment.globals["clipped"] = notes.clipped
     environment.globals["check_name"] = figures.check
     environment.globals["check_text"] = check_text

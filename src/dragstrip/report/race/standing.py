@@ -14,7 +14,7 @@ from dragstrip.report import figures
 from dragstrip.store.facts import kept_awake
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.analysis import Pair, UnfitReason, Verdict
     from dragstrip.validity import Check
 
 
@@ -30,14 +30,10 @@ def spoilt(race: Race, checks: Sequence[Check]) -> frozenset[str]:
     return found
 
 
-def unjudged(verdict: Verdict) -> dict[str, str]:
+def unjudged(verdict: Verdict) -> dict[str, UnfitReason]:
     """Contenders that the judgement compares with nobody, and why; nobody where that would leave fewer than two."""
     names = dict.fromkeys(name for pair in verdict.pairs for name in (pair.a, pair.b))
-    found = {}
-    for name in names:
-        notes = [pair.note for pair in verdict.pairs if name in (pair.a, pair.b)]
-        if all(notes):
-            found[name] = min(notes, key=len)  # the shortest is its own; others may name the other one too
+    found = {name: why for pair in verdict.pairs for why, about in pair.unfit for name in about}
     return found if len(names) - len(found) >= 2 else {}
 
 

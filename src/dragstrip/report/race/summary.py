@@ -108,10 +108,8 @@ def facing(pair: Pair, first: str) -> Pair:
         pair,
         a=pair.b,
         b=pair.a,
-        ratio=_inverse(pair.ratio),
+        interval=pair.interval.inverted(),
         median_ratio=_inverse(pair.median_ratio),
-        low=_inverse(pair.high),
-        high=_inverse(pair.low),
         verdict=_TURNED.get(pair.verdict, pair.verdict),
     )
 
@@ -164,6 +162,7 @@ def ties_wide(rows: Sequence[Row]) -> int:
 def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
     from dragstrip.report.race.checks import check_text
+    from dragstrip.report.race.wording import metric_reason_text, unfit_text
 
     causes = [check for check in checks if check.status == "void"]
     if standing.is_void(race, verdict, checks):
@@ -176,10 +175,11 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     if causes:
         text += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(check_text(causes[0]))}"
     if noted:
-        text += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(dict.fromkeys(noted.values())))}"
+        own = dict.fromkeys(unfit_text([(why, (name,))]) for name, why in noted.items())
+        text += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(own))}"
     if verdict.metric_reason:
         text += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
-        text += _ended(verdict.metric_reason)
+        text += _ended(metric_reason_text(verdict.metric_reason))
     return text
 
 
@@ -230,10 +230,9 @@ def _without_verdict(race: Race, rows: Sequence[Row]) -> str:
 def _sentence(pair: Pair | None) -> str:
     if pair is None:
         return "The two fastest never ran in one round, so they are not compared."
-    from dragstrip.analysis import sentence
+    from dragstrip.report.race.wording import sentence
 
-    text = sentence(pair)
-    return _ended(text)
+    return _ended(sentence(pair))
 
 
 def sentence(pair: Pair) -> str:

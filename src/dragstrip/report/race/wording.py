@@ -1,12 +1,25 @@
-"""One pair's verdict as a sentence (``docs/METHOD.md``, "The words")."""
+"""The sentences of the judgement: a pair's verdict, and what speaks beside it (``docs/METHOD.md``, "The words")."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from dragstrip.analysis.pairs import Pair
+from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
 from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import KNOWN
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Contradiction, Pair, Pauses, Verdict
+    from dragstrip.analysis.unequal_disturbance import Disturbed
+
+#: Goes before the names of those whom it is about.
+_UNFIT = {
+    UnfitReason.GENERATOR: "the load generator was the limit of",
+    UnfitReason.RATE: "the offered rate was not sustained by",
+    UnfitReason.WARMING: "still warming up",
+}
 
 
 def sentence(pair: Pair) -> str:
@@ -14,8 +27,9 @@ def sentence(pair: Pair) -> str:
     names = f"{pair.a} against {pair.b}"
     if pair.rounds == 0:
         return f"{names}: no verdict, no valid round of both{KNOWN[pair.metric].lack}"
-    if pair.note:
-        return f"{names}: no verdict, {pair.note} (so far {_times(pair.ratio)} times the speed, {_spent(pair)})"
+    if pair.unfit:
+        so_far = f"so far {_times(pair.ratio)} times the speed, {_spent(pair)}"
+        return f"{names}: no verdict, {unfit_text(pair.unfit)} ({so_far})"
     if pair.verdict == "same":
         return f"{pair.a} and {pair.b}: same within {_percent(pair.margin)} ({_span(pair)}, {_spent(pair)})"
     if pair.decided:
@@ -43,6 +57,59 @@ def _told_apart(pair: Pair) -> str:
     wide = "; told apart by the step-down test, the interval is the wider one that holds for all pairs at once"
     told = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
     return f"{told} ({span}{wide if low <= 1 else ''}{little})"
+
+
+def unfit_text(groups: Iterable[tuple[UnfitReason, tuple[str, ...]]]) -> str:
+    """Why contenders get no verdict: each reason once, then whom it is about; "" for nobody."""
+    return "; ".join(f"{_UNFIT[why]}: {', '.join(names)}" for why, names in groups)
+
+
+def disturbed_text(disturbed: Disturbed | None) -> str:
+    """Whom the machine disturbed more, by how much, and what that does to the interval; "" for none."""
+    if disturbed is None:
+        return ""
+    more, less = disturbed.more, disturbed.less
+    return (
+        f"the machine disturbed {more} more than {less}: other programs and the hypervisor took "
+        f"{100 * disturbed.lost_more:.2g} % of its time, of {less}'s {100 * disturbed.lost_less:.2g} %; "
+        f"the interval is {100 * math.expm1(disturbed.widened):.2g} % wider at both ends for it"
+    )
+
+
+def contradiction_text(contradiction: Contradiction) -> str:
+    """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
+    ahead, behind = contradiction.ahead, contradiction.behind
+    return (
+        f"{ahead} serves more requests, but {behind} takes less CPU per request: {behind} leaves its cores "
+        'idle for a part of the time, or uses fewer of them (see the check "saturation")'
+    )
+
+
+def pauses_text(pauses: Pauses, verdict: Verdict) -> str:
+    """Who loses how much to pauses of its own, and whether what decides counts them."""
+    judged = "totals, which decide, count them"
+    if verdict.metric == "cpu":
+        judged = "CPU time per request, which decides, does not count them"
+    elif verdict.typical:
+        judged = "the median over passes, which decides here, ignores them"
+    return (
+        f"{pauses.contender} loses {100 * pauses.lost:.1f} % of its throughput to pauses "
+        f"({pauses.least}: {100 * pauses.others:.1f} %); {judged}"
+    )
+
+
+def metric_reason_text(reason: MetricReason | None) -> str:
+    """Why CPU time decides where the race left it open; "" where nothing was chosen."""
+    match reason:
+        case None:
+            return ""
+        case SameRate():
+            return "all were offered the same rate"
+        case GeneratorLimit(contenders):
+            return f"the load generator, not {' or '.join(contenders)}, was the limit of the throughput"
+        case TimeTaken(share, stolen):
+            others = "other programs and the hypervisor" if stolen else "other programs"
+            return f"{others} took {100 * share:.0f} % of the time from the throughput"
 
 
 def _places(low: float, high: float) -> int:
