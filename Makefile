@@ -15,7 +15,7 @@ FUZZ_LINES ?= 1000
 FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
-.PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-contenders test-release lint prose fmt bench claims \
+.PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench claims \
 	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fuzz mutations sanitize check-stacks \
 	docs architecture pictures dist clean
 
@@ -74,18 +74,21 @@ soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server,
 	$(BIN)/python tests/tiers.py soak
 
 PYTEST := $(BIN)/python -m pytest
-# The first is the only one on all cores at once: it starts no server, so nothing is disturbed.
+# Two at a time, each file by one of them: noise voids nothing, and no test decides by time.
 test-unit: .stamps/test-deps
-	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak)' -n 2 tests/unit tests/statistics
+	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 tests/unit tests/statistics
 
 test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak)'
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 2 --dist loadfile
+
+test-thorough: .stamps/test-deps
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 2 --dist loadfile
 
 test-contenders: .stamps/test-deps
-	$(PYTEST) -q -m 'contenders and not soak'
+	$(PYTEST) -q -m 'contenders and not soak' -n 2 --dist loadfile
 
 test-release: .stamps/test-deps
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'

@@ -12,6 +12,9 @@ from calibration_page import share
 
 Line = dict[str, Any]
 
+#: Load average, of the minute before a race of the series, above which others were at work: two more than the series.
+BUSY_LOAD = 5.0
+
 APART = frozenset({"faster", "slower"})
 DECIDED = APART | {"same"}
 TURNED = {"faster": "slower", "slower": "faster"}
@@ -52,6 +55,16 @@ def the_pair(line: Line) -> Line:
     """The only pair of a race of two."""
     pairs = line.get("pairs") or [{}]
     return dict(pairs[0])
+
+
+def could_be_called(line: Line) -> bool:
+    """It has the ten rounds that a verdict wants; a shorter race can't be called wrongly."""
+    return bool(line.get("rounds", 0) - line.get("void_rounds", 0) >= 10)
+
+
+def beside_builds(line: Line) -> bool:
+    """Other programs, not the ordered duty, kept the cores busy when it began: builds and tests of developers."""
+    return bool(line.get("load", 0.0) > BUSY_LOAD)
 
 
 def warned(line: Line) -> bool:
@@ -157,8 +170,11 @@ def by_metric(lines: Iterable[Line]) -> str:
 
 def same(races: Races) -> Iterator[str]:
     """A server against itself."""
-    yield "| a server against itself | duty | races | called wrongly | called same | open | refused | by | median |"
-    yield "|-|-|-|-|-|-|-|-|-|"
+    yield (
+        "| a server against itself | duty | races | of ten rounds or more | called wrongly | called same | open "
+        "| refused | by | median |"
+    )
+    yield "|-|-|-|-|-|-|-|-|-|-|"
     duties = sorted({duty for _, duty in races.names("same: ")})
     rows = [*races.names("same: "), *(("same: ", duty) for duty in duties)]
     for name, duty in rows:
@@ -166,7 +182,8 @@ def same(races: Races) -> Iterator[str]:
         wrong, words = sum(bool(line.get("wrong")) for line in mine), [the_pair(line).get("verdict") for line in mine]
         title = name.removeprefix("same: ") or "**all**"
         yield (
-            f"| {title} | {duty} % | {len(mine)} | {share(wrong, len(mine))} | {words.count('same')} "
+            f"| {title} | {duty} % | {len(mine)} | {sum(map(could_be_called, mine))} "
+            f"| {share(wrong, len(mine))} | {words.count('same')} "
             f"| {words.count('undecided')} | {sum(map(refused, mine))} | {by_metric(mine)} | {seconds(mine)} |"
         )
 
@@ -221,15 +238,20 @@ def line_up(races: Races) -> Iterator[str]:
         "| wrong way round | median |"
     )
     yield "|-|-|-|-|-|-|-|"
-    for name, duty in races.names("line-up"):
-        mine, reference = races.of(name, duty), races.reference(name)
+    for name, duty, builds in ((*cell, builds) for cell in races.names("line-up") for builds in (False, True)):
+        mine, reference = (
+            [line for line in races.of(name, duty) if beside_builds(line) == builds],
+            races.reference(name),
+        )
+        if not mine:
+            continue
         ran = [line for line in mine if not line.get("failed")]
         apart = [count(line, APART) for line in ran if not line["void"]]
         told = f"{min(apart)} to {max(apart)}, median {median(apart):g}" if apart else "–"
         against = sum(wrong_way(line, races.reference(name, line)) for line in ran) if reference else "–"
         yield (
-            f"| {name} | {duty} % | {len(mine)} | {share(sum(line['exit'] == 0 for line in mine), len(mine))} "
-            f"| {told} | {against} | {seconds(mine)} |"
+            f"| {name}{', beside builds' if builds else ''} | {duty} % | {len(mine)} "
+            f"| {share(sum(line['exit'] == 0 for line in mine), len(mine))} | {told} | {against} | {seconds(mine)} |"
         )
 
 

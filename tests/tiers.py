@@ -44,6 +44,9 @@ TIERS = {
         UNIT,
         RUST,
         LIVE,
+        Part(
+            "test-thorough", "the same by longer races and more cases: claims, the notebook, every misbehaving server"
+        ),
         Part("test-contenders", "every contender that can be installed: each answer byte for byte, each limit"),
         Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),
         Part("fuzz", "the response parser on random and on mutated answers"),

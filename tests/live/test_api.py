@@ -82,6 +82,7 @@ def test_a_recorded_plan_asks_for_the_same_again() -> None:
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_the_notebook_runs_and_its_race_runs_again_from_a_file(tmp_path: Path) -> None:
     """Every cell of docs/python.ipynb, in order, with real servers; then `rerun` of the exported race ends in a
     comparison with it, or in a void race and exit code 3.

@@ -610,6 +610,7 @@ def test_the_page_and_its_chart_have_every_claim_and_load_nothing(tmp_path: Path
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path) -> None:
     """Ctrl-C after the first round ends with 130 and keeps it; --resume adds rounds to that race and makes no other."""
     server = f"{PYTHON} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}}"
@@ -673,6 +674,7 @@ STOOD_IN = {"openresty": "2023-uwsgi-lua54-openresty", "redbean": "2023-redbean-
     bool(shutil.which("openresty")) or not Path("/usr/lib/nginx/modules/ngx_http_lua_module.so").exists(),
     reason="wants Debian's nginx and its Lua module, and no OpenResty of the machine's own",
 )
+@pytest.mark.thorough
 def test_a_program_that_comes_on_path_races_for_its_claim_without_further_settings(tmp_path: Path) -> None:
     """Its place is taken by one that serves as it does: Debian's nginx, its Lua modules loaded for it beforehand."""
     folder = Path(tempfile.mkdtemp(prefix="claims-"))  # pytest's own are closed to nobody

@@ -26,6 +26,7 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.store import machine_profile
 
 
+@pytest.mark.thorough
 def test_doctor_says_what_it_saw_and_a_race_on_this_machine_knows_the_ceiling(tmp_path: Path) -> None:
     """Every limit, both kinds of connection; a race on another machine learns nothing from it."""
     store = tmp_path / "races.sqlite"

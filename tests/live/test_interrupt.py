@@ -101,6 +101,7 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     assert len(shown(env)["order"]) == rounds_in(env) >= 6
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_servers_are_asked_side_by_side_leaves_nothing(tmp_path: Path) -> None:
     """Two that hold every request are waited for in threads; the interrupt ends them with their servers."""
     env = settings(tmp_path)

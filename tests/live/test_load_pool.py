@@ -85,3 +85,35 @@ def test_a_raw_request_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "raw").write_text("GET / HTTP/1.1\nHost: a\n\n")
     done = load("http://127.0.0.1:1/", "--raw", str(tmp_path / "raw"))
     assert (done.returncode, "CR LF" in done.stderr) == (2, True)
+
+
+def test_a_template_is_drawn_before_the_load_and_asked_evenly(nginx: Nginx) -> None:
+    """Thirty addresses: two plain requests each, then ten of each, by the server's own log."""
+    words = (nginx.url(), "-n", "360", "-c", "3", "-t", "1", "--url-template", "/item/{int:1..30}?x={choice:1,1.0}")
+    found = told(*words, "--urls", "30", "--seed", "7")
+    assert (found["plain_requests"], found["different_requests"], found["errors"]) == (60, 30, {})
+    counted = Counter(line.split()[0] for line in nginx.ended())
+    assert sum(counted.values()) == found["requests"] == 360
+    assert all(path.startswith("/item/") for path in counted)
+
+
+def test_a_sequence_that_repeats_is_learned_once(nginx: Nginx) -> None:
+    """Two addresses in six requests of the cycle: four plain requests, not twelve."""
+    found = told(nginx.url(), "-n", "64", "-c", "2", "--url-template", "/{seq:1..2}/{choice:a,a1,a2}", "--urls", "6")
+    assert found["plain_requests"] == 2 * found["different_requests"] <= 12
+    assert (found["requests"], found["errors"]) == (64, {})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--url-template", "/{int:1..2}", "--raw", "r"], "--raw and --url-template contradict"),
+        (["--url-template", "/{integer:1..2}"], "no placeholder"),
+        (["--urls", "5"], "give --url-template PATH"),
+        (["--seed", "5"], "give -R RATE"),
+    ],
+)
+def test_a_template_at_odds_with_the_rest_is_refused(words: list[str], said: str) -> None:
+    """Before anything is sent."""
+    done = load("http://127.0.0.1:1/", *words)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr

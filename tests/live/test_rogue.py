@@ -132,7 +132,7 @@ LATER = {"dies": 400, "freezes": 400}
 EACH = pytest.mark.parametrize(
     "whole",
     [
-        pytest.param(False, marks=[pytest.mark.live, pytest.mark.timeout(400)], id="part"),
+        pytest.param(False, marks=[pytest.mark.live, pytest.mark.thorough, pytest.mark.timeout(400)], id="part"),
         pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(3600)], id="all"),
     ],
 )

@@ -181,6 +181,7 @@ def test_a_pair_that_rested_never_got_the_ordinary_t_of_version_2() -> None:
 
 
 @given(st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.001, 0.01])), min_size=1, max_size=66), ALPHAS)
+@pytest.mark.thorough
 def test_holm_agrees_with_statsmodels(p: list[float], alpha: float) -> None:
     """The same hypotheses fall."""
     assert list(holm(p, alpha)) == list(multipletests(p, alpha=alpha, method="holm")[0])

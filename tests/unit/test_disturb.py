@@ -98,6 +98,7 @@ def test_no_duty_takes_nothing() -> None:
     assert (core["bursts"], core["duty"]) == (0, 0.0)
 
 
+@pytest.mark.thorough
 def test_only_while_the_server_that_it_was_told_works(tmp_path: Path) -> None:
     """Two servers, of which one rests: told to hit that one it does nothing, told to hit the other it works."""
     names = (f"busy-{os.getpid()}", f"idle-{os.getpid()}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 ERRORS = 3.0
 
 #: Fewest rounds over which it is looked for.
-LEAST_ROUNDS = 5
+LEAST_ROUNDS = 4
 
 #: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen where
 #: a disturbance of one contender alone was planted (docs/CALIBRATION.md). Latencies as throughput; memory takes none.

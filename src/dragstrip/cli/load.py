@@ -26,6 +26,7 @@ from dragstrip.cli.options import (
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
+from dragstrip.loading.url_template import drawn
 from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report.load import export, terminal
 from dragstrip.report.load.limits import Limit, limits
@@ -99,6 +100,8 @@ class LoadOptions(OpenLoopOptions):
     content_type: str | None
     pool: Path | None
     raw: Path | None
+    url_template: str | None
+    urls: int | None
     latency: bool
     no_keepalive: bool
     close_after: int | None
@@ -142,6 +145,8 @@ class LoadOptions(OpenLoopOptions):
 @click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
 @click.option("--pool", type=click.Path(path_type=Path), default=None, help="Requests to cycle; see below.")
 @click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
+@click.option("--url-template", default=None, metavar="PATH", help="Paths that vary: '/item/{int:1..1000}'; see below.")
+@click.option("--urls", type=Count(), default=None, help="Of a template: at most so many different paths; 1000.")
 @click.option("--latency", is_flag=True, hidden=True, help="wrk's word for what is always shown.")
 @click.option(
     "--no-keepalive", "--disable-keepalive", "no_keepalive", is_flag=True, help="A new connection for each request."
@@ -195,6 +200,9 @@ def load(options: LoadOptions) -> None:
     \b
         {"path": "/add?a=1&b=2", "answer": "3"}
 
+    --url-template PATH draws paths before the load, by --seed, and cycles them. In braces: {int:1..1000}, one of these
+    numbers at random; {seq:1..1000}, one after the other; {choice:a,b}; {text:8}, letters and digits; {{ for a brace.
+
     Ends with 0; with 1 where it ended before its time, most answers were wrong, or a --max-… or --min-… is missed; with
     130 when interrupted.
     """
@@ -236,7 +244,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         pipeline=options.pipeline,
         first_byte=options.first_byte,
         sources=options.sources or None,
-        pool=_pool(options.pool, options.raw),
+        pool=_pool(options),
         method=options.method,
         headers=(*options.headers, *([("Content-Type", options.content_type)] if options.content_type else [])),
         body=_body(f"@{options.body_file}" if options.body_file else options.body),
@@ -245,14 +253,20 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         io=options.io,
         awake=options.awake,
         check=options.check,
-        offer=offer(options),
+        offer=offer(options, draws=options.url_template is not None),
     )
 
 
-def _pool(pool: Path | None, raw: Path | None) -> tuple[Asked, ...]:
-    if pool and raw:
-        raise BadUsage("--pool and --raw contradict each other; one of them says what is sent")
-    return read_pool(pool) if pool else (read_raw(raw),) if raw else ()
+def _pool(options: LoadOptions) -> tuple[Asked, ...]:
+    given = {"--pool": options.pool, "--raw": options.raw, "--url-template": options.url_template}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise BadUsage(f"{' and '.join(named)} contradict each other; one of them says what is sent")
+    if options.url_template is not None:
+        return drawn(options.url_template, count=options.urls, seed=1 if options.seed is None else options.seed)
+    if options.urls is not None:
+        raise BadUsage(f"--urls {options.urls} is of a template, and none was given; give --url-template PATH, too")
+    return read_pool(options.pool) if options.pool else (read_raw(options.raw),) if options.raw else ()
 
 
 def _body(text: str) -> bytes:

@@ -101,22 +101,25 @@ def open_loop_options(command: Command) -> Command:
                 help="Open loop: a wake-up per request (precise, the default), per 210 µs, per 1 ms.",
             ),
             click.option("--arrivals", type=click.Choice(ARRIVALS), default=None, help="Open loop: gaps; constant."),
-            click.option("--seed", type=click.IntRange(0, 2**63), default=None, help="Of Poisson arrivals; 1."),
+            click.option("--seed", type=click.IntRange(0, 2**63), default=None, help="Of what is drawn at random; 1."),
         ]
     ):
         command = option(command)
     return command
 
 
-def offer(options: OpenLoopOptions) -> Offer | None:
+def offer(options: OpenLoopOptions, *, draws: bool = False) -> Offer | None:
     """The open loop that was asked for; None for a closed one.
+
+    Args:
+        draws: the seed has something else to draw, too.
 
     Raises:
         BadUsage: what belongs to an open loop was given, and no rate.
     """
     if options.rate is None and options.ramp is None and options.steps is None:
         for name, value in (("pace", options.pace), ("arrivals", options.arrivals), ("seed", options.seed)):
-            if value is not None:
+            if value is not None and not (draws and name == "seed"):
                 raise BadUsage(f"--{name} {value} is of an open loop, and none was asked for; give -R RATE, too")
         return None
     return Offer(

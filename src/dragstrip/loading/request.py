@@ -115,7 +115,7 @@ class LoadRequest:
     @property
     def plain(self) -> int:
         """How many plain requests it takes to learn the right answers that nobody gave."""
-        return PLAIN * sum(one.answer is None for one in self.pool or (Asked(),))
+        return PLAIN * sum(one.answer is None for one in set(self.pool) or (Asked(),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

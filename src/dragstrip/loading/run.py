@@ -135,10 +135,11 @@ def _prepare(request: LoadRequest) -> _Prepared:
     to = target(request.url, request.unix)
     wires = [(alone, at, asked, asked.raw or request_bytes(alone, at)) for alone, at, asked in each(request, to)]
     cores, connections, notes = worker_cores(request)
-    exchanges = tuple(
-        _Exchange(asked=asked, wire=wire, right=_right_answer(alone, at, asked, wire))
-        for alone, at, asked, wire in wires
-    )
+    learned_of: dict[Asked, Learned] = {}  # the same request twice has one right answer
+    for alone, at, asked, wire in wires:
+        if asked not in learned_of:
+            learned_of[asked] = _right_answer(alone, at, asked, wire)
+    exchanges = tuple(_Exchange(asked=asked, wire=wire, right=learned_of[asked]) for _, _, asked, wire in wires)
     answers = [exchange.right for exchange in exchanges]
     learned = next((answer for answer in answers if answer.server), answers[0])
     if request.keepalive and learned.closes:
@@ -228,7 +229,8 @@ def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
 
 def _plain_statuses(exchanges: Sequence[_Exchange]) -> dict[int, int]:
     """How many plain requests, by which right answers were learned, were answered with which status."""
-    statuses = Counter(exchange.right.status for exchange in exchanges if exchange.asked.answer is None)
+    learned = {exchange.asked: exchange.right.status for exchange in exchanges if exchange.asked.answer is None}
+    statuses = Counter(learned.values())
     return {status: PLAIN * count for status, count in statuses.items()}
 
 

@@ -401,6 +401,7 @@ def test_the_shell_completes_names_and_races(kept: Path, line: str, expected: se
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_random_command_lines_and_files_end_in_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short part of `benchmarks/fuzz_cli.py`, from a fixed seed."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -106,6 +106,7 @@ def test_a_name_that_a_shipped_contender_has_is_refused(mine: Path) -> None:
 
 
 @pytest.mark.live
+@pytest.mark.thorough
 def test_every_command_takes_folders_and_settings(mine: Path) -> None:
     """verify starts it with the parameter that was set, and refuses it then; install has nothing to do."""
     given = ("--contenders", str(mine))

@@ -47,7 +47,15 @@ def running() -> Iterator[Any]:
         yield one
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (1280, "light"),
+        pytest.param(1280, "dark", marks=pytest.mark.thorough),
+        pytest.param(390, "light", marks=pytest.mark.thorough),
+        (390, "dark"),
+    ],
+)
 def test_every_section_opens_without_an_error_or_a_request(
     running: Any, file: Path, width: int, theme: str, tmp_path: Path
 ) -> None:

@@ -54,7 +54,7 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> dict[str, Any
         "right_answer": _right_json(result),
         "requests": result.requests,
         "plain_requests": request.plain,
-        "different_requests": max(len(request.pool), 1),
+        "different_requests": max(len(set(request.pool)), 1),
         "late": result.late,
         "late_s": result.late_s,
         "sent": result.sent,

@@ -150,8 +150,8 @@ class _Line:
 def _checks(result: LoadResult) -> list[RenderableType]:
     learned = result.learned
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
-    if len(result.request.pool) > 1:
-        what = f"each of {len(result.request.pool):,} different requests has its own right answer"
+    if (different := len(set(result.request.pool))) > 1:
+        what = f"each of {different:,} different requests has its own right answer"
     if result.by_length:
         what += "; large bodies by their length, the first ones and one in 64 byte by byte (--check)"
     if not result.errors:

@@ -1,0 +1,177 @@
+"""Addresses that vary: ``--url-template '/item/{int:1..1000}'``, drawn from a seed before anything is sent.
+
+What is drawn is a pool (``loading.request_pool``): nothing is formatted while the load runs. Without ``seq`` all
+addresses differ, so that each is asked for equally often: a cycle of all that the template can mean, in random order,
+or of so many of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragstrip.errors import BadUsage
+from dragstrip.loading.request_pool import MOST, Asked
+
+#: Addresses that are drawn where nobody says how many: learning their answers takes two plain requests each.
+DEFAULT_COUNT = 1000
+
+#: A number has at most 18 digits, a text so many characters.
+LONGEST_TEXT = 1024
+
+_PLACES = "{int:1..1000}, {choice:a,b}, {text:8} or {seq:1..1000}"
+_LETTERS = string.ascii_lowercase + string.digits
+_PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[^{}]+|[{}]")
+_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+_PATH = re.compile(r"/[!-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """``int`` and ``seq``: a whole number of a range, both bounds included."""
+
+    low: int
+    high: int
+    in_order: bool
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low + 1
+
+    def at(self, index: int) -> str:
+        return str(self.low + index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """``choice``: one of some texts."""
+
+    words: tuple[str, ...]
+    in_order: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.words)
+
+    def at(self, index: int) -> str:
+        return self.words[index]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """``text``: so many small letters and digits."""
+
+    length: int
+    in_order: bool = False
+
+    @property
+    def size(self) -> int:
+        return int(len(_LETTERS) ** self.length)
+
+    def at(self, index: int) -> str:
+        found = []
+        for _ in range(self.length):
+            index, letter = divmod(index, len(_LETTERS))
+            found.append(_LETTERS[letter])
+        return "".join(found)
+
+
+_Place = _Whole | _Choice | _Text
+
+
+def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[Asked, ...]:
+    """The requests that a template means, as a pool to cycle.
+
+    Args:
+        template: a path with its query; ``{{`` and ``}}`` stand for braces.
+        count: how many at most; None: ``DEFAULT_COUNT``.
+        seed: of what is drawn; the same seed draws the same.
+
+    Raises:
+        BadUsage: the template makes no sense; names the placeholder and what would do.
+    """
+    count = DEFAULT_COUNT if count is None else count
+    if not 1 <= count <= MOST:
+        raise BadUsage(f"--urls {count}: give 1 to {MOST:,}")
+    pieces = _parsed(template)
+    places = [piece for piece in pieces if not isinstance(piece, str)]
+    if not places:
+        raise BadUsage(f"--url-template {template!r}: has nothing that varies; put in {_PLACES}, or leave it out")
+    found = []
+    for values in _indices(template, places, count, random.Random(seed)):
+        words = (place.at(value) for place, value in zip(places, values, strict=True))
+        path = "".join(piece if isinstance(piece, str) else next(words) for piece in pieces)
+        if not _PATH.fullmatch(path):
+            raise BadUsage(
+                f"--url-template {template!r}: {path!r} is no path; begin with / and percent-encode what no request "
+                "line may hold (%20)"
+            )
+        found.append(Asked(path=path))
+    return tuple(found)
+
+
+def _indices(template: str, places: Sequence[_Place], count: int, rng: random.Random) -> list[tuple[int, ...]]:
+    """Which value each place has in each request."""
+    ordered = [place.size for place in places if place.in_order]
+    if ordered:
+        cycle = math.lcm(*ordered)
+        if cycle > count:
+            raise BadUsage(
+                f"--url-template {template!r}: its sequence takes {cycle:,} addresses, and {count:,} are drawn; give "
+                f"--urls {cycle} (up to {MOST:,}), or a shorter one"
+            )
+        # Random values beside a sequence: as many rounds of it as there is room for.
+        total = cycle if all(place.in_order for place in places) else count - count % cycle
+        return [
+            tuple(at % place.size if place.in_order else rng.randrange(place.size) for place in places)
+            for at in range(total)
+        ]
+    if math.prod(place.size for place in places) <= count:
+        every = list(itertools.product(*(range(place.size) for place in places)))
+        rng.shuffle(every)
+        return every
+    different: dict[tuple[int, ...], None] = {}
+    while len(different) < count:
+        different[tuple(rng.randrange(place.size) for place in places)] = None
+    return list(different)
+
+
+def _parsed(template: str) -> list[str | _Place]:
+    pieces: list[str | _Place] = []
+    for text in _PIECE.findall(template):
+        if text in ("{{", "}}"):
+            pieces.append(text[0])
+        elif text in ("{", "}"):
+            raise BadUsage(
+                f"--url-template {template!r}: a {text} that belongs to none; write {text * 2} for the character itself"
+            )
+        else:
+            pieces.append(_place(template, text) if text.startswith("{") else text)
+    return pieces
+
+
+def _place(template: str, text: str) -> _Place:
+    def refused(why: str) -> BadUsage:
+        return BadUsage(f"--url-template {template!r}: {text} {why}")
+
+    kind, _, given = text[1:-1].partition(":")
+    if kind in ("int", "seq"):
+        match = _RANGE.fullmatch(given)
+        if not match or int(match[1]) > int(match[2]):
+            raise refused(f"has no range; use {{{kind}:1..1000}}, the smaller number first")
+        return _Whole(int(match[1]), int(match[2]), in_order=kind == "seq")
+    if kind == "choice":
+        words = given.split(",")
+        if len(words) < 2 or len(set(words)) < len(words):
+            raise refused("is no choice; give two different texts or more: {choice:a,b}")
+        return _Choice(tuple(words))
+    if kind == "text":
+        if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= LONGEST_TEXT:
+            raise refused(f"has no length; give 1 to {LONGEST_TEXT:,} characters: {{text:8}}")
+        return _Text(int(given))
+    raise refused(f"is no placeholder; use {_PLACES}")
