@@ -42,9 +42,11 @@ $(BIN)/python:
 
 test-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --line-up default --yes
+	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 
 check-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --all --yes
+	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 	@# The page's tests want a browser; without one, and not root, they are skipped with that reason.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
 
@@ -74,15 +76,15 @@ soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server,
 	$(BIN)/python tests/tiers.py soak
 
 PYTEST := $(BIN)/python -m pytest
-# Two at a time, each file by one of them: noise voids nothing, and no test decides by time.
+# Several at a time, each file by one process: noise voids nothing, and no test decides by time. Three, since many wait.
 test-unit: .stamps/test-deps
-	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 tests/unit tests/statistics
+	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 3 tests/unit tests/statistics
 
 test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 2 --dist loadfile
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 3 --dist loadfile
 
 test-thorough: .stamps/test-deps
 	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 2 --dist loadfile

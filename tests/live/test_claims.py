@@ -534,6 +534,7 @@ slow = "{server} slow"
 
 
 @pytest.mark.live
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_path: Path) -> None:
     """A true one, a reversed one, a tie, a run to a count and a missing one: one race, resumed without another.
