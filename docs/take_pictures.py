@@ -1,7 +1,7 @@
 """The documentation's screenshots of a stored race, by headless Chromium: its page light, dark and on a phone; the
-terminal at 80 columns; the list of races on a phone.
+terminal at 80 columns; the list of races on a phone; and the table of the newest race of several workloads.
 
-python docs/take_pictures.py [RUN]      (RUN: an id, the beginning of one, or last)
+python docs/take_pictures.py [RUN]      (RUN: an id, the beginning of one, or last; of one workload)
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from browser import Watched, browser
 
 import dragstrip
 from dragstrip.report.race import svg
+from dragstrip.store.database import Store, default_path
 
 #: Name, theme, width and height in pixels.
 SHOTS = (
@@ -34,6 +35,9 @@ SHOTS = (
 def main() -> None:
     """Writes docs/pictures/page-*.png."""
     result = dragstrip.stored(sys.argv[1] if len(sys.argv) > 1 else "last")
+    several = _newest_of_several()
+    if result.record.columns or several is None:
+        sys.exit("pictures want two stored races: RUN of one workload, and one of several (--workload hello,multiply)")
     with tempfile.TemporaryDirectory() as folder, browser() as running:
         file = result.to_html(Path(folder) / "race.html")
         for name, theme, width, height in SHOTS:
@@ -46,8 +50,30 @@ def main() -> None:
             if watched.said:
                 sys.exit(f"{name}: the page said {watched.said}")
             watched.close()
+        _columns(running, several, Path(folder) / "columns.html")
         _terminal(running, result, Path(folder) / "terminal.svg")
         _site(running)
+
+
+def _newest_of_several() -> Any:
+    """The newest race of several workloads; None where none is stored."""
+    with Store(default_path(), write=False) as store:
+        ids = [line.race for line in store.runs() if "," in line.workload]
+    return dragstrip.stored(ids[0]) if ids else None
+
+
+def _columns(running: Any, result: Any, file: Path) -> None:
+    """The top of its page: headline, chart and table."""
+    result.to_html(file)
+    watched = Watched(running, file.as_uri(), width=1000, theme="light")
+    watched.page.goto(file.as_uri())
+    watched.page.wait_for_selector("#chart-columns[data-drawn] svg")
+    bottom = watched.page.evaluate("document.querySelector('#columns .scroll').getBoundingClientRect().bottom")
+    watched.page.set_viewport_size({"width": 1000, "height": round(bottom) + 20})
+    watched.page.screenshot(path=str(PICTURES / "columns.png"))
+    if watched.said:
+        sys.exit(f"columns: the page said {watched.said}")
+    watched.close()
 
 
 def _terminal(running: Any, result: Any, drawn: Path) -> None:

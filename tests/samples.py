@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.record import METHOD_VERSION, Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round, Void
+from dragstrip.record import (
+    METHOD_VERSION,
+    Block,
+    Column,
+    Entrant,
+    Event,
+    EventKind,
+    Launch,
+    Load,
+    Plan,
+    Race,
+    Round,
+    Void,
+)
 from dragstrip.store.facts import event_of_text, void_of_text
 from dragstrip.validity.check import Check, Finding, Saw
 
@@ -205,3 +219,64 @@ def race(
         "finished": "decided",
     }
     return Race(**(usual | changes))
+
+
+def race_of_two(
+    rates_per_s: Mapping[str, Mapping[str, float]] | None = None,
+    *,
+    rounds: int = 12,
+    seed: int = 7,
+    absent: Mapping[str, Sequence[str]] | None = None,
+    per_s: Mapping[str, float] | None = None,
+    **changes: Any,
+) -> Race:
+    """A finished race of several workloads; rounds of each in turn.
+
+    Args:
+        rates_per_s: by column, each contender's true rate.
+        absent: by column, contenders that don't have its workload.
+        per_s: by column, the rate that is offered: then all are of the workload hello.
+        changes: as ``race`` has them.
+    """
+    rates = rates_per_s or {
+        "hello": {"quick": 40_000.0, "steady": 30_000.0, "slow": 9_000.0},
+        "multiply": {"quick": 20_000.0, "steady": 24_000.0, "slow": 8_000.0},
+    }
+    made = [race(own, rounds=rounds, seed=seed + at, **changes) for at, own in enumerate(rates.values())]
+    columns = tuple(
+        Column(
+            name=name,
+            workload="hello" if per_s else name,
+            rate_per_s=per_s[name] if per_s else 0.0,
+            lead_ns=10 * MS,
+            counted_ns=25 * MS,
+            passes=one.plan.passes,
+            blocks={entrant.name: (10 * MS, 25 * MS, one.plan.passes) for entrant in one.entrants},
+            entrants=one.entrants,
+            absent=tuple((absent or {}).get(name, ())),
+        )
+        for name, one in zip(rates, made, strict=True)
+    )
+    in_turn = [(at, one.rounds[index]) for index in range(rounds) for at, one in enumerate(made)]
+    names = dict.fromkeys(name for own in rates.values() for name in own)
+    return replace(
+        made[0],
+        workload=",".join(dict.fromkeys(column.workload for column in columns)),
+        entrants=tuple(next(e for one in made for e in one.entrants if e.name == name) for name in names),
+        rounds=tuple(_moved(this, number, at) for number, (at, this) in enumerate(in_turn)),
+        columns=columns,
+    )
+
+
+def _moved(this: Round, index: int, column: int) -> Round:
+    """A round as another one of the race, of this column."""
+    by_ns = START_NS + index * (this.ended_ns - this.started_ns + MS) - this.started_ns
+    return replace(
+        this,
+        index=index,
+        column=column,
+        started_ns=this.started_ns + by_ns,
+        ended_ns=this.ended_ns + by_ns,
+        launches=tuple(replace(launch, round=index) for launch in this.launches),
+        blocks=tuple(replace(block, round=index, started_ns=block.started_ns + by_ns) for block in this.blocks),
+    )

@@ -27,15 +27,17 @@ from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import export as race_export
+from dragstrip.report.race import heading, standing, summary, tables
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race import standing, summary, tables
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import ToldCheck, told
 from dragstrip.report.race.live import Progress
+from dragstrip.report.race.parts import parts
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import inspect
-from dragstrip.workload import load as load_workload
+from dragstrip.workload import several as workloads_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,7 +67,18 @@ class Result:
     @property
     def headline(self) -> str:
         """The race in a sentence or two."""
-        return summary.headline(self.record, self.verdict, self.checks)
+        return heading.headline(self.record, self.verdict, self.checks)
+
+    @property
+    def columns(self) -> Mapping[str, Result]:
+        """Of a race of several workloads or rates: each as a race of its own, by the column's name; else none.
+
+        Their intervals hold for all columns at once. The whole race's verdict has every column's pairs and no estimate.
+        """
+        if not self.record.columns:
+            return {}
+        found = parts(self.record, self.verdict, self.checks)
+        return {part.name: Result(part.race, part.verdict, tuple(map(told, part.checks))) for part in found}
 
     @property
     def void(self) -> bool:
@@ -76,8 +89,11 @@ class Result:
         """Two contenders compared, seen from the first: ratio, interval and word.
 
         Raises:
-            BadUsage: they were not compared.
+            BadUsage: they were not compared, or the race has several columns.
         """
+        if self.record.columns:
+            names = ", ".join(column.name for column in self.record.columns)
+            raise BadUsage(f"race {self.record.id} has a pair for each column; use columns[NAME].pair, NAME of {names}")
         found = summary.pair_of(self.verdict, a, b)
         if found is None:
             compared = ", ".join(sorted({name for pair in self.verdict.pairs for name in (pair.a, pair.b)}))
@@ -86,11 +102,15 @@ class Result:
 
     def blocks(self) -> DataFrame:
         """Every block, one row each, with its fate: "used", "dropped" or "void"."""
-        return _frame(tables.block_rows(self.record), tables.BLOCKS)
+        return _frame(tables.block_rows(self.record), self._with_column(tables.BLOCKS))
 
     def rounds(self) -> DataFrame:
         """Each contender's number per round: those that decide."""
-        return _frame(tables.round_rows(self.record), tables.ROUNDS)
+        return _frame(tables.round_rows(self.record), self._with_column(tables.ROUNDS))
+
+    def _with_column(self, names: Sequence[str]) -> Sequence[str]:
+        """Of a race of several columns the last cell says which."""
+        return (*names, "column") if self.record.columns else names
 
     def pairs(self) -> DataFrame:
         """Every pair and metric: ratio, interval, verdict."""
@@ -112,6 +132,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The sentence and the ranking; escaped: names come from outside."""
+        if self.record.columns:
+            return self._columns_html()
         cpu = self.verdict.metric == "cpu"
         heads = ("contender", "version", "CPU µs/request" if cpu else "requests/s", "interval", "rounds")
         lines = [
@@ -134,6 +156,20 @@ class Result:
         return (
             f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             f"{f'<ul>{worst}</ul>' if worst else ''}<p>race {_escaped(self.record.id)}</p>"
+        )
+
+    def _columns_html(self) -> str:
+        """The sentence, and contender by column."""
+        found = parts(self.record, self.verdict, self.checks)
+        shown = columns_of.table(self.record, found)
+        heads = ("contender", *(f"{name}, {of}" for name, of in shown.heads))
+        lines = [(name, *(f"{cell.text} {cell.letters}".strip() for cell in cells)) for name, cells in shown.rows]
+        body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
+        head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
+        said = "".join(f"<p>{_escaped(line)}</p>" for line in columns_of.legend(self.record, self.verdict, shown))
+        return (
+            f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"{said}<p>race {_escaped(self.record.id)}</p>"
         )
 
 
@@ -162,6 +198,7 @@ class Plan(TypedDict, total=False):
     wait: Literal["auto", "sleep", "poll"]
     explicit: bool
     fresh_scrutiny: bool
+    efficiency: bool
 
 
 def race(
@@ -178,7 +215,7 @@ def race(
     Args:
         contenders: as on the command line: names, ``name:key=value``, files, addresses of running servers.
         serve: commands of one's own by name, with ``{port}``.
-        workload: its name, or a file.
+        workload: its name, or a file; several with commas: each is a column of the race's table.
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
         rate_per_s: an open loop: so many requests a second for each contender; "auto" chooses; None: a closed loop.
@@ -197,7 +234,8 @@ def race(
     own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
     entries = (*contender.entrants(contenders), *own)
     rate = schedule.AUTO_RATE if rate_per_s == "auto" else rate_per_s
-    request = Request(entries=entries, workload=load_workload(workload), rate_per_s=rate, **plan)
+    first, *also = workloads_of(workload)
+    request = Request(entries=entries, workload=first, also=tuple(also), rate_per_s=rate, **plan)
     with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
         return Result.of(racing.run(request, store=kept, progress=progress))
 
@@ -225,7 +263,11 @@ def stored(run: str = "last", store: Path | str | None = None) -> Result:
 def compare(
     old: Result, new: Result, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
 ) -> judging.Comparison:
-    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.analysis.compare``."""
+    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.analysis.compare``.
+
+    Raises:
+        BadUsage: one of several columns is among them: ``dragstrip.analysis.compare_columns`` compares each.
+    """
     return judging.compare(old.record, new.record, metric=metric, margin=margin, reference=reference)
 
 

@@ -192,7 +192,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round: its launches and blocks, and why it is void as a whole, if it is."""
+    """One round: its launches and blocks, and why it is void as a whole, if it is.
+
+    Args:
+        column: of a race of several: which of ``Race.columns`` it belongs to.
+    """
 
     index: int
     started_ns: int
@@ -200,6 +204,7 @@ class Round:
     launches: tuple[Launch, ...]
     blocks: tuple[Block, ...]
     void: tuple[Void, ...] = ()
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +269,7 @@ class Event:
         at_ns: monotonic.
         kind: what it is about; it says what subject, names and numbers are.
         text: what came as a text (``EventKind``), or the sentence of a record written before events were values.
+        column: which of ``Race.columns`` it was seen in; None: it is the whole race's.
     """
 
     at_ns: int
@@ -272,6 +278,7 @@ class Event:
     names: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     text: str = ""
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,8 +352,34 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a race's table: a workload, or one of several rates at which it is offered.
+
+    Args:
+        name: as shown in all results, different for each column ("multiply", "1,200/s").
+        rate_per_s: of an open loop; 0: a closed loop.
+        lead_ns, counted_ns, passes, blocks: as in ``Plan``.
+        entrants: those that serve it, each as it stands in this column.
+        absent: contenders that don't have the workload.
+    """
+
+    name: str
+    workload: str
+    rate_per_s: float
+    lead_ns: int
+    counted_ns: int
+    passes: int
+    entrants: tuple[Entrant, ...]
+    blocks: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
     """A whole comparison, as the store gives it back.
+
+    A race of several workloads or rates has ``columns``. Then ``workload`` names all of them, a block's length and
+    ``entrants`` are the first column's that has them, and ``analysis.by_column`` gives each column as a race.
 
     Args:
         id: 12 lower-case hex digits. seed: of the order of everything.
@@ -355,6 +388,8 @@ class Race:
         backend: the engine's, by which the race goes on if it is resumed.
         finished: "" while running or cut off, else one of "decided", "budget", "rounds",
             "interrupted", "void", "too few contenders".
+        columns: of a race of several workloads or rates; empty: there is one.
+        family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
     """
 
     id: str
@@ -374,3 +409,5 @@ class Race:
     events: Sequence[Event] = ()
     finished: str = ""
     backend: Backend = Backend.EPOLL
+    columns: tuple[Column, ...] = ()
+    family: int = 1

@@ -199,6 +199,17 @@ def load(word: str | Path) -> Workload:
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 
+def several(words: str | Path) -> tuple[Workload, ...]:
+    """One workload, or several with commas between them; the path of a file may have commas of its own.
+
+    Raises:
+        BadUsage: there is none of that name. BadDefinition: as ``load``.
+    """
+    if is_file(Path(words)):
+        return (load(words),)
+    return tuple(map(load, str(words).split(",")))
+
+
 def names() -> list[str]:
     """The shipped workloads."""
     return sorted(file.stem for file in SHIPPED.glob("*.toml"))

@@ -5,12 +5,13 @@ are compared over the rounds in which both ran. Every ratio is *a's speed over b
 better one, for CPU time too, where the better one spends less.
 """
 
+from dragstrip.analysis.columns import MOST_VOID_ROUNDS, by_column, column_of, with_column
 from dragstrip.analysis.comparability import Differs, Unlike
-from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare
+from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare, compare_columns
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within, p_within
 from dragstrip.analysis.interval import Interval
-from dragstrip.analysis.judgement import Contradiction, Estimate, Pauses, Verdict, judge, still_needed
+from dragstrip.analysis.judgement import Contradiction, Estimate, Pauses, Verdict, judge, still_needed, together
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
 from dragstrip.analysis.significance import (
@@ -31,6 +32,7 @@ __all__ = [
     "FINAL_SHARE",
     "FLOOR",
     "METRICS",
+    "MOST_VOID_ROUNDS",
     "TAU2",
     "Change",
     "Comparison",
@@ -45,7 +47,10 @@ __all__ = [
     "UnfitReason",
     "Unlike",
     "Verdict",
+    "by_column",
+    "column_of",
     "compare",
+    "compare_columns",
     "critical",
     "e_value",
     "factor",
@@ -56,4 +61,6 @@ __all__ = [
     "p_within",
     "round_numbers",
     "still_needed",
+    "together",
+    "with_column",
 ]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from scipy.special import stdtrit
 
+from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.comparability import Unlike, unchanged, unlike
 from dragstrip.analysis.fitness import choose
 from dragstrip.analysis.group_sequential import factor_within
@@ -121,6 +122,9 @@ def compare(
     Raises:
         BadUsage: it is one race, they share no contender, or the reference is not in both.
     """
+    for race in (old, new):
+        if race.columns:
+            raise BadUsage(f"race {race.id} has several columns, which are compared one by one (compare_columns)")
     if old.id == new.id:
         raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
     metric, margin = choose(new, metric).metric, new.plan.margin if margin is None else margin
@@ -150,6 +154,43 @@ def compare(
         unlike=unlike(old, new),
         fixed=all(side.fixed for side in sides),
     )
+
+
+def compare_columns(
+    old: Race, new: Race, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
+) -> tuple[tuple[str, Comparison], ...]:
+    """Two races compared column by column; of two races of one workload: as ``compare`` does, under no name.
+
+    Columns are matched by workload, and of one workload's rates the lower with the lower. All intervals of all columns
+    hold at once: each column has an equal part of the error rate.
+
+    Raises:
+        BadUsage: they share no workload; else as ``compare``.
+    """
+    if not old.columns and not new.columns:
+        return (("", compare(old, new, metric=metric, margin=margin, reference=reference)),)
+    then, now = (_by_place(race) for race in (old, new))
+    both = [place for place in now if place in then]
+    if not both:
+        told = (_few(dict.fromkeys(workload for workload, _ in places)) for places in (then, now))
+        raise BadUsage(f"races {old.id} and {new.id} share no workload: {', then '.join(told)}")
+    made = []
+    for place in both:
+        name, column = now[place]
+        shared = replace(column, plan=replace(column.plan, alpha=column.plan.alpha / len(both)))
+        found = compare(then[place][1], shared, metric=metric, margin=margin, reference=reference)
+        made.append((name, replace(found, alpha=new.plan.alpha)))
+    return tuple(made)
+
+
+def _by_place(race: Race) -> dict[tuple[str, int], tuple[str, Race]]:
+    """Each column with its name, by its workload and its rate's place among that workload's."""
+    names = [column.name for column in race.columns] or [race.workload]
+    found: dict[tuple[str, int], tuple[str, Race]] = {}
+    for name, column in sorted(zip(names, by_column(race), strict=True), key=lambda one: one[1].load.rate_per_s):
+        place = sum(workload == column.workload for workload, _ in found)
+        found[column.workload, place] = name, column
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from statistics import median
 
 import numpy as np
 
+from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, unfit
 from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
@@ -97,6 +98,8 @@ class Verdict:
             (``--metric auto``); None where the user named the metric, or nothing spoke against throughput.
         more_s: forecast of the further budget that would decide every open pair, in seconds; None where nothing is
             open, or it can't be foreseen.
+        columns: of a race of several columns: each column's verdict, in their order. The whole then has every column's
+            pairs and nothing else of theirs: no estimate, group or pair goes across columns.
     """
 
     method: int
@@ -116,6 +119,7 @@ class Verdict:
     void_rounds: int
     metric_reason: MetricReason | None = None
     more_s: float | None = None
+    columns: tuple[Verdict, ...] = ()
 
 
 def judge(
@@ -128,9 +132,16 @@ def judge(
 ) -> Verdict:
     """Judges a race, at any time of it; None takes the race's own plan, and the method's version that it was run by.
 
+    Of a race of several columns every column is judged, and all intervals hold at once.
+
     Raises:
         BadUsage: unknown metric or version, or a margin or alpha that is no share between 0 and 1.
     """
+    if race.columns:
+        each_column = (
+            judge(column, metric=metric, margin=margin, alpha=alpha, method=method) for column in by_column(race)
+        )
+        return together(race, tuple(each_column))
     plan = race.plan
     margin, alpha = plan.margin if margin is None else margin, plan.alpha if alpha is None else alpha
     for what, given in (("margin", margin), ("alpha", alpha)):
@@ -143,7 +154,7 @@ def judge(
         metric=chosen.metric,
         typical=chosen.typical,
         margin=margin,
-        alpha=alpha,
+        alpha=alpha / race.family,
         method=version,
         planned=plan.planned_rounds,
         last=done >= plan.planned_rounds if plan.rounds_fixed else done == plan.planned_rounds,
@@ -174,6 +185,33 @@ def judge(
         void_rounds=len(race.rounds) - done,
         metric_reason=chosen.reason,
         more_s=_more_s(pairs),
+    )
+
+
+def together(race: Race, columns: tuple[Verdict, ...]) -> Verdict:
+    """The verdict of a race of several columns, from each column's."""
+    named = list(zip((column.name for column in race.columns), columns, strict=True))
+    first = columns[0]
+    known_s = [column.more_s for column in columns if column.more_s is not None]
+    foreseen = all(column.all_decided or column.more_s is not None for column in columns)
+    return Verdict(
+        method=first.method,
+        metric=first.metric,
+        margin=first.margin,
+        alpha=first.alpha,
+        typical=first.typical,
+        pairs=tuple(replace(pair, column=name) for name, column in named for pair in column.pairs),
+        beside={},
+        contradictions=(),
+        estimates={},
+        groups=(),
+        all_decided=all(column.all_decided for column in columns),
+        warming=tuple(dict.fromkeys(name for column in columns for name in column.warming)),
+        pauses=(),
+        rounds=sum(column.rounds for column in columns),
+        void_rounds=sum(column.void_rounds for column in columns),
+        more_s=sum(known_s) if known_s and foreseen else None,
+        columns=columns,
     )
 
 

@@ -87,7 +87,7 @@ def _race(group: Group, before: Race | None, store: Store, budget_s: float, show
     workload = load_workload(group.workload)
     with show(group) as progress:
         if before is not None:
-            resume_race(before.id, group.entries, workload, store=store, progress=progress)
+            resume_race(before.id, group.entries, [workload], store=store, progress=progress)
             return store.load(before.id)
         request = Request(
             entries=group.entries,

@@ -95,21 +95,61 @@ def compare(options: CompareOptions) -> None:
     for race in (before, after):
         _refuse_void(race)
     reference = "" if options.reference == "none" else options.reference
-    comparison = analysis.compare(before, after, metric=options.metric, margin=options.margin, reference=reference)
-    compared = comparison.comparable or options.anyway
-    rulings = comparison_report.judge(comparison, options.rules) if compared else []
+    by_column = analysis.compare_columns(
+        before, after, metric=options.metric, margin=options.margin, reference=reference
+    )
+    each = [_Compared.of(name, comparison, options) for name, comparison in by_column]
     if "-" not in (str(options.json_path), str(options.markdown_path)):
-        comparison_report.show(Console(), comparison, rulings, compared=compared)
+        for one in each:
+            comparison_report.show(Console(), one.comparison, one.rulings, compared=one.compared, column=one.column)
     if options.json_path:
-        write_json(options.json_path, comparison_report.as_json(comparison, rulings, compared=compared), "--json")
+        write_json(options.json_path, _json(before, after, each), "--json")
     if options.markdown_path:
-        write_text(
-            options.markdown_path, comparison_report.markdown(comparison, rulings, compared=compared), "--markdown"
+        texts = (
+            comparison_report.markdown(one.comparison, one.rulings, compared=one.compared, column=one.column)
+            for one in each
         )
+        write_text(options.markdown_path, "\n".join(texts), "--markdown")
     if options.junit_path:
-        name = f"dragstrip compare {comparison.old} {comparison.new}"
-        write_text(options.junit_path, formats.junit_rules(rulings, comparison.fallen, name), "--junit")
-    sys.exit(_code(comparison, rulings, compared=compared, strict=options.strict, asked=bool(options.rules)))
+        suites = [(one.rulings, one.comparison.fallen, one.suite) for one in each]
+        write_text(options.junit_path, formats.junit_rules(suites), "--junit")
+    codes = {
+        _code(one.comparison, one.rulings, compared=one.compared, strict=options.strict, asked=bool(options.rules))
+        for one in each
+    }
+    # A failure that is shown in one column counts before what can't be told in another.
+    sys.exit(next((code for code in (EXIT_FAILURE, EXIT_VOID) if code in codes), 0))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """One column of two races; ``column`` is "" where each has one workload only."""
+
+    column: str
+    comparison: analysis.Comparison
+    rulings: list[comparison_report.Ruling]
+    compared: bool
+
+    @classmethod
+    def of(cls, column: str, comparison: analysis.Comparison, options: CompareOptions) -> _Compared:
+        """Judged by the command's rules."""
+        compared = comparison.comparable or options.anyway
+        return cls(column, comparison, comparison_report.judge(comparison, options.rules) if compared else [], compared)
+
+    @property
+    def suite(self) -> str:
+        """Its name in a report of tests."""
+        of = f" at {self.column}" if self.column else ""
+        return f"dragstrip compare {self.comparison.old} {self.comparison.new}{of}"
+
+
+def _json(before: Race, after: Race, each: list[_Compared]) -> dict[str, object]:
+    """The comparison; of several columns one for each, by their names."""
+    made = [(one.column, comparison_report.as_json(one.comparison, one.rulings, compared=one.compared)) for one in each]
+    if not each[0].column:
+        return made[0][1]
+    listed = [{"column": column, **content} for column, content in made]
+    return {"schema": 1, "old": before.id, "new": after.id, "columns": listed}
 
 
 def _refuse_void(race: Race) -> None:

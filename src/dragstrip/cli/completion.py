@@ -35,8 +35,10 @@ def contenders(ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def workloads(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shipped ones, and files."""
-    return _items((file.stem for file in _glob(DATA / "workloads", "*.toml")), incomplete)
+    """Shipped ones, and files; after a comma those that are not named yet."""
+    before, comma, _ = incomplete.rpartition(",")
+    names = {file.stem for file in _glob(DATA / "workloads", "*.toml")} - set(before.split(","))
+    return _items((f"{before}{comma}{name}" for name in names), incomplete)
 
 
 def line_ups(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

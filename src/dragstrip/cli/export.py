@@ -22,6 +22,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import formats, histograms, summary, tables
 from dragstrip.report.race import page as race_page
+from dragstrip.report.race.parts import parts
 from dragstrip.validity import inspect
 
 #: What a file's name says; the record itself for any other.
@@ -41,7 +42,7 @@ SUFFIXES = {
 }
 #: Of the record itself.
 RECORDS = ("", ".race", ".sqlite", ".dragstrip")
-CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory")
+CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory", "columns")
 FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 
 
@@ -54,7 +55,8 @@ class ExportOptions(StoreOptions):
     shape: str | None
     contender: str | None
     rounds: bool
-    chart: str
+    chart: str | None
+    column: str | None
     dark: bool
 
 
@@ -64,7 +66,8 @@ class ExportOptions(StoreOptions):
 @click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Default: by FILE's suffix.")
 @click.option("--contender", default=None, help="Whose latencies (.hgrm); not needed where there is one.")
 @click.option("--rounds", is_flag=True, help="CSV, Parquet: a row per contender and round, not per block.")
-@click.option("--chart", type=click.Choice(CHARTS), default="ranking", show_default=True, help="PNG, SVG: which.")
+@click.option("--chart", type=click.Choice(CHARTS), default=None, help="PNG, SVG: which. [default: ranking]")
+@click.option("--column", default=None, metavar="NAME", help="Of a race of several workloads or rates: this one alone.")
 @click.option("--dark", is_flag=True, help="PNG, SVG: on a dark ground.")
 @store_options
 @gathered(ExportOptions)
@@ -87,7 +90,7 @@ def export_command(options: ExportOptions) -> None:
         with read_store(options.store_path) as store:
             click.echo(f"race {store.export_race(options.run, file)} written to {file}")
         return
-    race = read_race(options.run, options.store_path)
+    race = _chosen(read_race(options.run, options.store_path), options.column)
     if chosen == "parquet":
         tables.parquet(_rows(race, options.rounds), file)
     elif chosen in ("png", "svg", "charts"):
@@ -98,6 +101,32 @@ def export_command(options: ExportOptions) -> None:
         write_text(file, _text(race, chosen, options), "export")
     if str(file) != "-":
         click.echo(f"race {race.id} written to {file} ({chosen})")
+
+
+def _chosen(race: Race, column: str | None) -> Race:
+    """The race, or the one of its columns that was asked for, as a race.
+
+    Raises:
+        BadUsage: it has no such column.
+    """
+    if column is None:
+        return race
+    names = [one.name for one in race.columns]
+    if column not in names:
+        having = f"it has {' and '.join(map(repr, names))}" if names else f"it is of {race.workload!r} alone"
+        raise BadUsage(f"--column {column!r}: race {race.id} has none of this name; {having}")
+    return analysis.column_of(race, names.index(column))
+
+
+def _refuse_several(race: Race, what: str) -> None:
+    """What shows one column is no shape for several.
+
+    Raises:
+        BadUsage: names the columns.
+    """
+    if race.columns:
+        names = " or ".join(repr(column.name) for column in race.columns)
+        raise BadUsage(f"{what} shows one column of race {race.id}; --column says which: {names}")
 
 
 def _by_suffix(file: Path) -> str:
@@ -130,6 +159,7 @@ def _text(race: Race, chosen: str, options: ExportOptions) -> str:
 
 
 def _hgrm(race: Race, contender: str | None) -> str:
+    _refuse_several(race, "a .hgrm")
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if contender is None and len(names) != 1:
         raise BadUsage(f"a .hgrm holds one distribution; --contender says whose: {', '.join(names)}")
@@ -143,17 +173,35 @@ def _draw(race: Race, chosen: str, options: ExportOptions) -> None:
     from dragstrip.report.race import charts  # Altair takes half a second to load
 
     file, every_chart = options.file, chosen == "charts"
+    name = "ranking" if every_chart else options.chart or ("columns" if race.columns else "ranking")
+    if name == "columns":
+        _draw_columns(race, chosen, options)
+        return
+    _refuse_several(race, f"the chart {name!r}" if not every_chart else "the charts' folder")
     judged = analysis.judge(race)
     ranking = summary.ranked(race, judged)
     if not ranking:
         raise BadUsage(f"race {race.id} has no contender with numbers: there is nothing to draw")
-    wanted = [(name, kind) for name in CHARTS for kind in ("png", "svg")] if every_chart else [(options.chart, chosen)]
+    wanted = [(each, kind) for each in charts.CHARTS for kind in ("png", "svg")] if every_chart else [(name, chosen)]
     try:
         if every_chart:
             file.mkdir(exist_ok=True)
-        for name, kind in wanted:
-            chart = charts.draw(name, race, judged, ranking, dark=options.dark)
-            path = file / f"{name}.{kind}" if every_chart else file
+        for each, kind in wanted:
+            chart = charts.draw(each, race, judged, ranking, dark=options.dark)
+            path = file / f"{each}.{kind}" if every_chart else file
             path.write_bytes(charts.png(chart) if kind == "png" else charts.svg(chart).encode())
     except OSError as error:
         raise BadUsage(f"export {file}: can't be written ({error.strerror}); give another path") from error
+
+
+def _draw_columns(race: Race, kind: str, options: ExportOptions) -> None:
+    """The chart of all columns of a race of several."""
+    from dragstrip.report.race import charts
+
+    if not race.columns:
+        raise BadUsage(f"--chart columns: race {race.id} has one workload, {race.workload}; use another chart")
+    drawn = charts.draw_columns(race, parts(race, analysis.judge(race), inspect(race)), dark=options.dark)
+    try:
+        options.file.write_bytes(charts.png(drawn) if kind == "png" else charts.svg(drawn).encode())
+    except OSError as error:
+        raise BadUsage(f"export {options.file}: can't be written ({error.strerror}); give another path") from error

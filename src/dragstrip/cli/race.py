@@ -50,14 +50,14 @@ from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report.figures import visible
-from dragstrip.report.race import badge, markdown, standing
+from dragstrip.report.race import badge, heading, markdown, standing
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import inspect
-from dragstrip.workload import load as load_workload
+from dragstrip.workload import several as workloads_of
 
 Value = TypeVar("Value")
 
@@ -78,6 +78,7 @@ class RaceOptions(RunOptions):
     margin: float
     metric: str | None
     rate: float | None
+    efficiency: bool
     typical: bool
     rounds: int | None
     json_path: Path | None
@@ -104,7 +105,8 @@ class RaceOptions(RunOptions):
     "--workload",
     default=None,
     shell_complete=completion.workloads,
-    help="hello (default), multiply, or a TOML file.",
+    metavar="NAME[,NAME…]",
+    help="hello (default), multiply, or a TOML file; several with commas: a column of the table each.",
 )
 @click.option(
     "--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=None, help=f"Default {DEFAULT_CONNECTIONS}."
@@ -141,6 +143,11 @@ class RaceOptions(RunOptions):
 )
 @click.option("--rate", "-R", type=AnyRate(), default=None, help="Open loop: so many a second for all; auto.")
 @pace_option("Of an open loop, see load --help.")
+@click.option(
+    "--efficiency",
+    is_flag=True,
+    help="CPU per request at two rates: a tenth and half of what the slowest serves.",
+)
 @click.option("--typical", is_flag=True, help="By the median over passes, which ignores pauses, instead of by totals.")
 @click.option(
     "--rounds",
@@ -213,9 +220,9 @@ def _resume(options: RaceOptions, store: Store, progress: Progress) -> Race:
         for entrant in recorded.entrants
         if not entrant.out
     )
-    workload = load_workload(options.workload or recorded.workload)
+    workloads = workloads_of(options.workload or recorded.workload)
     extra_s = options.budget if isinstance(options.budget, ExtraSeconds) else None
-    resume(recorded.id, entries, workload, store=store, progress=progress, extra_s=extra_s)
+    resume(recorded.id, entries, workloads, store=store, progress=progress, extra_s=extra_s)
     return store.load(recorded.id)
 
 
@@ -226,12 +233,14 @@ def _request(options: RaceOptions) -> Request:
     names = (*(line_up.names if line_up else ()), *contenders)
     if not names and not options.serve:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
-    workload = load_workload(options.workload or (line_up.workload if line_up else "hello"))
+    workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
     return Request(
         entries=(*known, *(contender.serve_entry(text) for text in serve)),
         workload=workload,
+        also=tuple(also),
+        efficiency=options.efficiency,
         connections=_first(options.connections, line_up.connections if line_up else DEFAULT_CONNECTIONS),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
         http=_first(options.http, line_up.http if line_up else "1.1"),
@@ -292,7 +301,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     if options.html_path:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
-        verdict = badge.badge(result, judged, checks).line
+        verdict = heading.badge(result, judged, checks).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
     if why := standing.refused(result, judged, checks):
         click.echo(f"dragstrip: {visible(why)}", err=True)

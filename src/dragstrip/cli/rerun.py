@@ -18,12 +18,12 @@ from dragstrip.report import comparison
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
 from dragstrip.validity import inspect, is_void
-from dragstrip.workload import load as load_workload
+from dragstrip.workload import several as workloads_of
 
 
 @click.command()
 @click.argument("run", shell_complete=completion.races)
-@click.option("--workload", default=None, help="The workload's file, where it was one.")
+@click.option("--workload", default=None, help="The workload's file, where it was one; all of several.")
 @click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
 @store_options
 def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) -> None:
@@ -34,7 +34,7 @@ def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) 
     """
     console = Console()
     before = read_race(run, store_path)
-    request = request_of(before, load_workload(workload) if workload else None)
+    request = request_of(before, workloads_of(workload) if workload else ())
     with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
         after = racing.run(request, store=store, progress=progress)
     checks = inspect(after)
@@ -46,8 +46,8 @@ def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) 
     if after.finished == "too few contenders":
         sys.exit(EXIT_FAILURE)
     console.print()
-    found = analysis.compare(before, after)
-    comparison.show(console, found, [], compared=found.comparable)
+    for column, found in analysis.compare_columns(before, after):
+        comparison.show(console, found, [], compared=found.comparable, column=column)
     console.print(f"record  race {after.id} (dragstrip compare {before.id} {after.id})", soft_wrap=True)
 
 

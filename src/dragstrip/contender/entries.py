@@ -85,13 +85,17 @@ class Entry:
     folder: Path | None = None
     url: Address | None = None
 
+    def serves(self, workload: str) -> bool:
+        """Whether it has a workload; one that says nothing of it must prove it."""
+        return self.workloads is None or workload in self.workloads
+
     def refuse_unless_it_serves(self, workload: str) -> None:
         """Refuses a workload that this contender doesn't have.
 
         Raises:
             BadUsage: says which it has, and which contenders have the one asked for.
         """
-        if self.workloads is None or workload in self.workloads:
+        if self.workloads is None or self.serves(workload):
             return
         others = [name for name, one in shipped().items() if workload in one.fields.workloads]
         having = f"the contenders that have it: {', '.join(others)}" if others else "no shipped contender has it"

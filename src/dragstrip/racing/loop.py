@@ -21,9 +21,6 @@ from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, Plan, Race
 from dragstrip.store.database import Store
 
-#: A void round is run again; so many in a row end the race: what can't be true in five rounds will not be in the sixth.
-MOST_VOID_ROUNDS = 5
-
 #: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
 OVERTIME = 0.5
 
@@ -49,9 +46,13 @@ class RoundLoop(ABC):
     def run_rounds(self) -> str:
         """Runs rounds until it is over; returns how it ended."""
         while (how := self.over()) is None:
-            outcome, events = self._run(self.next_round())
-            self.keep(outcome, events)
+            self.step()
         return how
+
+    def step(self) -> None:
+        """One round."""
+        outcome, events = self._run(self.next_round())
+        self.keep(outcome, events)
 
     @abstractmethod
     def over(self) -> str | None:
@@ -83,7 +84,13 @@ class RoundLoop(ABC):
 
 
 class RaceLoop(RoundLoop):
-    """Drives the rounds of one race and keeps its record up to date."""
+    """Drives the rounds of one race and keeps its record up to date.
+
+    Args:
+        column: of a race of several columns: which one; ``race`` is then that column as a race (``ColumnLoop``).
+    """
+
+    column: int | None = None
 
     def __init__(
         self, setup: RaceSetup, store: Store, progress: Progress, race: Race, contenders: Mapping[str, Qualified]
@@ -94,6 +101,10 @@ class RaceLoop(RoundLoop):
         self.void_in_a_row = 0
         #: Those without whom nothing more can be decided.
         self.needed = frozenset[str]()
+
+    def by_column(self) -> Sequence[RaceLoop]:
+        """The loop of each column: of a race of one workload this one."""
+        return (self,)
 
     def drive(self) -> Race:
         """Runs rounds until the race is over; an interruption is recorded and passed on."""
@@ -112,22 +123,30 @@ class RaceLoop(RoundLoop):
         if len(self.contenders) < 2:
             return "too few contenders"
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
-        if self.void_in_a_row >= MOST_VOID_ROUNDS:
+        if self.void_in_a_row >= analysis.MOST_VOID_ROUNDS:
             return "void"
         if plan.rounds_fixed:
             return "rounds" if done >= plan.planned_rounds else None
-        typical_s = self.spent_s / max(len(self.race.rounds), 1)
+        typical_s, budget_s = self.spent_s / max(len(self.race.rounds), 1), self.budget_s()
         left = plan.planned_rounds - done
         if typical_s > 0:
-            over_s = OVERTIME * plan.budget_s if done < schedule.ROUNDS_LEAST else 0.0
-            left = min(left, round((plan.budget_s + over_s - self.spent_s) / typical_s))
+            over_s = OVERTIME * budget_s if done < schedule.ROUNDS_LEAST else 0.0
+            left = min(left, round((budget_s + over_s - self.spent_s) / typical_s))
         if not self.needed and not (done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
             return "decided"
         return "budget" if left <= 0 else None
 
+    def budget_s(self) -> float:
+        """Seconds for all its rounds."""
+        return self.race.plan.budget_s
+
+    def next_index(self) -> int:
+        """The next round's number."""
+        return len(self.race.rounds)
+
     def next_round(self) -> RoundPlan:
         """Those that are needed; all of them where the design is fixed, or more launches must be met by all."""
-        index, plan = len(self.race.rounds), self.plan()
+        index, plan = self.next_index(), self.plan()
         names = sorted(self.contenders if self.race.plan.rounds_fixed else self.needed or self.contenders)
         # A race that an earlier version began goes on as it began.
         order = schedule.order_of(plan, self.race.seed, index, names, alternate=self.race.method >= 3)
@@ -160,26 +179,32 @@ class RaceLoop(RoundLoop):
         if plan.rounds_fixed or missing <= 0 or not self.race.rounds:
             return plan
         typical_s = self.spent_s / len(self.race.rounds)
-        share = (plan.budget_s - self.spent_s) / (missing * typical_s)
+        share = (self.budget_s() - self.spent_s) / (missing * typical_s)
         return plan if share >= 1 else schedule.thinned(plan, max(share, 0.0))
 
     def keep(self, outcome: Outcome, events: Sequence[Event]) -> None:
         """Stores the round, judges the race so far, shows it, and says who is still needed."""
-        self.store.append_round(self.race.id, outcome.round)
-        self.void_in_a_row = self.void_in_a_row + 1 if outcome.round.void else 0
-        self.race = replace(self.race, rounds=(*self.race.rounds, outcome.round))
-        for event in events:
+        done = replace(outcome.round, column=self.column or 0)
+        self.store.append_round(self.race.id, done)
+        self.void_in_a_row = self.void_in_a_row + 1 if done.void else 0
+        self.race = replace(self.race, rounds=(*self.race.rounds, done))
+        seen = tuple(replace(event, column=self.column) for event in events)
+        for event in seen:
             self.store.append_event(self.race.id, event)
-        self.race = replace(self.race, events=(*self.race.events, *events))
-        self.let_out(outcome.out, outcome.round.index)
+        self.race = replace(self.race, events=(*self.race.events, *seen))
+        self.let_out(outcome.out, done.index)
         judged = analysis.judge(self.race)
-        self.progress.round_done(self.race, judged)
+        self.tell(judged)
         self.needed = analysis.still_needed(judged, self.race) & frozenset(self.contenders)
+
+    def tell(self, judged: analysis.Verdict) -> None:
+        """Shows how the race stands."""
+        self.progress.round_done(self.race, judged)
 
     def let_out(self, fallen: Mapping[str, str], index: int) -> None:
         """Takes contenders out of the race, by name with the reason; ``index``: the round in which they fell out."""
         for name, reason in fallen.items():
-            self.store.entrant_out(self.race.id, name, reason, index)
+            self.store.entrant_out(self.race.id, name, reason, index, self.column)
             self.contenders.pop(name, None)
             self.progress.out(name, reason)
         entrants = tuple(

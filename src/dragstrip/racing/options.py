@@ -152,6 +152,7 @@ BOUNDS: Mapping[str, Whole | Number | OneOf | Text | YesNo] = {
     "io": OneOf(texts=("auto", "uring", "epoll")),
     "explicit": YesNo(),
     "fresh_scrutiny": YesNo(),
+    "efficiency": YesNo(),
     "awake": OneOf(texts=("auto", "off")),
     "wait": OneOf(texts=("auto", "sleep", "poll")),
 }

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from dragstrip.racing import schedule
 from dragstrip.racing.qualified import Qualification
 from dragstrip.racing.request import Request
 from dragstrip.record import Load, Plan
 
 
-def plan_of(request: Request, qualification: Qualification, load: Load) -> Plan:
+def plan_of(request: Request, qualification: Qualification, load: Load, *, columns: int = 1) -> Plan:
     """The plan that calibration asks for: how long each contender's blocks are, how many passes and rounds there are.
 
     Args:
         load: with the rate that is offered to all, of an open loop.
+        columns: so many share the budget equally.
     """
+    budget_s = request.budget_s / columns
     ready = qualification.ready
     factors = {name: one.calibration.block_factor for name, one in ready.items()}
     leads_ns = {name: one.entry.lead_ns for name, one in ready.items()}
     p50_ns = {name: one.calibration.p50_ns for name, one in ready.items()}
     launch_s = sum(one.calibration.launch_s for one in ready.values())
     lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
-    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=request.budget_s)
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
     if load.rate_per_s:
         # One length for all: a quantile of so many answers is compared with one of as many.
         longest = schedule.block_lengths(p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
         both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
         count = max(len(ready), 1)
-        alike = schedule.passes(launch_s=launch_s, block_s=sum(both) / 1e9, contenders=count, budget_s=request.budget_s)
+        alike = schedule.passes(launch_s=launch_s, block_s=sum(both) / 1e9, contenders=count, budget_s=budget_s)
         lengths_ns, passes = dict.fromkeys(ready, both), dict.fromkeys(ready, alike)
     blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
-    round_s = launch_s + schedule.loaded_s(blocks)
     return Plan(
         lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
         counted_ns=max((counted for _, counted, _ in blocks.values()), default=schedule.block_lengths({})[1]),
         passes=max(passes.values(), default=schedule.PASSES),
-        budget_s=request.budget_s,
-        planned_rounds=request.rounds or schedule.planned_rounds(request.budget_s, round_s),
+        budget_s=budget_s,
+        planned_rounds=request.rounds or schedule.planned_rounds(budget_s, _round_s(qualification, blocks)),
         metric=request.metric,
         margin=request.margin,
         alpha=request.alpha,
         rounds_fixed=request.rounds is not None,
         blocks={} if load.rate_per_s else blocks,
     )
+
+
+def plan_of_all(request: Request, each: Sequence[tuple[Plan, Qualification]]) -> Plan:
+    """The plan of a race of several columns: each column has as many rounds as the budget pays for of all of them."""
+    turn_s = sum(_round_s(qualification, _blocks(plan, qualification)) for plan, qualification in each)
+    planned = request.rounds or schedule.planned_rounds(request.budget_s, turn_s)
+    return replace(each[0][0], budget_s=request.budget_s, planned_rounds=planned, blocks={})
+
+
+def _blocks(plan: Plan, qualification: Qualification) -> Mapping[str, tuple[int, int, int]]:
+    return plan.blocks or dict.fromkeys(qualification.ready, (plan.lead_ns, plan.counted_ns, plan.passes))
+
+
+def _round_s(qualification: Qualification, blocks: Mapping[str, tuple[int, int, int]]) -> float:
+    """Launching, warming up and loading all contenders once."""
+    return sum(one.calibration.launch_s for one in qualification.ready.values()) + schedule.loaded_s(blocks)

@@ -45,3 +45,20 @@ class Silent:
 
     def round_done(self, race: Race, judged: analysis.Verdict) -> None:
         """Nothing."""
+
+
+class Within:
+    """A progress display of one column: who is out is out there, and races on elsewhere.
+
+    Args:
+        column: its name, or its workload's.
+    """
+
+    def __init__(self, progress: Progress, column: str) -> None:
+        self._progress, self._column = progress, column
+        self.phase, self.building, self.scrutineering = progress.phase, progress.building, progress.scrutineering
+        self.ready, self.round_done = progress.ready, progress.round_done
+
+    def out(self, name: str, reason: str) -> None:
+        """A contender is out of this column."""
+        self._progress.out(name, f"at {self._column}: {reason}")

@@ -48,6 +48,22 @@ TELL_S = 1.0
 
 
 @contextmanager
+def set_up(
+    request: Request, load: Load, lanes: Lanes, seed: int, progress: Progress
+) -> Iterator[tuple[RaceSetup, Mapping[str, Ready | Missing]]]:
+    """What rounds share, and what there is of each contender; all is stopped at the end.
+
+    Raises:
+        NotReady: a contender named by hand is missing something.
+    """
+    progress.phase("checking what is installed", waiting=True)
+    states = _installed(request)
+    with race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as setup:
+        setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
+        yield setup, states
+
+
+@contextmanager
 def set_up_and_qualify(
     request: Request,
     load: Load,
@@ -64,10 +80,7 @@ def set_up_and_qualify(
     Raises:
         NotReady: a contender named by hand is missing something.
     """
-    progress.phase("checking what is installed", waiting=True)
-    states = _installed(request)
-    with race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as setup:
-        setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
+    with set_up(request, load, lanes, seed, progress) as (setup, states):
         yield setup, qualify_all(setup, request.entries, states, progress, kept)
 
 

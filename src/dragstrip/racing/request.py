@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dragstrip import machine
-from dragstrip.contender import Entry
+from dragstrip.contender import Entry, serving
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import AUTO
+from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options, schedule
 from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
 from dragstrip.workload import Workload
@@ -32,6 +32,9 @@ class Request:
         rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        also: further workloads, each a column of the same race.
+        efficiency: CPU per request at two rates, each a column: a tenth and half of what the slowest serves.
+        offered: rates by workload, each a column, in place of ``rate_per_s``: of a race that is run again.
         fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
         awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
         wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
@@ -60,6 +63,14 @@ class Request:
     explicit: bool = True
     purpose: Purpose | None = None
     fresh_scrutiny: bool = False
+    also: tuple[Workload, ...] = ()
+    efficiency: bool = False
+    offered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """All of them, in the order of their columns."""
+        return (self.workload, *self.also)
 
     def __post_init__(self) -> None:
         """Refuses what no race can be run with, before anything is started or stored.
@@ -71,6 +82,8 @@ class Request:
             object.__setattr__(self, name, options.taken(name, getattr(self, name)))
         rate = options.Number(most=MOST_PER_S, or_none=True, also=(schedule.AUTO_RATE,))
         object.__setattr__(self, "rate_per_s", options.taken("rate_per_s", self.rate_per_s, rate))
+        if self.efficiency and self.metric.endswith(AUTO):
+            object.__setattr__(self, "metric", f"{self.metric.removesuffix(AUTO)}cpu")
 
 
 def lanes_of(request: Request) -> machine.Lanes:
@@ -108,6 +121,44 @@ def refuse_few(entries: Sequence[Entry]) -> None:
     """
     if len(entries) < 2:
         raise BadUsage(f"a race wants at least two contenders, {len(entries)} given; `dragstrip contenders` lists them")
+
+
+def refuse_workloads(request: Request) -> None:
+    """Every contender has a workload, and every workload two contenders at least; of one workload: all have it.
+
+    Raises:
+        BadUsage: one has none of them, a workload has fewer than two, or two workloads have one name.
+    """
+    names = [workload.name for workload in request.workloads]
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise BadUsage(f"workload {doubles[0]} is given twice; give each once")
+    for entry in request.entries:
+        if not any(map(entry.serves, names)):
+            entry.refuse_unless_it_serves(names[0])
+    if len(names) == 1:
+        serving(names[0], request.entries)
+    for name in names:
+        having = [entry.name for entry in request.entries if entry.serves(name)]
+        if len(having) < 2:
+            raise BadUsage(
+                f"workload {name}: a race wants at least two contenders that have it, here it is "
+                f"{having[0] if having else 'none'}; name another that has it, or leave the workload out"
+            )
+
+
+def refuse_efficiency(request: Request) -> None:
+    """Efficiency is CPU per request at its own two rates.
+
+    Raises:
+        BadUsage: another metric or rate is asked for with it.
+    """
+    if not request.efficiency:
+        return
+    if request.metric.removeprefix(TYPICAL) != "cpu":
+        raise BadUsage(f"--efficiency compares CPU per request, and --metric {request.metric} something else; use one")
+    if request.rate_per_s is not None and not request.offered:
+        raise BadUsage("--efficiency chooses its two rates itself; leave out --rate")
 
 
 def refuse_doubles(entries: Sequence[Entry]) -> None:

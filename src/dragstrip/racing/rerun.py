@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from dragstrip import contender
+from dragstrip.analysis import by_column
 from dragstrip.machine import show_cores
 from dragstrip.racing.request import Request
 from dragstrip.record import Entrant, Load, Race
@@ -14,13 +15,13 @@ from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 
 
-def request_of(race: Race, workload: Workload | None = None) -> Request:
+def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
     """The same contenders, plan, load and seed; cores where this machine has them, else its own choice.
 
     Those that were out before the first round are tried again; one that is missing here is left out and named.
 
     Args:
-        workload: needed where the race's own was a file.
+        workloads: needed where one of the race's own was a file.
 
     Raises:
         BadUsage: a definition, or the workload, is no longer there.
@@ -29,10 +30,22 @@ def request_of(race: Race, workload: Workload | None = None) -> Request:
     # Whatever describes the load is asked for again by its own name, what a later version adds too.
     load = {field.name: getattr(race.load, field.name) for field in fields(Load) if field.name in own}
     engine_cores = _here(race.engine_cores)
+    first, *also = workloads or map(load_workload, dict.fromkeys(one.workload for one in by_column(race)))
+    rates: dict[str, tuple[float, ...]] = {}
+    for column in race.columns:
+        rates[column.workload] = (*rates.get(column.workload, ()), column.rate_per_s)
     return Request(
         entries=tuple(_entry(entrant) for entrant in race.entrants),
-        workload=workload or load_workload(race.workload),
-        **(load | {"threads": race.load.threads if engine_cores else None, "rate_per_s": race.load.rate_per_s or None}),
+        workload=first,
+        also=tuple(also),
+        offered=rates,
+        **(
+            load
+            | {
+                "threads": race.load.threads if engine_cores else None,
+                "rate_per_s": race.load.rate_per_s or _first(rates),
+            }
+        ),
         timeout_s=race.load.timeout_ns / 1e9,
         budget_s=plan.budget_s,
         margin=plan.margin,
@@ -45,6 +58,11 @@ def request_of(race: Race, workload: Workload | None = None) -> Request:
         io=race.backend,
         explicit=False,
     )
+
+
+def _first(rates: Mapping[str, Sequence[float]]) -> float | None:
+    """The first rate that was offered; None of closed loops."""
+    return next((rate for each in rates.values() for rate in each if rate), None)
 
 
 def _entry(entrant: Entrant) -> contender.Entry:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dragstrip import machine
+from dragstrip import analysis, machine
 from dragstrip.contender import Entry, Ready
 from dragstrip.errors import BadUsage
 from dragstrip.process import keep_awake
 from dragstrip.racing import schedule
-from dragstrip.racing.loop import RaceLoop
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.run import loop_of
 from dragstrip.racing.setup import race_setup
 from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
 from dragstrip.store.database import Store
@@ -23,7 +23,7 @@ from dragstrip.workload import Workload
 def resume(
     race_id: str,
     entries: Sequence[Entry],
-    workload: Workload,
+    workloads: Sequence[Workload],
     *,
     store: Store,
     progress: Progress,
@@ -32,6 +32,7 @@ def resume(
     """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
 
     Args:
+        workloads: the race's own, in any order.
         extra_s: seconds of further budget, also for a race that has spent its own.
 
     Raises:
@@ -39,20 +40,31 @@ def resume(
     """
     race = store.load(race_id)
     _refuse_ended(race, extra_s)
-    if workload.name != race.workload:
+    given = {workload.name: workload for workload in workloads}
+    wanted = dict.fromkeys(column.workload for column in analysis.by_column(race))
+    if given.keys() != wanted.keys():
         raise BadUsage(
-            f"race {race.id} is of workload {race.workload}, not {workload.name}; --workload FILE names its file"
+            f"race {race.id} is of workload {', '.join(wanted)}, not {', '.join(given)}; --workload FILE names its file"
         )
-    racing_on = _unchanged(race, {entry.name: entry for entry in entries})
-    states = {entrant.name: Ready(entrant.version, {}) for entrant in race.entrants if not entrant.out}
+    racing_on = {entry.name: entry for entry in _unchanged(race, {entry.name: entry for entry in entries})}
+    states = {e.name: Ready(e.version, {}) for e in race.entrants if not e.out}
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-    with race_setup(workload, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
+    first = given[next(iter(wanted))]
+    with race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
         if extra_s is not None:
             race = _extended(race, extra_s, store)
-        qualification = qualify_all(setup, racing_on, states, progress)
+        race = replace(race, finished="")
+        entered, rejected = [], []
+        for column in analysis.by_column(race):
+            own = [racing_on[entrant.name] for entrant in column.entrants if not entrant.out]
+            at = setup.at(given[column.workload], column.load.rate_per_s)
+            qualification = qualify_all(at.at(at.workload, 0.0), own, states, progress)
+            entered.append((at, qualification.ready))
+            rejected.append(qualification.rejected)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.RESUMED))
-        loop = RaceLoop(setup, store, progress, replace(race, finished=""), qualification.ready)
-        loop.let_out(qualification.rejected, len(race.rounds))
+        loop = loop_of(race, entered, store, progress)
+        for one, out in zip(loop.by_column(), rejected, strict=True):
+            one.let_out(out, len(race.rounds))
         return loop.drive()
 
 
@@ -95,9 +107,12 @@ def _refuse_ended(race: Race, extra_s: float | None) -> None:
 def _extended(race: Race, extra_s: float, store: Store) -> Race:
     """The race with more budget, recorded: the last round counts on by what it pays for at the pace so far."""
     spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
-    done = sum(not this.void for this in race.rounds)
+    columns = analysis.by_column(race)
+    done = max(sum(not this.void for this in column.rounds) for column in columns)
     budget_s = max(race.plan.budget_s, spent_s) + extra_s
-    pays_for = schedule.planned_rounds(budget_s - spent_s, spent_s / len(race.rounds)) if race.rounds else 0
+    # Of several columns those that are open need a round each; at the pace so far it is as if all were.
+    turn_s = len(columns) * spent_s / max(len(race.rounds), 1)
+    pays_for = schedule.planned_rounds(budget_s - spent_s, turn_s) if race.rounds else 0
     planned = max(race.plan.planned_rounds, done + pays_for)
     store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
     extensions = (*race.plan.extensions, race.plan.planned_rounds)

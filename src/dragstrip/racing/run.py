@@ -16,26 +16,36 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dragstrip import machine
-from dragstrip.contender import serving
+from dragstrip import analysis, machine
 from dragstrip.racing import qualification_store, schedule
+from dragstrip.racing.column_loop import ColumnsLoop
+from dragstrip.racing.columns import Entered, columns_of, enter, entrants_of
 from dragstrip.racing.loop import RaceLoop
-from dragstrip.racing.plan import plan_of
+from dragstrip.racing.plan import plan_of_all
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualification import set_up_and_qualify
+from dragstrip.racing.qualification import set_up
 from dragstrip.racing.qualification_store import QualificationStore
-from dragstrip.racing.qualified import Qualification
+from dragstrip.racing.qualified import Qualification, Qualified
 from dragstrip.racing.records import Began, backend_of, io_facts
-from dragstrip.racing.request import Request, lanes_of, load_of, refuse_doubles, refuse_few
+from dragstrip.racing.request import (
+    Request,
+    lanes_of,
+    load_of,
+    refuse_doubles,
+    refuse_efficiency,
+    refuse_few,
+    refuse_workloads,
+)
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import METHOD_VERSION, Event, Load, Purpose, Race
 from dragstrip.store import machine_profile
 from dragstrip.store.database import Store
 from dragstrip.version import __version__
+from dragstrip.workload import Workload
 
 
 def run(request: Request, *, store: Store, progress: Progress) -> Race:
@@ -52,61 +62,88 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     began = Began.now()
     facts = machine.facts()
-    kept = kept_qualifications(request, store, load, lanes, facts)
-    with set_up_and_qualify(request, load, lanes, seed, progress, kept) as (setup, qualification):
-        capacity_per_s = {name: one.calibration.capacity_per_s for name, one in qualification.ready.items()}
-        setup.load = replace(load, rate_per_s=schedule.rate(request.rate_per_s, capacity_per_s))
+    kept = {
+        workload.name: kept_qualifications(request, workload, store, load, lanes, facts)
+        for workload in request.workloads
+    }
+    with set_up(request, load, lanes, seed, progress) as (setup, states):
+        entered = enter(request, setup, states, progress, kept)
         facts |= machine_profile.known(store.path, facts, lanes)
-        race = _record(request, setup, qualification, began, facts)
+        race = _record(request, entered, began, {**facts, **io_facts(setup)})
         store.begin(race)
-        race = RaceLoop(setup, store, progress, race, qualification.ready).drive()
-    _forget_fallen(race, qualification, kept)
+        race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
+    for column, one in zip(analysis.by_column(race), entered, strict=True):
+        _forget_fallen(column, one.qualification, kept[one.workload])
     return race
+
+
+def loop_of(
+    race: Race, entered: Sequence[tuple[RaceSetup, Mapping[str, Qualified]]], store: Store, progress: Progress
+) -> RaceLoop | ColumnsLoop:
+    """The loop that drives a race: of its one workload, or of its columns.
+
+    Args:
+        entered: the setup and the contenders of each column; of a race of one workload: of it.
+    """
+    if race.columns:
+        return ColumnsLoop(store, progress, race, entered)
+    ((setup, ready),) = entered
+    return RaceLoop(setup, store, progress, race, ready)
 
 
 def _refuse(request: Request) -> None:
     """Refuses what no race can be run with, before anything is started or stored."""
     refuse_few(request.entries)
     refuse_doubles(request.entries)
-    serving(request.workload.name, request.entries)
+    refuse_workloads(request)
+    refuse_efficiency(request)
     schedule.refuse_metric(request.metric, request.rate_per_s)
 
 
 def kept_qualifications(
-    request: Request, store: Store, load: Load, lanes: machine.Lanes, facts: Mapping[str, Any]
+    request: Request,
+    workload: Workload,
+    store: Store,
+    load: Load,
+    lanes: machine.Lanes,
+    facts: Mapping[str, Any],
 ) -> QualificationStore:
-    """Qualifications that lie beside the store, of races as this one."""
-    depends_on = qualification_store.context(
-        request.workload, load, lanes, request.io, facts, request.awake, request.wait
-    )
+    """Qualifications for a workload that lie beside the store, of races as this one."""
+    depends_on = qualification_store.context(workload, load, lanes, request.io, facts, request.awake, request.wait)
     return QualificationStore(store.path.with_suffix(".scrutiny"), depends_on, fresh=request.fresh_scrutiny)
 
 
-def _record(
-    request: Request, setup: RaceSetup, qualification: Qualification, began: Began, facts: Mapping[str, Any]
-) -> Race:
+def _record(request: Request, entered: Sequence[Entered], began: Began, facts: Mapping[str, Any]) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
-    calibrations = [one.calibration for one in qualification.ready.values()]
+    setup, plans = entered[0].setup, [one.plan(request, len(entered)) for one in entered]
+    columns = columns_of(request, entered, plans)
+    each = list(zip(plans, (one.qualification for one in entered), strict=True))
+    rates_per_s = {one.setup.load.rate_per_s for one in entered}
     return Race(
         id=secrets.token_hex(6),
         seed=setup.seed,
         started=began.wall,
         started_ns=began.monotonic_ns,
-        workload=request.workload.name,
-        load=setup.load,
-        plan=plan_of(request, qualification, setup.load),
+        workload=",".join(workload.name for workload in request.workloads),
+        load=replace(setup.load, rate_per_s=rates_per_s.pop() if len(rates_per_s) == 1 else 0.0),
+        plan=plan_of_all(request, each) if columns else plans[0],
         software=__version__,
         method=METHOD_VERSION,
-        machine={**facts, **io_facts(setup)},
+        machine=facts,
         server_cores=setup.lanes.server,
         engine_cores=setup.lanes.engine,
-        entrants=qualification.entrants(),
+        entrants=entrants_of(request, entered),
         backend=backend_of(setup),
-        events=(
-            *_purpose(request.purpose, began),
-            *(event for calibration in calibrations for event in calibration.events),
-        ),
+        events=(*_purpose(request.purpose, began), *_calibration_events(entered)),
+        columns=columns,
     )
+
+
+def _calibration_events(entered: Sequence[Entered]) -> Iterator[Event]:
+    for at, one in enumerate(entered):
+        for contender in one.qualification.ready.values():
+            for event in contender.calibration.events:
+                yield replace(event, column=at) if len(entered) > 1 else event
 
 
 def _purpose(purpose: Purpose | None, began: Began) -> tuple[Event, ...]:

@@ -46,6 +46,7 @@ ROUNDS_LEAST = 10
 RESERVE = 0.1
 
 _WORD = 64
+_COLUMNS = 1 << 63
 _MASK = (1 << _WORD) - 1
 
 
@@ -269,6 +270,18 @@ def rate(asked_per_s: float | None, capacity_per_s: Mapping[str, float]) -> floa
     if asked_per_s != AUTO_RATE:
         return asked_per_s or 0.0
     return float(f"{min(capacity_per_s.values(), default=2.0) / 2:.2g}")
+
+
+def efficiency_rates(capacity_per_s: Mapping[str, float]) -> tuple[float, float]:
+    """The two rates at which efficiency is compared: a tenth and half of what the slowest served in calibration."""
+    slowest_per_s = min(capacity_per_s.values(), default=10.0)
+    return float(f"{slowest_per_s / 10:.2g}"), float(f"{slowest_per_s / 2:.2g}")
+
+
+def order_of_columns(seed: int, turn: int, columns: Sequence[str]) -> tuple[str, ...]:
+    """The order in which a race's columns have their round in a turn: drawn, as ``round_order`` draws."""
+    # Beyond any round's index, so that no round of the race is drawn from the same words.
+    return _shuffled(list(columns), _words(seed, _COLUMNS | turn, len(columns)))
 
 
 def long_enough(counted_ns: int, metric: str, rate_per_s: float) -> int:

@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,12 @@ class RaceSetup:
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Launcher] = {}
+
+    def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
+        """The same engine, cores and keepers for another workload, or another rate (0: a closed loop)."""
+        other = copy(self)
+        other.workload, other.load = workload, replace(self.load, rate_per_s=rate_per_s)
+        return other
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
         """Starts the keepers of contenders that will be launched, all at once: each takes a moment to be there."""

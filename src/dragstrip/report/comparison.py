@@ -188,9 +188,16 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def show(console: Console, comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> None:
-    """Prints it: the ratios first, then the thresholds, then in what the races differ."""
-    parts: list[RenderableType] = [Text(f"race {comparison.new} against race {comparison.old}", style="bold"), Text()]
+def show(
+    console: Console, comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = ""
+) -> None:
+    """Prints it: the ratios first, then the thresholds, then in what the races differ.
+
+    Args:
+        column: of races of several columns: which one this is.
+    """
+    head = f"race {comparison.new} against race {comparison.old}{_at(column)}"
+    parts: list[RenderableType] = [Text(head, style="bold"), Text()]
     if compared:
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("contender", overflow="fold")
@@ -220,9 +227,13 @@ def show(console: Console, comparison: Comparison, rulings: Sequence[Ruling], *,
     glyphs.emit(console, *parts)
 
 
-def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> str:
-    """A job's summary: nothing from outside is taken for markup."""
-    lines = [f"## Dragstrip: race {_md(comparison.new)} against {_md(comparison.old)}", ""]
+def _at(column: str) -> str:
+    return f", at {column}" if column else ""
+
+
+def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = "") -> str:
+    """A job's summary: nothing from outside is taken for markup; ``column`` as in ``show``."""
+    lines = [f"## Dragstrip: race {_md(comparison.new)} against {_md(comparison.old)}{_md(_at(column))}", ""]
     for ruling in rulings:
         if ruling.outcome != "holds":
             lines.append(f"- **{ruling.outcome}** `{ruling.rule}`: {_md(ruling.text)}")

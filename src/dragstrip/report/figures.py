@@ -130,6 +130,11 @@ def ratio_span(low: float | None, high: float | None) -> str:
     return f"{ratio(low)}–{ratio(high)}"
 
 
+def per_unit(value: float | None, head: str) -> str:
+    """A figure with the unit that its column's head has: "41,220/s", "21.3 µs"."""
+    return f"{figure(value)}/s" if head.endswith("/s") else f"{microseconds(value)} µs"
+
+
 def microseconds(value: float | None) -> str:
     """Microseconds, about three digits."""
     value = finite(value)

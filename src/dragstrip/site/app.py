@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -114,13 +115,12 @@ def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
 
 def _live(request: Request) -> Response:
     standings = views.standings(_store(request), request.path_params["race"])
-    race, fragment = standings[0], _fragment(*standings)
-    return _page("live.html.j2", title="live", race=race, fragment=Markup(fragment))
+    return _page("live.html.j2", title="live", race=standings.race, fragment=Markup(_fragment(standings)))
 
 
-def _fragment(race: Any, found: Any, sentence: str, badge: Any) -> str:
+def _fragment(standings: views.Standings) -> str:
     template = _environment().get_template("standings.html.j2")
-    return template.render(race=race, rows=found, sentence=sentence, badge=badge)
+    return template.render({field.name: getattr(standings, field.name) for field in fields(standings)})
 
 
 def _script(request: Request) -> Response:
@@ -142,9 +142,10 @@ async def _stream(request: Request, store: Path, race_id: str) -> AsyncIterator[
         now = await run_in_threadpool(views.state, store, race_id)
         if now != seen:
             told = await run_in_threadpool(views.standings, store, race_id)
-            data = {"html": _fragment(*told), "rounds": len(told[0].rounds), "finished": told[0].finished}
+            race = told.race
+            data = {"html": _fragment(told), "rounds": len(race.rounds), "finished": race.finished}
             yield f"event: round\ndata: {json.dumps(data)}\n\n"
-            seen = len(told[0].rounds), told[0].finished
+            seen = len(race.rounds), race.finished
             if seen[1]:
                 return
         elif (idle := idle + 1) % 20 == 0:
@@ -158,9 +159,15 @@ def _compare(request: Request) -> Response:
         return _page("refused.html.j2", status=400, message="choose two races: then and now", title="compare")
     with Store(_store(request), write=False) as store:
         races = store.load(old), store.load(new)
-    found = analysis.compare(*races)
-    said = [comparison.sentence(change, found.metric) for change in found.changes] if found.comparable else []
-    return _page("compare.html.j2", title="compare", found=found, said=said, about=_about(found))
+    each = [
+        {"column": column, "found": found, "said": _said(found), "about": _about(found)}
+        for column, found in analysis.compare_columns(*races)
+    ]
+    return _page("compare.html.j2", title="compare", each=each, old=races[0].id, new=races[1].id)
+
+
+def _said(found: analysis.Comparison) -> list[str]:
+    return [comparison.sentence(change, found.metric) for change in found.changes] if found.comparable else []
 
 
 def _about(found: analysis.Comparison) -> list[str]:

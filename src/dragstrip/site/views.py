@@ -10,7 +10,9 @@ from pathlib import Path
 from dragstrip.analysis import Interval, judge
 from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
-from dragstrip.report.race import badge, summary
+from dragstrip.report.race import badge, columns, heading, summary
+from dragstrip.report.race.badge import Badge
+from dragstrip.report.race.parts import of_rates, parts
 from dragstrip.store.database import RunLine, Store
 
 #: A contender's history goes back so many races: each is judged anew, once per process.
@@ -79,13 +81,18 @@ def state(path: Path, race_id: str) -> tuple[int, str]:
 
 
 def history(path: Path, name: str, workload: str) -> list[Point]:
-    """A contender's throughput over its latest races at a workload, oldest first, changes marked."""
-    lines = [line for line in listed(path, "") if name in line.contenders and workload in ("", line.workload)]
+    """A contender's throughput over its latest races at a workload, oldest first, changes marked.
+
+    A race of several workloads has a point for each. Of one at several rates there is none: what is offered is no
+    throughput of its own.
+    """
+    lines = [line for line in listed(path, "") if name in line.contenders]
+    lines = [line for line in lines if workload in ("", *line.workload.split(","))]
     told = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MOST_POINTS]]
     points: list[Point] = []
     before: dict[str, _Told] = {}
-    for one in reversed(told):
-        if one is None or one.interval is None:
+    for one in (one for each in reversed(told) for one in each):
+        if one.interval is None or workload not in ("", one.workload):
             continue
         changes = _changes(before[one.workload], one) if one.workload in before else ()
         points.append(Point(one.race, one.started, one.workload, one.interval, changes))
@@ -94,17 +101,22 @@ def history(path: Path, name: str, workload: str) -> list[Point]:
 
 
 @lru_cache(maxsize=4096)
-def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> _Told | None:
-    """Keyed by how far the race was: a race that goes on is read again."""
+def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_Told, ...]:
+    """What each workload's column has of it; keyed by how far the race was: a race that goes on is read again."""
     try:
         with Store(Path(path), write=False) as store:
             race = store.load(race_id)
-        estimate = judge(race).estimates.get(name)
+        judged = judge(race)
     except DragstripError:
-        return None
-    entrant = next(entrant for entrant in race.entrants if entrant.name == name)
-    interval = estimate.throughput_per_s if estimate and not entrant.out else None
-    return _told(race, entrant, interval)
+        return ()
+    found = []
+    for part in parts(race, judged, ()) if not of_rates(race) else ():
+        estimate = part.verdict.estimates.get(name)
+        entrant = next((entrant for entrant in part.race.entrants if entrant.name == name), None)
+        if entrant is not None:
+            interval = estimate.throughput_per_s if estimate and not entrant.out else None
+            found.append(_told(part.race, entrant, interval))
+    return tuple(found)
 
 
 def _told(race: Race, entrant: Entrant, interval: Interval | None) -> _Told:
@@ -135,7 +147,22 @@ def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
     return tuple(found)
 
 
-def standings(path: Path, race_id: str) -> tuple[Race, Sequence[summary.Row], str, badge.Badge]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standings:
+    """A race as it stands.
+
+    Args:
+        rows: contenders with numbers; none of a race of several columns, which has ``table``.
+    """
+
+    race: Race
+    rows: Sequence[summary.Row]
+    sentence: str
+    badge: Badge
+    table: columns.Table | None = None
+
+
+def standings(path: Path, race_id: str) -> Standings:
     """A race as it stands: its records, contenders with numbers, the sentence, and the badge.
 
     Raises:
@@ -144,5 +171,10 @@ def standings(path: Path, race_id: str) -> tuple[Race, Sequence[summary.Row], st
     with Store(path, write=False) as store:
         race = store.load(race_id)
     judged = judge(race)
-    found = summary.ranked(race, judged, with_latency=False)
-    return race, found, summary.headline(race, judged, ()), badge.badge(race, judged, ())
+    return Standings(
+        race=race,
+        rows=[] if race.columns else summary.ranked(race, judged, with_latency=False),
+        sentence=heading.headline(race, judged, ()),
+        badge=heading.badge(race, judged, ()),
+        table=columns.table(race, parts(race, judged, ())) if race.columns else None,
+    )

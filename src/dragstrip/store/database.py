@@ -24,6 +24,7 @@ from typing import Any, Self
 from dragstrip.errors import StoreError, Unreadable
 from dragstrip.paths import is_file
 from dragstrip.record import Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
+from dragstrip.store.columns import columns_of, columns_text, out_of, out_of_all
 from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
 from dragstrip.store.messages import ELSEWHERE, few, in_words
@@ -41,9 +42,9 @@ _OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED})
 
 _LOAD = tuple(f.name for f in fields(Load))
 _PLAN = tuple(f.name for f in fields(Plan) if f.name != "extensions")  # extensions are events
-_RACE = tuple(
-    f.name for f in fields(Race) if f.name not in ("load", "plan", "entrants", "rounds", "events", "finished")
-)
+_APART = ("load", "plan", "entrants", "rounds", "events", "finished", "columns", "family")
+_RACE = tuple(f.name for f in fields(Race) if f.name not in _APART)
+_ROUND = ("index", "started_ns", "ended_ns", "void", "column")
 _EVENT = ("at_ns", "kind", "detail", "facts")
 _ENTRANT, _LAUNCH, _BLOCK = (tuple(f.name for f in fields(kind)) for kind in (Entrant, Launch, Block))
 
@@ -129,6 +130,7 @@ class Store:
             {name: getattr(race, name) for name in _RACE}
             | {name: getattr(race.load, name) for name in _LOAD}
             | {name: getattr(race.plan, name) for name in _PLAN}
+            | {"columns": columns_text(race.columns)}
         )
         with self._transaction():
             insert(self._db, "race", row)
@@ -146,10 +148,12 @@ class Store:
         with self._transaction():
             self._put_round(race_id, round)
 
-    def entrant_out(self, race_id: str, name: str, reason: str, round_index: int | None) -> None:
-        """Records that a contender went out in a round, and why."""
+    def entrant_out(
+        self, race_id: str, name: str, reason: str, round_index: int | None, column: int | None = None
+    ) -> None:
+        """Records that a contender went out in a round, and why; of a race of several columns: out of which."""
         with self._transaction():
-            event = Event(at_ns=time.monotonic_ns(), kind=EventKind.OUT, text=reason)
+            event = Event(at_ns=time.monotonic_ns(), kind=EventKind.OUT, text=reason, column=column)
             self._put_event(race_id, event, name, round_index)
 
     def append_event(self, race_id: str, event: Event) -> None:
@@ -173,8 +177,7 @@ class Store:
     def _put_round(self, race_id: str, round_: Round) -> None:
         if ({p.round for p in round_.launches} | {p.round for p in round_.blocks}) - {round_.index}:
             raise ValueError(f"round {round_.index} holds parts of another round")
-        own = {"index": round_.index, "started_ns": round_.started_ns, "ended_ns": round_.ended_ns, "void": round_.void}
-        insert(self._db, "round", {"race": race_id} | own)
+        insert(self._db, "round", {"race": race_id} | values(round_, _ROUND))
         for seq, launch in enumerate(round_.launches):
             insert(self._db, "launch", {"race": race_id, "seq": seq} | values(launch, _LAUNCH))
         for seq, block in enumerate(round_.blocks):
@@ -223,11 +226,15 @@ class Store:
             rounds = self._rounds(race_id)
             events = rows(self._db, "event", race_id, order="id")
         entrants, finished, kept = {entrant.name: entrant for entrant in line_up}, "", []
+        columns = columns_of(race_id, row["columns"], rounds)
         plan = Plan(**_plan_values(race_id, row))
         for event in events:
             if event["kind"] == EventKind.OUT and event["contender"] in entrants:
-                name = event["contender"]
-                entrants[name] = replace(entrants[name], out=event["detail"], out_round=event["round"])
+                name, gone = event["contender"], {"out": event["detail"], "out_round": event["round"]}
+                if columns:
+                    columns = out_of(columns, event_of(race_id, event).column, name, gone)
+                    gone = gone if out_of_all(columns, name) else {}
+                entrants[name] = replace(entrants[name], **gone)
             elif event["kind"] == EventKind.FINISHED:
                 finished = event["detail"]
             elif event["kind"] == EventKind.EXTENDED:
@@ -245,6 +252,7 @@ class Store:
             rounds=rounds,
             events=tuple(kept),
             finished=finished,
+            columns=columns,
         )
 
     def _rounds(self, race_id: str) -> tuple[Round, ...]:
@@ -256,7 +264,7 @@ class Store:
             blocks.setdefault(row["round"], []).append(Block(**pick(race_id, row, _BLOCK)))
         return tuple(
             Round(
-                **pick(race_id, row, ("index", "started_ns", "ended_ns", "void")),
+                **pick(race_id, row, _ROUND),
                 launches=tuple(launches.get(row["index"], ())),
                 blocks=tuple(blocks.get(row["index"], ())),
             )

@@ -66,7 +66,8 @@ def void_of_text(sentence: str) -> Void:
 
 def event_columns(event: Event) -> dict[str, Any]:
     """An event's kind, text and values as columns."""
-    facts = {"subject": event.subject, "names": list(event.names), "numbers": dict(event.numbers)}
+    facts: dict[str, Any] = {"subject": event.subject, "names": list(event.names), "numbers": dict(event.numbers)}
+    facts |= {} if event.column is None else {"column": event.column}
     return {"at_ns": event.at_ns, "kind": event.kind, "detail": event.text, "facts": json.dumps(facts, allow_nan=False)}
 
 
@@ -88,6 +89,7 @@ def event_of(race_id: str, row: Mapping[str, Any]) -> Event:
             names=tuple(map(_text, own["names"])),
             numbers=_counts(own["numbers"]),
             text=text,
+            column=column_of(own),
         )
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
         raise Unreadable(race_id, f"event.facts is {facts!r:.60}, no event ({error})") from error
@@ -120,6 +122,18 @@ def backend_of(stored: str | None, machine: Mapping[str, Any]) -> Backend:
     if not shown.startswith("io_uring"):
         return Backend.EPOLL
     return Backend.BEST if re.search(r"\bone connection\b", shown) else Backend.URING
+
+
+def column_of(facts: Mapping[str, Any]) -> int | None:
+    """Which of a race's columns an event belongs to; None: the whole race's.
+
+    Raises:
+        TypeError: it is no whole number.
+    """
+    column = facts.get("column")
+    if column is not None and (isinstance(column, bool) or not isinstance(column, int)):
+        raise TypeError(f"column is {column!r:.20}, no whole number")
+    return column
 
 
 def _counts(values: Mapping[Any, Any]) -> dict[str, Any]:

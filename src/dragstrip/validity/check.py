@@ -114,12 +114,14 @@ class Check:
         status: "pass", "warn" or "void".
         findings: what was seen above "pass", the worst first.
         otherwise: what was seen where nothing is above "pass".
+        column: of a race of several columns: in which.
     """
 
     check: str
     status: str
     findings: tuple[Finding, ...] = ()
     otherwise: Finding | None = None
+    column: str = ""
 
     @property
     def about(self) -> frozenset[str]:

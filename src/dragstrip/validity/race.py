@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
+from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others
 from dragstrip.analysis.fitness import SERVER_IDLE, choose, limited, rises_of
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
@@ -88,8 +89,12 @@ def is_void(checks: Sequence[Check]) -> bool:
 def inspect(race: Race) -> tuple[Check, ...]:
     """All checks on a race, in the order of the page. Contenders that are out are not looked at, they have no number.
 
-    A race whose rounds are all void is looked at as it is, so that the cause is told.
+    A race whose rounds are all void is looked at as it is, so that the cause is told. Of a race of several columns each
+    column is looked at by itself.
     """
+    if race.columns:
+        named = zip((column.name for column in race.columns), by_column(race), strict=True)
+        return tuple(replace(check, column=name) for name, column in named for check in inspect(column))
     measured = _sides(race)
     return (
         _rounds(race),

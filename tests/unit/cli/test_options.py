@@ -28,7 +28,7 @@ EVERY_OPTION = {
     "--junit x --store s",
     "contenders": "--json --contenders . --set a.b=c",
     "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",
-    "export": "last f --as csv --contender a --rounds --chart pairs --dark --store s",
+    "export": "last f --as csv --contender a --rounds --chart pairs --column c --dark --store s",
     "import": "here --beside last --name n --store s",
     "install": "a b --all --line-up default --yes --contenders . --set a.b=c",
     "load": "http://127.0.0.1/ -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p --raw r "
@@ -39,9 +39,9 @@ EVERY_OPTION = {
     "--min-reached 99% -q",
     "new": "mine --into .",
     "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
-    "--http 1.0 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --typical --runs 3 --seed 1 "
-    "--json j --html h --export-markdown m -n n --fresh-scrutiny --resume last --server-cores 1 --engine-cores 0 "
-    "--io auto --awake off --pairs -v -q --store s",
+    "--http 1.0 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency --typical --runs 3 "
+    "--seed 1 --json j --html h --export-markdown m -n n --fresh-scrutiny --resume last --server-cores 1 "
+    "--engine-cores 0 --io auto --awake off --pairs -v -q --store s",
     "report": "last --html h --json j --svg s --store x",
     "rerun": "last --workload w -q --store s",
     "runs": "--json --store s",

@@ -297,6 +297,54 @@ def test_a_store_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
         assert store.load("last").load.http == "1.1"
 
 
+def test_a_race_of_two_workloads_comes_back_equal(path: Path, tmp_path: Path) -> None:
+    """Columns, whose round and event is whose, and who fell out of which; an export brings all of it along."""
+    race = samples.race_of_two()
+    with Store(path) as store:
+        store.begin(race)
+        assert store.load("last") == race
+        store.entrant_out(race.id, "quick", "it died", 3, column=1)
+        read = store.load("last")
+        assert [[e.name for e in column.entrants if e.out] for column in read.columns] == [[], ["quick"]]
+        assert not any(entrant.out for entrant in read.entrants)
+        store.entrant_out(race.id, "quick", "it died again", 4, column=0)
+        read = store.load("last")
+        assert [entrant.name for entrant in read.entrants if entrant.out] == ["quick"]
+        store.export_race(race.id, tmp_path / "two.race")
+    with Store(tmp_path / "other.sqlite") as other:
+        assert other.load(other.import_race(tmp_path / "two.race")) == read
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ('[{"name": "hello"}]', "no columns"),
+        ("[[]]", "no columns"),
+        ("of one", "two of one name"),
+        ("too few", "round 1 is of column 1, of 1"),
+    ],
+)
+def test_columns_that_are_none_are_refused_by_the_races_name(path: Path, columns: str, said: str) -> None:
+    """The store's other races go on being read."""
+    race = samples.race_of_two()
+    shaped = {"of one": (race.columns[0], race.columns[0]), "too few": race.columns[:1]}
+    with Store(path) as store:
+        store.begin(samples.race(seed=9))
+        store.begin(replace(race, columns=shaped.get(columns, race.columns)))
+        if columns not in shaped:
+            _tampered(path, race.id, columns)
+        with pytest.raises(Unreadable, match=said):
+            store.load(race.id)
+        assert store.load("000000000009").seed == 9
+
+
+def _tampered(path: Path, race_id: str, columns: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TRIGGER race_update")
+        db.execute("UPDATE race SET columns = ? WHERE id = ?", (columns, race_id))
+        db.commit()
+
+
 def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_before(tmp_path: Path) -> None:
     """What its records could not know reads as none recorded; nothing else changes."""
     race = samples.race()
@@ -305,7 +353,7 @@ def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_befor
     with sqlite3.connect(tmp_path / "old.sqlite") as db:
         for table in ("race", "contender", "round", "launch", "block", "event"):
             db.execute(f"DROP TRIGGER {table}_kinds")
-        for trigger in ("race_backend", "event_facts"):
+        for trigger in ("race_backend", "event_facts", "race_columns", "round_column"):
             db.execute(f"DROP TRIGGER {trigger}")
         for table, column in _columns(db) - _columns_of_version_1():
             db.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')

@@ -18,7 +18,9 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import chart_data, summary
+from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race.messages import void_text
+from dragstrip.report.race.parts import Part
 from dragstrip.report.race.summary import Row
 
 if TYPE_CHECKING:
@@ -263,6 +265,43 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     return finished(chart, f"every block over time; blocks of each contender: {counts}")
 
 
+def columns(race: Race, found: Sequence[Part]) -> Chart:
+    """A line per contender over the columns: its speed over the best's in each. Lines that cross change places."""
+    shown = columns_of.table(race, found)
+    names = [name for name, cells in shown.rows if any(cell.ratio for cell in cells)]
+    data: list[dict[str, Any]] = [
+        {"name": name, "column": head, "at": _short(cell.ratio), "text": cell.text}
+        | {"low": figures.finite(cell.low), "high": figures.finite(cell.high)}
+        for name, cells in shown.rows
+        for (head, _), cell in zip(shown.heads, cells, strict=True)
+        if cell.ratio
+    ]
+    least = min((float(row["low"] or row["at"]) for row in data), default=0.5)
+    scale = alt.Scale(type="log", nice=False, domain=[0.9 * least, 1.08])
+    ticks = alt.Axis(values=_ticks(0.9 * least, 1.08), labelExpr="format(datum.value, ',~r')", labelOverlap=True)
+    x = alt.X(
+        "column:N", title=None, scale=alt.Scale(domain=[head for head, _ in shown.heads]), axis=alt.Axis(labelAngle=0)
+    )
+    y = alt.Y("at:Q", title="speed over the best's in each column (log)", scale=scale, axis=ticks)
+    colour = alt.Color("name:N", title=None, scale=alt.Scale(domain=names))
+    dash = alt.StrokeDash("name:N", title=None, scale=_dashes(names))
+    tips = [alt.Tooltip("name:N", title="contender"), alt.Tooltip("column:N"), alt.Tooltip("text:N", title="ratio")]
+    base = alt.Chart(_values(data)).encode(x=x, color=colour)
+    layers = alt.layer(
+        base.mark_line(aria=False, strokeWidth=2).encode(y=y, strokeDash=dash),
+        base.mark_rule(aria=False, strokeWidth=2).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
+        base.mark_point(aria=False, filled=True, size=70, opacity=1).encode(y=y, tooltip=tips),
+    ).properties(height=320)
+    told = "; ".join(f"{row['name']} at {row['column']}: {row['text']}" for row in data)
+    moved = "; ".join(f"{one.first} and {one.second} change places" for one in columns_of.changes(found))
+    return finished(layers, f"speed of each contender over the best's, by column: {told}. {moved or 'No change shown'}")
+
+
+def _dashes(names: Sequence[str]) -> alt.Scale:
+    """Colours come round again after eight contenders; the dash tells these apart, as in the legend."""
+    return alt.Scale(domain=list(names), range=[DASHES[at // len(PALETTE) % len(DASHES)] for at in range(len(names))])
+
+
 def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[float, float]:
     numbers = [(shown.kind, chart_data.value(shown.block, metric)) for shown in seen if shown.block.contender == name]
     used = [number for kind, number in numbers if kind == "used" and number is not None]
@@ -286,14 +325,18 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     ends = [float(str(row["us"])) for row in data] or [1.0]
     scale = alt.Scale(type="log", nice=False, domain=[0.95 * min(ends), 1.05 * max(ends)])
     y = alt.Y("us:Q", title="latency at saturation, µs", scale=scale, axis=alt.Axis(labelExpr=NUMBER))
-    places = range(len(names))
-    dashes = alt.Scale(domain=names, range=[DASHES[k // len(PALETTE) % len(DASHES)] for k in places])
     colour = alt.Color("name:N", sort=names, scale=alt.Scale(domain=names), title=None)
     tooltip = [alt.Tooltip("name:N"), alt.Tooltip("share:N", title="percentile"), alt.Tooltip("us:Q", title="µs")]
     lines = (
         alt.Chart(_values(data))
         .mark_line(aria=False, strokeWidth=2)
-        .encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash("name:N", scale=dashes, title=None), tooltip=tooltip)
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            strokeDash=alt.StrokeDash("name:N", scale=_dashes(names), title=None),
+            tooltip=tooltip,
+        )
     )
     medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in found)
     return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {medians}")
@@ -313,10 +356,19 @@ def draw(
     name: str, race: Race, verdict: Verdict, found: Sequence[Row], *, dark: bool = False, width: int = 760
 ) -> Chart:
     """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
+    return _alone(CHARTS[name](race, verdict, found), f"{race.workload}: {name}", dark=dark, width=width)
+
+
+def draw_columns(race: Race, found: Sequence[Part], *, dark: bool = False, width: int = 760) -> Chart:
+    """The chart of all columns, as ``draw`` makes one."""
+    return _alone(columns(race, found), ", ".join(part.name for part in found), dark=dark, width=width)
+
+
+def _alone(chart: Chart, title: str, *, dark: bool, width: int) -> Chart:
     colours = DARK if dark else LIGHT
-    chart = sized(CHARTS[name](race, verdict, found), width)
-    title = {"text": figures.visible(f"{race.workload}: {name}"), "anchor": "start", "color": colours["ink"]}
-    return chart | {"title": title, "config": config(colours), "background": colours["ground"], "padding": 14}
+    head = {"text": figures.visible(title), "anchor": "start", "color": colours["ink"]}
+    own = {"title": head, "config": config(colours), "background": colours["ground"], "padding": 14}
+    return sized(chart, width) | own
 
 
 def sized(chart: Chart, width: int) -> Chart:

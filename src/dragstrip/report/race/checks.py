@@ -61,7 +61,9 @@ class ToldCheck(Check):
 
 def told(check: Check) -> ToldCheck:
     """A check with its sentences."""
-    return ToldCheck(check=check.check, status=check.status, findings=check.findings, otherwise=check.otherwise)
+    return ToldCheck(
+        check=check.check, status=check.status, findings=check.findings, otherwise=check.otherwise, column=check.column
+    )
 
 
 def check_text(check: Check) -> str:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
-from dragstrip.report.race import external, latency, standing, summary, wording
-from dragstrip.report.race.badge import KIND, badge
+from dragstrip.report.race import columns, external, heading, latency, standing, summary, wording
+from dragstrip.report.race.badge import KIND
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_kind, event_text, void_text
+from dragstrip.report.race.parts import parts
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -33,8 +34,8 @@ def schema() -> dict[str, Any]:
 
 def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str, Any]:
     """The race, its verdict and its validity; numbers that there are none of are null, never NaN."""
-    latencies = latency.merged(race)
-    return {
+    latencies = {} if race.columns else latency.merged(race)
+    return _several(race, verdict, checks) | {
         "schema": JSON_SCHEMA,
         "race": race.id,
         "seed": race.seed,
@@ -55,18 +56,26 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
             _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
             for entrant in race.entrants
         ],
-        "pairs": [_pair(pair) for pairs in (verdict.pairs, *verdict.beside.values()) for pair in pairs],
+        "pairs": [
+            _pair(pair) | _where(part.name if race.columns else "")
+            for part in parts(race, verdict, checks)
+            for pairs in (part.verdict.pairs, *part.verdict.beside.values())
+            for pair in pairs
+        ],
         "groups": [list(group) for group in verdict.groups],
         "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
         "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
-        "validity": [{"check": check.check, "status": check.status, "detail": check_text(check)} for check in checks],
+        "validity": [
+            {"check": check.check, "status": check.status, "detail": check_text(check)} | _where(check.column)
+            for check in checks
+        ],
         "void": standing.is_void(race, verdict, checks),
         "metric": verdict.metric,
         "metric_reason": wording.metric_reason_text(verdict.metric_reason),
         "more_s": verdict.more_s,
         "noise": _noise(race),
-        "badge": badge(race, verdict, checks).line,
-        "headline": summary.headline(race, verdict, checks),
+        "badge": heading.badge(race, verdict, checks).line,
+        "headline": heading.headline(race, verdict, checks),
         "rounds": len(race.rounds),
         "void_rounds": [{"round": r.index, "reasons": list(map(void_text, r.void))} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
@@ -79,10 +88,39 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
     }
 
 
+#: Of each column what the race of one workload has at its top.
+_OF_COLUMN = (
+    "workload", "finished", "plan", "contenders", "groups", "pauses", "contradictions", "void", "metric",
+    "metric_reason", "more_s", "noise", "badge", "headline",
+)  # fmt: skip
+
+
+def _several(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str, Any]:
+    """The columns of a race of several; a race of one workload has none, and no word of them."""
+    if not race.columns:
+        return {}
+    found = parts(race, verdict, checks)
+    listed = []
+    for part in found:
+        whole = race_json(part.race, part.verdict, part.checks)
+        own = {"name": part.name, "rate_per_s": part.race.load.rate_per_s, "absent": list(part.absent)}
+        rounds = {"rounds": [this.index for this in part.race.rounds]}
+        listed.append(own | {name: whole[name] for name in _OF_COLUMN} | rounds)
+    moved = [asdict(change) for change in columns.changes(found)]
+    return {"columns": listed, "changes": moved}
+
+
+def _where(column: str) -> dict[str, str]:
+    """Of which column it is, of a race of several."""
+    return {"column": column} if column else {}
+
+
 def _noise(race: Race) -> dict[str, Any]:
+    from dragstrip.analysis import by_column
     from dragstrip.validity import noise
 
-    seen = noise(race)
+    # Of several columns the most disturbed one's: what scatters between workloads is no noise.
+    seen = max((noise(one) for one in by_column(race)), key=lambda one: one.lost or 0.0)
     return {"level": seen.level, "lost": seen.lost, "factor": figures.finite(seen.factor)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -18,9 +18,10 @@ from dragstrip.report import figures
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import standing, summary, tables
 from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.parts import Part, parts
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Interval, Verdict
+    from dragstrip.analysis import Interval, Pair, Verdict
     from dragstrip.report.comparison import Ruling
     from dragstrip.validity import Check
 
@@ -35,32 +36,32 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
 def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Bencher Metric Format: value with its interval's bounds, by contender and measure."""
     measures_by_name: dict[str, Any] = {}
-    for row in summary.ranked(race, verdict):
+    for part, row in _rows(race, verdict, checks):
         measures = {name: _bounded(interval) for name, interval in _intervals(row).items() if interval}
         if row.estimate.peak_memory_bytes:
             measures["peak_memory_bytes"] = {"value": row.estimate.peak_memory_bytes}
-        measures_by_name[f"{race.workload}/{row.name}"] = measures
+        measures_by_name[f"{part.name}/{row.name}"] = measures
     return _json(measures_by_name)
 
 
 def github_bigger(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """github-action-benchmark's ``customBiggerIsBetter``: throughput."""
-    return _github(race, verdict, "throughput_per_s", "requests/s")
+    return _github(race, verdict, checks, "throughput_per_s", "requests/s")
 
 
 def github_smaller(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """github-action-benchmark's ``customSmallerIsBetter``: CPU time per request."""
-    return _github(race, verdict, "server_cpu_us_per_request", "CPU µs/request")
+    return _github(race, verdict, checks, "server_cpu_us_per_request", "CPU µs/request")
 
 
-def _github(race: Race, verdict: Verdict, measure: str, unit: str) -> str:
+def _github(race: Race, verdict: Verdict, checks: Sequence[Check], measure: str, unit: str) -> str:
     entries = []
-    for row in summary.ranked(race, verdict):
+    for part, row in _rows(race, verdict, checks):
         interval = _intervals(row)[measure]
         if interval is None:
             continue
         half = figures.finite((interval.high - interval.low) / 2)
-        entry = {"name": f"{race.workload}/{row.name}", "unit": unit, "value": interval.estimate}
+        entry = {"name": f"{part.name}/{row.name}", "unit": unit, "value": interval.estimate}
         span = f"95 %: {figures.span(interval.low, interval.high) or 'no interval'}"
         extra = f"{span}\nversion {row.entrant.version}\nrace {race.id}"
         entries.append(entry | ({} if half is None else {"range": f"± {half:.6g}"}) | {"extra": extra})
@@ -69,7 +70,15 @@ def _github(race: Race, verdict: Verdict, measure: str, unit: str) -> str:
 
 def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Go's benchmark text, one line per contender and round, so that benchstat sees launches as its samples."""
-    lines = ["goos: linux", f"pkg: dragstrip/{_word(race.workload)}"]
+    lines = ["goos: linux"]
+    for part in parts(race, verdict, checks):
+        lines.append(f"pkg: dragstrip/{_word(part.name)}")
+        lines += _go_lines(part.race)
+    return "\n".join(lines) + "\n"
+
+
+def _go_lines(race: Race) -> list[str]:
+    lines = []
     if cpu := race.machine.get("cpu"):
         lines.append(f"cpu: {figures.visible(str(cpu))}")
     for row in tables.round_rows(race):
@@ -78,36 +87,44 @@ def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
             cost = row["server_cpu_us_per_request"]
             more = "" if cost is None else f" {1000 * cost:.2f} cpu-ns/op"
             lines.append(f"BenchmarkRace/{_word(row['contender'])} 1 {1e9 / rate:.2f} ns/op {rate:.2f} req/s{more}")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def junit(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """JUnit XML: one case per contender (failed: it is out) and one per validity check (failed: it voids the race)."""
-    suite = _suite(f"dragstrip {race.workload}", race.started)
-    for entrant in race.entrants:
-        _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
-    for check in checks:
-        seen = check_text(check)
-        void = seen if check.status == "void" else ""
-        _case(suite, "validity", check.check, failed=void, said=f"{check.status}: {seen}")
-    return _xml(suite)
+    suites = []
+    for part in parts(race, verdict, checks):
+        suites.append(suite := _suite(f"dragstrip {part.name}", race.started))
+        for entrant in part.race.entrants:
+            _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
+        for check in part.checks:
+            seen = check_text(check)
+            void = seen if check.status == "void" else ""
+            _case(suite, "validity", check.check, failed=void, said=f"{check.status}: {seen}")
+    return _xml(*suites)
 
 
-def junit_rules(rulings: Sequence[Ruling], fallen: Sequence[tuple[str, str]], name: str) -> str:
-    """JUnit XML of a comparison: one case per threshold and contender, one per contender that fell out."""
-    suite = _suite(name, "")
-    for ruling in rulings:
-        failed = ruling.text if ruling.outcome == "fails" else ""
-        _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome == "open")
-    for who, reason in fallen:
-        _case(suite, "still races", who, failed=f"is out now: {reason}", said="")
-    return _xml(suite)
+def junit_rules(compared: Sequence[tuple[Sequence[Ruling], Sequence[tuple[str, str]], str]]) -> str:
+    """JUnit XML of a comparison: one case per threshold and contender, one per contender that fell out.
+
+    Args:
+        compared: of each column its rulings, who fell out and why, and the suite's name.
+    """
+    suites = []
+    for rulings, fallen, name in compared:
+        suites.append(suite := _suite(name, ""))
+        for ruling in rulings:
+            failed = ruling.text if ruling.outcome == "fails" else ""
+            _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome == "open")
+        for who, reason in fallen:
+            _case(suite, "still races", who, failed=f"is out now: {reason}", said="")
+    return _xml(*suites)
 
 
 def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """OpenMetrics text: gauges by contender, the interval's bounds as gauges of their own."""
     lines: list[str] = []
-    found = summary.ranked(race, verdict)
+    found = list(_rows(race, verdict, checks))
 
     def family(name: str, unit: str, about: str, samples: Sequence[tuple[Mapping[str, str], float | None]]) -> None:
         lines.extend([f"# TYPE {name} gauge", f"# UNIT {name} {unit}"] if unit else [f"# TYPE {name} gauge"])
@@ -117,30 +134,42 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
                 label_text = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
                 lines.append(f"{name}{{{label_text}}} {value!r}")
 
-    def of(row: summary.Row) -> dict[str, str]:
-        return {"race": race.id, "workload": race.workload, "contender": row.name, "version": row.entrant.version}
+    def of(part: Part, row: summary.Row) -> dict[str, str]:
+        return {"race": race.id, "workload": part.name, "contender": row.name, "version": row.entrant.version}
 
     for measure, scale, name, unit, about in (
         ("throughput_per_s", 1.0, "dragstrip_throughput", "requests_per_second", "Right answers a second."),
         ("server_cpu_us_per_request", 1e-6, "dragstrip_server_cpu", "seconds_per_request", "CPU time of the tree."),
     ):
         for bound, suffix in (("estimate", ""), ("low", "_low"), ("high", "_high")):
-            known = [(of(row), _intervals(row)[measure]) for row in found]
+            known = [(of(part, row), _intervals(row)[measure]) for part, row in found]
             samples = [(labels, scale * getattr(interval, bound)) for labels, interval in known if interval]
             said = about if bound == "estimate" else f"{about} The interval's {bound} end."
             family(f"{name}{suffix}_{unit}", unit, said, samples)
-    memory = [(of(row), _float(row.estimate.peak_memory_bytes)) for row in found]
+    memory = [(of(part, row), _float(row.estimate.peak_memory_bytes)) for part, row in found]
     family("dragstrip_peak_memory_bytes", "bytes", "Peak of the tree, median over launches.", memory)
-    tails = [({**of(row), "percentile": q}, us / 1e6) for row in found for q, us in row.latency_us.items()]
+    tails = [({**of(part, row), "percentile": q}, us / 1e6) for part, row in found for q, us in row.latency_us.items()]
     family("dragstrip_latency_at_saturation_seconds", "seconds", "Shown, never tested.", tails)
     pairs = [
-        ({"race": race.id, "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict}, p.ratio)
+        ({"race": race.id, **_of_column(p), "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict}, p.ratio)
         for p in verdict.pairs
     ]
     family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
     void = standing.is_void(race, verdict, checks)
     family("dragstrip_race_void", "", "1 if nothing here may be used as a result.", [({"race": race.id}, float(void))])
     return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _of_column(pair: Pair) -> dict[str, str]:
+    """Of a race of several columns, in which."""
+    return {"workload": pair.column} if pair.column else {}
+
+
+def _rows(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Iterator[tuple[Part, summary.Row]]:
+    """Every column's contenders with numbers."""
+    for part in parts(race, verdict, checks):
+        for row in summary.ranked(part.race, part.verdict):
+            yield part, row
 
 
 #: By the word of ``--as``; ``.json`` and the like are settled where the file's name is read.
@@ -199,11 +228,12 @@ def _case(suite: ElementTree.Element, group: str, name: str, *, failed: str, sai
         ElementTree.SubElement(case, "system-out").text = figures.visible(said, lines=True)
 
 
-def _xml(suite: ElementTree.Element) -> str:
-    for what, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
-        suite.set(what, str(len(list(suite.iter(tag)))))
-    suite.set("errors", "0")
+def _xml(*suites: ElementTree.Element) -> str:
     whole = ElementTree.Element("testsuites")
-    whole.append(suite)
+    for suite in suites:
+        for what, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
+            suite.set(what, str(len(list(suite.iter(tag)))))
+        suite.set("errors", "0")
+        whole.append(suite)
     ElementTree.indent(whole)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(whole, encoding="unicode") + "\n"

@@ -39,12 +39,15 @@ def hlog(race: Race) -> str:
     lines = ["#[Histogram log format version 1.2]", "#[StartTime: 0.000 (seconds since the race's start)]"]
     lines.append('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"')
     void = {round_.index for round_ in race.rounds if round_.void}
+    column_of = {round_.index: round_.column for round_ in race.rounds}
     for seen in chart_data.blocks(race):
         block = seen.block
         if block.void or block.round in void or not block.requests:
             continue
         at_s = (block.started_ns + block.lead_ns - race.started_ns) / 1e9
         held = base64.b64encode(block.latency_hdr).decode()
-        tag = re.sub(r"[\s,]+", "_", figures.visible(block.contender))
+        # Of several columns the tag says which; a comma would end it.
+        at = f"{race.columns[column_of[block.round]].name}/" if race.columns else ""
+        tag = re.sub(r"[\s,]+", "_", figures.visible(at + block.contender))
         lines.append(f"Tag={tag},{at_s:.3f},{block.counted_ns / 1e9:.3f},{block.max_ns / 1e6:.3f},{held}")
     return "\n".join(lines) + "\n"

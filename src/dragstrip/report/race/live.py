@@ -20,6 +20,7 @@ from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import summary
 from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.parts import parts
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -115,21 +116,29 @@ class Progress:
         decided = sum(pair.decided for pair in verdict.pairs)
         spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
         of = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
+        most = f"{race.plan.planned_rounds}{f' for each of {len(race.columns)} columns' if race.columns else ''}"
         void = sum(bool(round_.void) for round_ in race.rounds)
         self._phase = (
-            f"round {done}{f' ({void} void)' if void else ''} of at most {race.plan.planned_rounds}, "
+            f"round {done}{f' ({void} void)' if void else ''} of at most {most}, "
             f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{of} spent"
         )
         self._phase_waits = False
         if left := time_left(race, verdict):
             self._phase += f", {left}"
-        found = summary.ranked(race, verdict, with_latency=False) if self._live else []
-        self._standings = race_terminal.ranking(verdict, found, beside=False) if found else None
+        self._standings = self._table(race, verdict) if self._live else None
         self._lights = [*failures(verdict), *lights(race)] if self._live else []
         # Plain lines: often at first, then now and then, and whenever something was decided.
         worth_a_line = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
         self._decided = decided
         self._show(self._phase if worth_a_line else "")
+
+    def _table(self, race: Race, verdict: Verdict) -> RenderableType | None:
+        """The ranking so far; of several columns contender by column."""
+        if race.columns:
+            each = parts(race, verdict, ())
+            return Group(*race_terminal.columns_table(race, verdict, each, self._console.width, legend=False))
+        found = summary.ranked(race, verdict, with_latency=False)
+        return race_terminal.ranking(verdict, found, beside=False) if found else None
 
     def _show(self, line: str) -> None:
         if self._live:
@@ -156,11 +165,11 @@ def time_left(race: Race, verdict: Verdict) -> str:
         return ""
     spent = [(r.ended_ns - r.started_ns) / 1e9 for r in race.rounds]
     done = sum(not r.void for r in race.rounds)
-    most_s = max(race.plan.planned_rounds - done, 0) * sum(spent) / len(spent)
+    most_s = max(race.plan.planned_rounds * max(len(race.columns), 1) - done, 0) * sum(spent) / len(spent)
     if not race.plan.rounds_fixed:
         most_s = max(min(most_s, race.plan.budget_s - sum(spent)), 0.0)
-    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.unfit and pair.metric == verdict.metric]
-    hoped = [pair.more_s for pair in open_]
+    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.unfit]
+    hoped = [pair.more_s for pair in open_] if not race.columns else [verdict.more_s] if open_ else []
     likely_s = None if race.plan.rounds_fixed or not hoped or None in hoped else max(s for s in hoped if s is not None)
     if likely_s is not None and likely_s < most_s:
         return f"about {likely_s:.0f} s left, {most_s:.0f} s at most"
@@ -169,7 +178,12 @@ def time_left(race: Race, verdict: Verdict) -> str:
 
 def failures(verdict: Verdict) -> list[RenderableType]:
     """Requests that failed, by contender and kind; nothing where none did."""
-    failed = [(name, estimate.errors) for name, estimate in verdict.estimates.items() if any(estimate.errors.values())]
+    failed = [
+        (name, estimate.errors)
+        for one in verdict.columns or (verdict,)
+        for name, estimate in one.estimates.items()
+        if any(estimate.errors.values())
+    ]
     return [
         Text.assemble(("▲ errors ", "yellow"), (name, "bold"), f": {figures.errors(kinds)}") for name, kinds in failed
     ]

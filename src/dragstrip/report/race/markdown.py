@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.race import summary
+from dragstrip.report.race import columns, heading, summary
 from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.parts import parts
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -20,9 +21,41 @@ if TYPE_CHECKING:
 
 def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """One race; nothing that comes from outside is taken for markup."""
+    lines = [f"**{cell(heading.headline(record, verdict, checks))}**", ""]
+    lines += _columns(record, verdict, checks) if record.columns else _ranking(record, verdict)
+    lines += [
+        "",
+        *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
+    ]
+    for check in checks:
+        if check.status in ("void", "warn"):
+            at = f"at {cell(check.column)}: " if check.column else ""
+            lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
+    lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _columns(record: Race, verdict: Verdict, checks: Sequence[Check]) -> list[str]:
+    """Contender by column, and who is out of one of them."""
+    found = parts(record, verdict, checks)
+    table = columns.table(record, found)
+    heads = (f"{cell(name)}, {cell(of)}" for name, of in table.heads)
+    lines = [f"| contender | {' | '.join(heads)} |", f"|-|{'-|' * len(table.heads)}"]
+    for name, cells in table.rows:
+        shown = (f"{cell(one.text)}{f' {one.letters}' if one.letters else ''}" for one in cells)
+        lines.append(f"| {cell(name)} | {' | '.join(shown)} |")
+    lines += ["", *map(cell, columns.legend(record, verdict, table)), ""]
+    return lines + [
+        f"- {cell(entrant.name)} is out at {cell(part.name)}: {cell(entrant.out)}"
+        for part in found
+        for entrant in part.race.entrants
+        if entrant.out
+    ]
+
+
+def _ranking(record: Race, verdict: Verdict) -> list[str]:
     found = summary.ranked(record, verdict, with_latency=False)
-    head = KNOWN[verdict.metric].head
-    lines = [f"**{cell(summary.headline(record, verdict, checks))}**", ""]
+    head, lines = KNOWN[verdict.metric].head, list[str]()
     if found:
         lines += [f"| contender | version | {cell(head)} | interval | relative to the first |", "|-|-|-:|-:|-:|"]
     for row in found:
@@ -30,13 +63,7 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         beside = _beside_first(row, found, verdict)
         cells = (row.name, row.entrant.version, figures.figure(row.main.estimate), interval, beside)
         lines.append(f"| {' | '.join(cell(text) for text in cells)} |")
-    lines += [
-        "",
-        *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
-    ]
-    lines += [f"- {check.status}: {cell(check_text(check))}" for check in checks if check.status in ("void", "warn")]
-    lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _beside_first(row: summary.Row, found: Sequence[summary.Row], verdict: Verdict) -> str:

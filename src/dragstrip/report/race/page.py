@@ -23,14 +23,14 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, external, forest, notes, tables, wording
+from dragstrip.report.race import charts, columns, external, forest, heading, notes, standing, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary as rows
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.badge import badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.latency import QUANTILES
+from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.summary import Row
 
 if TYPE_CHECKING:
@@ -54,56 +54,84 @@ class Cell:
 
 def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The whole page as text."""
-    found = rows.ranked(race, verdict)
-    names = [row.name for row in found]
     content = race_export.race_json(race, verdict, checks)
     data = json.dumps(content, indent=1, ensure_ascii=True)
-    drawn = _charts(race, verdict, found)
+    found = parts(race, verdict, checks)
+    each = [_column(part, at, several=bool(race.columns)) for at, part in enumerate(found, 1)]
+    names = list(dict.fromkeys(row.name for column in each for row in column["rows"]))
+    drawn = {f"{column['at']}{name}": chart for column in each for name, chart in column["charts"].items()}
+    overview = columns.table(race, found) if race.columns else None
+    if overview:
+        drawn["columns"] = charts.columns(race, found)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
-    disturbed = [pair for pair in verdict.pairs if pair.disturbed]
     return _template().render(
         race=race,
         verdict=verdict,
+        each=each,
+        overview=overview,
+        overview_chart=drawn.get("columns"),
+        of_rates=of_rates(race),
+        legend=columns.legend(race, verdict, overview) if overview else (),
         headline=content["headline"],
         void=content["void"],
         events=content["events"],
         title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
         summary=race_terminal.summary(race),
-        rows=found,
-        tie_count=rows.ties_wide(found),
-        charts=drawn,
         drawing=_inside_script(_drawing(drawn, names)),
         scripts=scripts,
         allowed=" ".join(_allowed(script) for script in scripts),
-        sections=_sections(race, drawn, found, bool(content["pairs"])),
+        sections=_sections(race, each),
         definitions=definitions_of.files(race),
         raw=_raw(race),
         foreign=external.figures(race),
         foreign_note=external.NOTE,
-        matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
-        pairs=rows.shown_pairs(verdict, names, every=False),
-        others=rows.shown_beside(verdict, names, every=False),
         by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
-        badge=badge(race, verdict, checks),
-        notes=notes.notes(race, verdict, checks),
+        badge=heading.badge(race, verdict, checks),
+        notes=columns.all_notes(found),
         most_notes=notes.MOST,
-        light_of=notes.light(race),
+        light_of=columns.light(found),
         open=notes.more(race, verdict, race.id),
-        disturbed=disturbed,
-        together=forest.together(disturbed) if len(disturbed) > rows.DISTURBED_EACH else "",
-        out=[entrant for entrant in race.entrants if entrant.out],
-        checks=sorted(checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
-        parity=race_terminal.parity_rows(race),
-        parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
         facts=facts(race.machine),
-        meaning=f"{figures.meaning(verdict)} {figures.null_race(race)}",
-        launches=launches(race, found),
         command=command(race),
         quantiles=list(QUANTILES),
         data=_inside_script(data),
         download=base64.b64encode(data.encode()).decode(),
         marks=glyphs.VERDICT_MARK | glyphs.STATUS_MARK,
     )
+
+
+def _column(part: Part, at: int, *, several: bool) -> dict[str, Any]:
+    """What the sections of one column show.
+
+    Args:
+        several: there are others: places and heads then say whose they are.
+    """
+    race, verdict = part.race, part.verdict
+    found = rows.ranked(race, verdict)
+    names = [row.name for row in found]
+    disturbed = [pair for pair in verdict.pairs if pair.disturbed]
+    return {
+        "at": f"c{at}-" if several else "",
+        "head": f"{part.name}: " if several else "",
+        "name": part.name,
+        "race": race,
+        "verdict": verdict,
+        "void": standing.is_void(race, verdict, part.checks),
+        "rows": found,
+        "tie_count": rows.ties_wide(found),
+        "charts": _charts(race, verdict, found),
+        "matrix": [(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
+        "pairs": rows.shown_pairs(verdict, names, every=False),
+        "others": rows.shown_beside(verdict, names, every=False),
+        "disturbed": disturbed,
+        "together": forest.together(disturbed) if len(disturbed) > rows.DISTURBED_EACH else "",
+        "out": [entrant for entrant in race.entrants if entrant.out],
+        "checks": sorted(part.checks, key=lambda check: ("void", "warn", "pass").index(check.status)),
+        "parity": race_terminal.parity_rows(race),
+        "parity_names": [entrant.name for entrant in race.entrants if entrant.parity],
+        "meaning": f"{figures.meaning(verdict)} {figures.null_race(race)}",
+        "launches": launches(race, found),
+    }
 
 
 def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> None:
@@ -160,42 +188,50 @@ def _allowed(script: str) -> str:
     return f"'sha256-{digest}'"
 
 
-def _sections(race: Race, drawn: Mapping[str, Any], found: Sequence[Row], pairs: bool) -> list[tuple[str, str]]:
+#: What a section is called in the page's own list, where that is not its place.
+_WORDS = {
+    "columns": "all columns",
+    "pairs": "every pair",
+    "out": "out of the race",
+    "foreign": "by other tools",
+    "blocks": "blocks over time",
+    "cost": "CPU and memory",
+}
+
+
+def _sections(race: Race, each: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """What the page has, in its order: place and word."""
+    measured = [name for column in each for name in _of_column(column)]
+    checked = [
+        (f"{column['at']}{name}", f"{column['head']}{name}")
+        for column in each
+        for name in ("validity", "parity")
+        if name == "validity" or column["parity"]
+    ]
+    there = {"columns": bool(race.columns), "foreign": bool(external.figures(race)), "contenders": bool(race.entrants)}
+    before, after = (
+        [(name, _WORDS.get(name, name)) for name in names if there.get(name, True)]
+        for names in (("columns",), ("contenders", "method", "machine", "data"))
+    )
+    foreign = [("foreign", _WORDS["foreign"])] if there["foreign"] else []
+    return [*before, *measured, *foreign, *checked, *after]
+
+
+def _of_column(column: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One column's sections before its checks."""
+    drawn = column["charts"]
     there = {
-        "ranking": bool(found),
-        "out": any(entrant.out for entrant in race.entrants),
-        "pairs": pairs,
+        "ranking": column["rows"],
+        "out": column["out"],
+        "pairs": column["pairs"],
         "blocks": "blocks" in drawn,
         "latency": "latency" in drawn,
         "cost": "cpu" in drawn or "memory" in drawn,
-        "figures": bool(found),
-        "foreign": bool(external.figures(race)),
-        "parity": any(entrant.parity for entrant in race.entrants),
-        "contenders": bool(race.entrants),
+        "figures": column["rows"],
     }
-    words_of = {
-        "pairs": "every pair",
-        "out": "out of the race",
-        "foreign": "by other tools",
-        "blocks": "blocks over time",
-        "cost": "CPU and memory",
-    }
-    order = (
-        "ranking",
-        "out",
-        "pairs",
-        "blocks",
-        "latency",
-        "cost",
-        "figures",
-        "foreign",
-        "validity",
-        "parity",
-        "contenders",
-    )
-    shown = [name for name in (*order, "method", "machine", "data") if there.get(name, True)]
-    return [(name, words_of.get(name, name)) for name in shown]
+    return [
+        (f"{column['at']}{name}", f"{column['head']}{_WORDS.get(name, name)}") for name, shown in there.items() if shown
+    ]
 
 
 def _raw(race: Race) -> str:
@@ -303,9 +339,13 @@ def command(race: Race) -> str:
     for entrant in race.entrants:
         parts += _entry_words(entrant)
     parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
+    parts += ["--efficiency"] if of_rates(race) else []
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
-    parts += ["--rate", f"{load.rate_per_s:.17g}", "--pace", load.pace] if load.rate_per_s else []
+    own_rates = any(column.rate_per_s for column in race.columns) and not of_rates(race)
+    rate = f"{load.rate_per_s:.17g}" if load.rate_per_s else "auto" if own_rates else ""
+    parts += ["--rate", rate] if rate else []
+    parts += ["--pace", load.pace] if rate or of_rates(race) else []
     parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
     parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known_or_auto(plan.metric), "--seed", str(race.seed)]
     parts += ["--typical"] if is_typical(plan.metric) else []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.report.race.parts import parts
 from dragstrip.store.facts import kept_awake
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def unjudged(verdict: Verdict) -> dict[str, UnfitReason]:
 
 def standing(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
     """Pairs with an interval, by the metric that decides, that no void check touches."""
+    if race.columns:
+        found = parts(race, verdict, checks)
+        return [pair for part in found for pair in standing(part.race, part.verdict, part.checks)]
     bad = spoilt(race, checks)
     return [pair for pair in verdict.pairs if figures.finite(pair.low) is not None and not {pair.a, pair.b} & bad]
 

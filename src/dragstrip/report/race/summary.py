@@ -100,6 +100,18 @@ def tie_cells(names: Sequence[str], groups: Iterable[Sequence[str]]) -> list[tup
     return [tuple(column[row] for column in columns) for row in range(len(names))]
 
 
+def tie_letters(names: Sequence[str], verdict: Verdict) -> dict[str, str]:
+    """Each name's letters: those who share one are not told apart (Piepho 2004); "" for one who ties with nobody."""
+    groups = [[name for name in names if name in group] for group in _tied(verdict)]
+    several = [group for group in groups if len(group) > 1]
+    return {name: "".join(_letter(at) for at, group in enumerate(several) if name in group) for name in names}
+
+
+def _letter(at: int) -> str:
+    """a to z, then a number."""
+    return chr(ord("a") + at) if at < 26 else f"({at + 1})"
+
+
 def facing(pair: Pair, first: str) -> Pair:
     """The pair with ``first`` as its a: ratios inverted, the words turned round."""
     if pair.a == first:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,12 @@ ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "se
 def block_rows(race: Race) -> Iterator[Row]:
     """One row per block: whose and when, every field of its record, what became of it, and its own two numbers.
 
-    ``kind`` is "used", "dropped" (with its pass or round) or "void"; ``at_s`` is from the race's start.
+    ``kind`` is "used", "dropped" (with its pass or round) or "void"; ``at_s`` is from the race's start. Of a race of
+    several columns the last cell says which.
     """
+    if race.columns:
+        yield from _by_column(race, block_rows)
+        return
     for seen in chart_data.blocks(race):
         block = seen.block
         row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind}
@@ -52,7 +56,10 @@ def block_rows(race: Race) -> Iterator[Row]:
 
 
 def round_rows(race: Race) -> Iterator[Row]:
-    """One row per contender and round that counts: the numbers that decide."""
+    """One row per contender and round that counts: the numbers that decide; of several columns the last says which."""
+    if race.columns:
+        yield from _by_column(race, round_rows)
+        return
     from dragstrip.analysis import round_numbers
 
     by_column = {column: round_numbers(race, metric) for metric, column in ROUND_COLUMNS.items()}
@@ -63,6 +70,14 @@ def round_rows(race: Race) -> Iterator[Row]:
                 place = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
                 numbers = {key: _finite(float(of.totals[row, column])) for key, of in by_column.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
+
+
+def _by_column(race: Race, rows_of: Callable[[Race], Iterator[Row]]) -> Iterator[Row]:
+    from dragstrip.analysis import by_column
+
+    for column, as_race in zip(race.columns, by_column(race), strict=True):
+        for row in rows_of(as_race):
+            yield {**row, "column": column.name}
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
@@ -13,9 +14,10 @@ from rich.text import Text
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import external, forest, notes, standing
+from dragstrip.report.race import columns, external, forest, heading, notes, standing
 from dragstrip.report.race import summary as rows
 from dragstrip.report.race.badge import Badge, badge
+from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.summary import Row
 
 if TYPE_CHECKING:
@@ -43,24 +45,91 @@ def show_race(
         verbose: besides, what the words mean, all checks, other metrics' pairs, and the other figures at any width.
         run: how commands that are suggested name the race; its id if empty.
     """
-    found = rows.ranked(race, verdict)
-    names = [row.name for row in found]
-    parts: list[RenderableType] = [_badge(badge(race, verdict, checks))]
-    parts += [Text(rows.headline(race, verdict, checks)), Text()]
-    wide = console.width >= WIDE
-    if found:
-        parts += [ranking(verdict, found, beside=wide), Text()]
-    parts += _out(race)
-    pairs = rows.shown_pairs(verdict, names, every=all_pairs)
+    shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)
+    lines: list[RenderableType] = [_badge(heading.badge(race, verdict, checks))]
+    lines += [Text(heading.headline(race, verdict, checks)), Text()]
+    each = parts(race, verdict, checks)
+    if race.columns:
+        lines += columns_table(race, verdict, each, console.width)
+    for part in each:
+        if race.columns:
+            title = (badge(part.race, part.verdict, part.checks).line, "dim")
+            lines.append(Text.assemble((part.name, "bold"), "  ", title))
+        found = rows.ranked(part.race, part.verdict)
+        lines += _measured(part, found, shown)
+        if verbose:
+            lines += [*_rest(part, found, shown), Text()]
+    lines += _foreign(race)
+    lines += _beside_the_verdict(race, verdict, each, run or race.id, every=verbose)
+    lines.append(Text(summary(race), style="dim"))
+    glyphs.emit(console, *lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What is asked for: the terminal's width in cells, every pair, and what is left out of the short report."""
+
+    width: int
+    all_pairs: bool
+    verbose: bool
+
+    @property
+    def wide(self) -> bool:
+        """Whether everything fits beside the bars."""
+        return self.width >= WIDE
+
+
+def _measured(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableType]:
+    """One column's ranking, who is out of it, and its pairs."""
+    lines: list[RenderableType] = [ranking(part.verdict, found, beside=shown.wide), Text()] if found else []
+    lines += _out(part.race)
+    pairs = rows.shown_pairs(part.verdict, [row.name for row in found], every=shown.all_pairs)
     if pairs:
-        bad = standing.spoilt(race, checks)
-        parts += [*forest.plot(pairs, len(verdict.pairs), bad, console.width, verbose=verbose), Text()]
-    parts += _foreign(race)
-    parts += _beside_the_verdict(race, verdict, checks, run or race.id, every=verbose)
-    if verbose:
-        parts += _rest(race, verdict, checks, found, wide=wide, all_pairs=all_pairs)
-    parts.append(Text(summary(race), style="dim"))
-    glyphs.emit(console, *parts)
+        bad = standing.spoilt(part.race, part.checks)
+        lines += [*forest.plot(pairs, len(part.verdict.pairs), bad, shown.width, verbose=shown.verbose), Text()]
+    return lines
+
+
+def columns_table(
+    race: Race, verdict: Verdict, each: Sequence[Part], width: int, *, legend: bool = True
+) -> list[RenderableType]:
+    """Contender by column: as many columns beside each other as the terminal holds, the others below."""
+    whole = columns.table(race, each)
+    names = max([len("contender"), *(len(name) for name, _ in whole.rows)])
+    names = min(names, max(width // 3, 10))
+    cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(each))]
+    # A head's second line begins with "by ".
+    wide = [max(len(name), len(of) + 3, *map(len, cell)) for (name, of), cell in zip(whole.heads, cells, strict=True)]
+    lines: list[RenderableType] = []
+    for chosen in _fitting(wide, width - names - 2):
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=names)
+        for at in chosen:
+            name, of = whole.heads[at]
+            table.add_column(Text.assemble((name, "bold"), "\n", (f"by {of}", "dim")), no_wrap=True)
+        for at_row, (name, _) in enumerate(whole.rows):
+            table.add_row(Text(name), *(cells[at][at_row] for at in chosen))
+        lines += [table, Text()]
+    said = columns.legend(race, verdict, whole) if legend else []
+    return [*lines, *(Text(line, style="dim") for line in said), *([Text()] if said else [])]
+
+
+def _cell_text(cell: columns.Cell) -> Text:
+    style = "bold" if cell.number else "dim" if cell.lacks else ""
+    return Text.assemble((cell.text, style), (f" {cell.letters}" if cell.letters else "", "yellow"))
+
+
+def _fitting(wide: Sequence[int], room: int) -> list[list[int]]:
+    """Columns of these widths in as few tables as hold them, one at the least in each."""
+    chosen: list[list[int]] = []
+    left = 0
+    for at, width in enumerate(wide):
+        if not chosen or width + 2 > left:
+            chosen.append([])
+            left = room
+        chosen[-1].append(at)
+        left -= width + 2
+    return chosen
 
 
 def _badge(badge_: Badge) -> Text:
@@ -68,16 +137,16 @@ def _badge(badge_: Badge) -> Text:
 
 
 def _beside_the_verdict(
-    race: Race, verdict: Verdict, checks: Sequence[Check], run: str, *, every: bool
+    race: Race, verdict: Verdict, each: Sequence[Part], run: str, *, every: bool
 ) -> list[RenderableType]:
     """The heaviest notes, how quiet the machine was, and what more budget would tell."""
-    found, parts = notes.notes(race, verdict, checks), list[RenderableType]()
+    found, parts = columns.all_notes(each), list[RenderableType]()
     for note in found if every else found[: notes.MOST]:
         mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
         word = "void, " if note.status == "void" else ""
         head = (f"{word}{note.head}: ", "bold") if note.head else ""
         parts.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
-    seen = notes.light(race)
+    seen = columns.light(each)
     parts.append(Text.assemble((f"{glyphs.STATUS_MARK[seen.status]} ", glyphs.STATUS_STYLE[seen.status]), seen.text))
     if open_ := notes.more(race, verdict, run):
         parts.append(Text(f"▸ {open_}", style="bold"))
@@ -88,21 +157,19 @@ def _beside_the_verdict(
     return parts
 
 
-def _rest(
-    race: Race, verdict: Verdict, checks: Sequence[Check], found: Sequence[Row], *, wide: bool, all_pairs: bool
-) -> list[RenderableType]:
+def _rest(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableType]:
     """What is shown on request: figures, other metrics, checks that passed, what the words mean."""
-    parts: list[RenderableType] = [Text()]
-    if found and not wide:
+    verdict, parts = part.verdict, list[RenderableType]([Text()])
+    if found and not shown.wide:
         parts += [_beside(verdict, found), Text()]
-    others = rows.shown_beside(verdict, [row.name for row in found], every=all_pairs)
+    others = rows.shown_beside(verdict, [row.name for row in found], every=shown.all_pairs)
     if others:
         parts += [_by_other_metrics(others), Text()]
-    passed = [figures.check(check.check) for check in checks if check.status == "pass"]
+    passed = [figures.check(check.check) for check in part.checks if check.status == "pass"]
     if passed:
         mark = (f"{glyphs.STATUS_MARK['pass']} ", glyphs.STATUS_STYLE["pass"])
         parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
-    return [*parts, Text(), *_footer(race, verdict, found)]
+    return [*parts, Text(), *_footer(part.race, verdict, found)]
 
 
 def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
@@ -228,13 +295,23 @@ def summary(race: Race) -> str:
     keep = "keep-alive" if race.load.keepalive else "a connection per request"
     void = sum(bool(round_.void) for round_ in race.rounds)
     return (
-        f"{race.workload}, {race.load.connections} connections, {keep}"
+        f"{_asked(race)}, {race.load.connections} connections, {keep}"
         f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'}"
         f"{f', {race.load.rate_per_s:,g}/s offered' if race.load.rate_per_s else ''} · "
         f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
         f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
         f"seed {race.seed} · ended: {race.finished or 'cut off, or still running'}"
     )
+
+
+def _asked(race: Race) -> str:
+    """The workload; of several columns all of them, with the rates at which each is offered."""
+    if not of_rates(race):
+        return figures.several(tuple(column.workload for column in race.columns)) if race.columns else race.workload
+    rates: dict[str, list[str]] = {}
+    for column in race.columns:
+        rates.setdefault(column.workload, []).append(f"{column.rate_per_s:,g}/s")
+    return figures.several(tuple(f"{name} at {figures.several(tuple(each))}" for name, each in rates.items()))
 
 
 def _latency_of(race: Race) -> str:

@@ -1,0 +1,123 @@
+"""The columns of a race before its first round: who enters which, proved and calibrated for its workload and rate.
+
+A race of one workload has one, which its record then doesn't tell from the race itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dragstrip.contender import Missing, Ready
+from dragstrip.racing import schedule
+from dragstrip.racing.plan import plan_of
+from dragstrip.racing.progress import Progress, Within
+from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.qualification_store import QualificationStore
+from dragstrip.racing.qualified import Qualification
+from dragstrip.racing.request import Request
+from dragstrip.racing.setup import RaceSetup
+from dragstrip.record import Column, Entrant, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """One column as it enters the race.
+
+    Args:
+        setup: for its workload and rate.
+        absent: contenders that don't have the workload.
+    """
+
+    setup: RaceSetup
+    qualification: Qualification
+    absent: tuple[str, ...]
+
+    @property
+    def workload(self) -> str:
+        """The workload's name."""
+        return self.setup.workload.name
+
+    def plan(self, request: Request, columns: int) -> Plan:
+        """What calibration asks for, where so many columns share the budget."""
+        return plan_of(request, self.qualification, self.setup.load, columns=columns)
+
+
+def enter(
+    request: Request,
+    setup: RaceSetup,
+    states: Mapping[str, Ready | Missing],
+    progress: Progress,
+    kept: Mapping[str, QualificationStore],
+) -> list[Entered]:
+    """Proves and calibrates every contender for each workload that it has; a column for each workload and rate.
+
+    Args:
+        states: by name, what ``contender.check`` said. kept: by workload, of the qualifications that may be reused.
+    """
+    found = []
+    for workload in request.workloads:
+        at = setup.at(workload, 0.0)
+        entries = [entry for entry in request.entries if entry.serves(workload.name)]
+        absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.name))
+        told = progress
+        if request.also:
+            told = Within(progress, workload.name)
+            progress.phase(f"workload {workload.name}")
+        for name in absent:
+            told.out(name, "it doesn't have this workload, and races without it")
+        qualification = qualify_all(at, entries, states, told, kept[workload.name])
+        found += [
+            Entered(setup=setup.at(workload, rate_per_s), qualification=qualification, absent=absent)
+            for rate_per_s in _rates(request, workload.name, qualification)
+        ]
+    return found
+
+
+def _rates(request: Request, workload: str, qualification: Qualification) -> Iterator[float]:
+    """The rates of a workload's columns; 0 for a closed loop."""
+    capacity_per_s = {name: one.calibration.capacity_per_s for name, one in qualification.ready.items()}
+    if workload in request.offered:
+        yield from request.offered[workload]
+    elif request.efficiency:
+        yield from schedule.efficiency_rates(capacity_per_s)
+    else:
+        yield schedule.rate(request.rate_per_s, capacity_per_s)
+
+
+def columns_of(request: Request, entered: Sequence[Entered], plans: Sequence[Plan]) -> tuple[Column, ...]:
+    """The columns of the record; none where there is one."""
+    if len(entered) == 1:
+        return ()
+    return tuple(
+        Column(
+            name=_name(one, entered),
+            workload=one.workload,
+            rate_per_s=one.setup.load.rate_per_s,
+            lead_ns=plan.lead_ns,
+            counted_ns=plan.counted_ns,
+            passes=plan.passes,
+            blocks=plan.blocks,
+            entrants=one.qualification.entrants(),
+            absent=one.absent,
+        )
+        for one, plan in zip(entered, plans, strict=True)
+    )
+
+
+def _name(one: Entered, entered: Sequence[Entered]) -> str:
+    """Its workload, its rate, or both: whatever tells it from the others."""
+    rate = f"{one.setup.load.rate_per_s:,g}/s"
+    several = sum(other.workload == one.workload for other in entered) > 1
+    if not several:
+        return one.workload
+    return rate if len({other.workload for other in entered}) == 1 else f"{one.workload}, {rate}"
+
+
+def entrants_of(request: Request, entered: Sequence[Entered]) -> tuple[Entrant, ...]:
+    """Everybody in the order named, each as in the first column that it came into; out only if it came into none."""
+    own: dict[str, list[Entrant]] = {entry.name: [] for entry in request.entries}
+    for one in entered:
+        for entrant in one.qualification.entrants():
+            own[entrant.name].append(entrant)
+    return tuple(next((one for one in each if not one.out), each[0]) for each in own.values())

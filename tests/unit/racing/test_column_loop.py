@@ -1,0 +1,201 @@
+"""A race of several workloads before and between its rounds: what is refused, who is next, whose the budget is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+
+from dragstrip import contender, machine
+from dragstrip.errors import BadUsage
+from dragstrip.racing import schedule
+from dragstrip.racing.column_loop import ColumnsLoop
+from dragstrip.racing.progress import Silent
+from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads
+from dragstrip.racing.rerun import request_of
+from dragstrip.racing.setup import RaceSetup
+from dragstrip.record import Load, Race
+from dragstrip.store.database import Store
+from dragstrip.workload import load, several
+
+
+def asked(*names: str, workloads: str = "hello,multiply", **more: Any) -> Request:
+    """A request for these contenders."""
+    first, *also = several(workloads)
+    entries = tuple(map(contender.entry, names))
+    return Request(entries=entries, workload=first, also=tuple(also), **more)
+
+
+def refused(request: Request) -> str:
+    with pytest.raises(BadUsage) as error:
+        refuse_workloads(request)
+    return str(error.value)
+
+
+def test_a_workload_wants_two_contenders_and_each_contender_a_workload() -> None:
+    """nginx-static has hello alone: it may be left out of multiply, where two others have that."""
+    refuse_workloads(asked("nginx-lua", "node", "nginx-static"))
+    assert "workload multiply: a race wants at least two" in refused(asked("nginx-lua", "nginx-static"))
+    assert "nginx-static has no workload 'multiply'" in refused(
+        asked("nginx-lua", "node", "nginx-static", workloads="multiply")
+    )
+    assert "hello is given twice" in refused(asked("nginx-lua", "node", workloads="hello,hello"))
+    with pytest.raises(BadUsage, match="there is no workload 'helo'; did you mean hello"):
+        several("multiply,helo")
+
+
+def test_a_file_whose_path_has_a_comma_is_one_workload(tmp_path: Path) -> None:
+    """As it always was."""
+    file = tmp_path / "a,b.toml"
+    file.write_text(load("hello").source.text)
+    assert [one.name for one in several(str(file))] == ["hello"]
+
+
+def test_efficiency_decides_by_cpu_and_chooses_its_rates_itself() -> None:
+    """Another metric, or a rate, is refused by name; two digits of each rate are told."""
+    assert asked("nginx-lua", "node", efficiency=True).metric == "cpu"
+    assert asked("nginx-lua", "node", efficiency=True, metric="typical-auto").metric == "typical-cpu"
+    with pytest.raises(BadUsage, match="--efficiency compares CPU per request, and --metric throughput"):
+        refuse_efficiency(asked("nginx-lua", "node", efficiency=True, metric="throughput"))
+    with pytest.raises(BadUsage, match="leave out --rate"):
+        refuse_efficiency(asked("nginx-lua", "node", efficiency=True, rate_per_s=100.0))
+    assert schedule.efficiency_rates({"a": 31_234.5, "b": 9_876.0}) == (990.0, 4900.0)
+
+
+def test_a_race_of_several_is_asked_for_again_as_it_was() -> None:
+    """The same workloads, or the same rates: calibration need not come to the same ones."""
+    names = ("nginx-return", "nginx-static")
+    entries = {name: contender.entry(name) for name in names}
+
+    def known(race: Race) -> Race:
+        entrants = tuple(
+            replace(samples.entrant(name), kind=one.kind, parameters=dict(one.parameters))
+            for name, one in entries.items()
+        )
+        return replace(race, entrants=entrants, server_cores=(), engine_cores=())
+
+    two = {name: dict.fromkeys(names, 1e4) for name in ("hello", "multiply")}
+    again = request_of(known(samples.race_of_two(two)))
+    assert [one.name for one in again.workloads] == ["hello", "multiply"]
+    assert again.offered == {"hello": (0.0,), "multiply": (0.0,)}
+    rates = {"500/s": 500.0, "2,500/s": 2500.0}
+    again = request_of(known(samples.race_of_two(dict.fromkeys(rates, two["hello"]), per_s=rates)))
+    assert ([one.name for one in again.workloads], again.offered) == (["hello"], {"hello": (500.0, 2500.0)})
+    refuse_efficiency(again)
+
+
+def test_the_order_of_columns_is_drawn_for_each_turn() -> None:
+    """A pure function of seed and turn; every order comes up, and none of it is a round's own."""
+    names = ("one", "two", "three")
+    orders = [schedule.order_of_columns(7, turn, names) for turn in range(60)]
+    assert orders == [schedule.order_of_columns(7, turn, names) for turn in range(60)]
+    assert len(set(orders)) == 6
+    assert orders != [schedule.order_of_columns(8, turn, names) for turn in range(60)]
+
+
+def loop_of(race: Race, folder: Path) -> ColumnsLoop:
+    """The loop that would go on with a stored race; it runs nothing here, so there is no engine."""
+    lanes = machine.lanes(None, None)
+    setup = RaceSetup(
+        engine=None,  # type: ignore[arg-type]
+        lanes=lanes,
+        load=Load(connections=1, threads=1, keepalive=True, timeout_ns=1),
+        workload=load("hello"),
+        scratch=folder,
+        keepers=ExitStack(),
+        seed=race.seed,
+    )
+    store = Store(folder / "races.sqlite")
+    store.begin(race)
+    ready: dict[str, Any] = dict.fromkeys(("quick", "steady", "slow"))
+    return ColumnsLoop(store, Silent(), race, [(setup, ready) for _ in race.columns])
+
+
+def next_of(loop: ColumnsLoop) -> str:
+    return loop._next(loop._open()).name
+
+
+def open_race(rounds: Sequence[int], *, budget_s: float = 600.0) -> Race:
+    """Nothing of it decided; so many rounds of each column, a second each."""
+    alike = {"quick": 3e4, "steady": 3e4, "slow": 3e4}
+    race = samples.race_of_two({"hello": alike, "multiply": alike}, rounds=max(rounds), noise=0.1)
+    kept = [r for r in race.rounds if r.index // 2 < rounds[r.column]]
+    plan = replace(race.plan, planned_rounds=40, budget_s=budget_s)
+    return replace(race, rounds=tuple(replace(r, index=at) for at, r in enumerate(kept)), plan=plan, finished="")
+
+
+def renumbered(race: Race) -> Race:
+    """Parts of a round have its number."""
+    return replace(
+        race,
+        rounds=tuple(
+            replace(
+                r,
+                launches=tuple(replace(one, round=r.index) for one in r.launches),
+                blocks=tuple(replace(one, round=r.index) for one in r.blocks),
+            )
+            for r in race.rounds
+        ),
+    )
+
+
+def test_the_column_with_the_fewest_rounds_is_next(tmp_path: Path) -> None:
+    """Among equals by the drawn order; a void round is run again by its own column."""
+    race = renumbered(open_race((5, 7)))
+    assert next_of(loop_of(race, tmp_path)) == "hello"
+    even = renumbered(open_race((6, 6)))
+    (tmp_path / "even").mkdir()
+    drawn = schedule.order_of_columns(race.seed, 6, ["hello", "multiply"])[0]
+    assert next_of(loop_of(even, tmp_path / "even")) == drawn
+    last = even.rounds[-1]
+    again = replace(even, rounds=(*even.rounds[:-1], replace(last, void=samples.voided("errors"))))
+    (tmp_path / "again").mkdir()
+    assert next_of(loop_of(again, tmp_path / "again")) == again.columns[last.column].name
+
+
+def test_columns_share_what_is_left_of_the_budget_by_how_long_their_rounds_are(tmp_path: Path) -> None:
+    """Together all of it; a column that has ended leaves its part to the others."""
+    loop = loop_of(renumbered(open_race((10, 10), budget_s=300.0)), tmp_path)
+    spent_s = sum(one.spent_s for one in loop.loops)
+    assert len(loop._open()) == 2
+    assert sum(map(loop.share_s, loop.loops)) == pytest.approx(300.0 - spent_s)
+    loop.loops[0].spent_s *= 3
+    first, second = map(loop.share_s, loop.loops)
+    assert first == pytest.approx(3 * second)
+    loop.loops[0].ended = "decided"
+    left_s = 300.0 - sum(one.spent_s for one in loop.loops)
+    assert loop.share_s(loop.loops[1]) == pytest.approx(left_s)
+
+
+def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Path) -> None:
+    """Without a round more: what is decided stays so when a race is resumed."""
+    apart, alike = {"quick": 9e4, "steady": 3e4, "slow": 1e4}, {"quick": 3e4, "steady": 3e4, "slow": 3e4}
+    race = samples.race_of_two({"hello": apart, "multiply": alike}, noise=0.1, rounds=20)
+    open_ = replace(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished="")
+    loop = loop_of(open_, tmp_path)
+    assert [one.name for one in loop._open()] == ["multiply"]
+    assert loop.loops[0].ended == "decided"
+    done = samples.race_of_two({"hello": apart, "multiply": apart}, rounds=20, seed=9)
+    (tmp_path / "done").mkdir()
+    ended = loop_of(replace(done, finished=""), tmp_path / "done").drive()
+    assert (ended.finished, len(ended.rounds)) == ("decided", 40)
+    with Store(tmp_path / "done" / "races.sqlite") as store:
+        assert store.load("last").finished == "decided"
+
+
+def test_who_falls_out_of_one_column_races_on_in_the_other(tmp_path: Path) -> None:
+    """In the record and in the store; out of both, it is out of the race."""
+    loop = loop_of(renumbered(open_race((4, 4))), tmp_path)
+    loop.by_column()[1].let_out({"slow": "died under load"}, 8)
+    assert not any(entrant.out for entrant in loop.race.entrants)
+    assert "slow" in loop.loops[0].contenders
+    assert "slow" not in loop.loops[1].contenders
+    stored = loop.store.load("last")
+    assert [[e.name for e in column.entrants if e.out] for column in stored.columns] == [[], ["slow"]]
+    loop.by_column()[0].let_out({"slow": "died again"}, 9)
+    assert [entrant.name for entrant in loop.race.entrants if entrant.out] == ["slow"]
