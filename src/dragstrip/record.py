@@ -18,6 +18,10 @@ METHOD_VERSION = 5
 DEFAULT_CONNECTIONS = 32
 
 
+#: How a race ends that fewer than two contenders are left in (``Race.finished``).
+TOO_FEW = "too few contenders"
+
+
 class VoidKind(StrEnum):
     """Why a block or a round is never used."""
 

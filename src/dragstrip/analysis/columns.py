@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragstrip.record import Column, Entrant, EventKind, Race, Round
+from dragstrip.record import TOO_FEW, Column, Entrant, EventKind, Race, Round
 
 #: A void round is run again; so many in a row end the race: what can't be true in five rounds will not be in the sixth.
 MOST_VOID_ROUNDS = 5
@@ -65,6 +65,6 @@ def _finished(whole: str, entrants: Sequence[Entrant], rounds: Sequence[Round]) 
     if whole in ("", "interrupted"):
         return whole
     if sum(not entrant.out for entrant in entrants) < 2:
-        return "too few contenders"
+        return TOO_FEW
     last = rounds[-MOST_VOID_ROUNDS:]
     return "void" if len(last) == MOST_VOID_ROUNDS and all(this.void for this in last) else whole

@@ -16,7 +16,7 @@ from dragstrip.racing.progress import Progress, Within
 from dragstrip.racing.qualified import Qualified
 from dragstrip.racing.round import Outcome
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Event, Race
+from dragstrip.record import TOO_FEW, Event, Race
 from dragstrip.store.database import Store
 
 #: How a race ended whose columns ended differently: the first of these that any of them has.
@@ -127,7 +127,7 @@ class ColumnsLoop:
             self._next(open_).step()
             self.progress.round_done(self.race, analysis.together(self.race, tuple(one.judged for one in self.loops)))
         ends = {loop.ended for loop in self.loops}
-        return next((end for end in _ENDS if end in ends), "too few contenders")
+        return next((end for end in _ENDS if end in ends), TOO_FEW)
 
     def _open(self) -> list[ColumnLoop]:
         """The columns that go on."""

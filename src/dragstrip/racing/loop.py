@@ -18,7 +18,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualified import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Block, Event, Plan, Race
+from dragstrip.record import TOO_FEW, Block, Event, Plan, Race
 from dragstrip.store.database import Store
 
 #: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
@@ -121,7 +121,7 @@ class RaceLoop(RoundLoop):
     def over(self) -> str | None:
         """How the race ended (``Race.finished``); None: it goes on."""
         if len(self.contenders) < 2:
-            return "too few contenders"
+            return TOO_FEW
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
         if self.void_in_a_row >= analysis.MOST_VOID_ROUNDS:
             return "void"
