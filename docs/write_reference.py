@@ -1,9 +1,13 @@
-"""Writes the tables of docs/CONTENDERS.md from the models that read the files: `make docs`, or --check to compare."""
+"""Writes the tables of docs/CONTENDERS.md and docs/workloads.md from the models that read the files.
+
+`make docs` does, or --check compares.
+"""
 
 from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
@@ -12,9 +16,10 @@ from pydantic.fields import FieldInfo
 
 from dragstrip.contender.entries import LineUp
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
-from dragstrip.workload import WorkloadFile
+from dragstrip.workload import MixFile, WorkloadFile
+from dragstrip.workload.fields import MixedRequest, RequestFields
 
-PAGE = Path(__file__).with_name("CONTENDERS.md")
+HERE = Path(__file__).parent
 
 _PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -92,13 +97,36 @@ def placeholders() -> list[str]:
     return [*lines, "| each parameter | its value | `start`, `parity` |"]
 
 
-def written(text: str) -> str:
+def mix_tables() -> list[str]:
+    """What a file of several requests has that one of a single request has not."""
+    request = MixFile.model_fields["request"]
+    lines = ["| key | is | usual | |", "|-|-|-|-|"]
+    lines.append(f"| `request` | {kind(request.annotation)} | {usual(request)} | {request.description} |")
+    own = {name: field for name, field in MixedRequest.model_fields.items() if name not in RequestFields.model_fields}
+    lines += ["", f"`[[request]]`: {(MixedRequest.__doc__ or '').strip()} Besides the keys of `[request]`:", ""]
+    lines += ["| key | is | usual | |", "|-|-|-|-|"]
+    lines += [
+        f"| `{name}` | {kind(field.annotation)} | {usual(field)} | {field.description or ''} |"
+        for name, field in own.items()
+    ]
+    return lines
+
+
+#: By page, what stands between its markers.
+PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
+    "CONTENDERS.md": {
+        "contender": lambda: tables(ContenderFile),
+        "names": placeholders,
+        "line-up": lambda: tables(LineUp),
+    },
+    "workloads.md": {"workload": lambda: tables(WorkloadFile), "mix": mix_tables},
+}
+
+
+def written(page: str, text: str) -> str:
     """The page with what stands between its markers replaced."""
-    parts = {
-        "contender": tables(ContenderFile), "names": placeholders(),
-        "workload": tables(WorkloadFile), "line-up": tables(LineUp),
-    }  # fmt: skip
-    for name, lines in parts.items():
+    for name, make in PAGES[page].items():
+        lines = make()
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
@@ -107,12 +135,15 @@ def written(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the page; with --check exits 1 instead where it is out of date."""
-    before = PAGE.read_text(encoding="utf-8")
-    after = written(before)
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if before == after else f"{PAGE} is out of date: `make docs` writes it")
-    PAGE.write_text(after, encoding="utf-8")
+    """Writes the pages; with --check exits 1 instead where one is out of date."""
+    for name in PAGES:
+        page = HERE / name
+        before = page.read_text(encoding="utf-8")
+        after = written(name, before)
+        if "--check" not in sys.argv[1:]:
+            page.write_text(after, encoding="utf-8")
+        elif before != after:
+            sys.exit(f"{page} is out of date: `make docs` writes it")
 
 
 if __name__ == "__main__":

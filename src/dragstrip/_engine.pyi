@@ -52,19 +52,46 @@ class ExchangeLike(Protocol):
     def status(self) -> int: ...
     @property
     def body(self) -> bytes:
-        """Without transfer coding."""
+        """Without transfer coding; empty where any body is right."""
+
+    @property
+    def any_body(self) -> bool:
+        """Any body of up to a mebibyte is right."""
+
+    @property
+    def earliest_ns(self) -> int:
+        """An answer that arrives sooner after its request left is wrong (``too_early``)."""
+
+    @property
+    def kind(self) -> int:
+        """Which kind of request it is, of those that are told apart: numbered from 0 without gaps, 64 at most."""
 
 @final
 class Exchange:
     """A request and the one right answer to it."""
 
-    def __init__(self, request: bytes, status: int, body: bytes) -> None: ...
+    def __init__(
+        self,
+        request: bytes,
+        status: int,
+        body: bytes,
+        *,
+        any_body: bool = False,
+        earliest_ns: int = 0,
+        kind: int = 0,
+    ) -> None: ...
     @property
     def request(self) -> bytes: ...
     @property
     def status(self) -> int: ...
     @property
     def body(self) -> bytes: ...
+    @property
+    def any_body(self) -> bool: ...
+    @property
+    def earliest_ns(self) -> int: ...
+    @property
+    def kind(self) -> int: ...
 
 @final
 class Target:
@@ -113,6 +140,7 @@ class SessionPlan:
         first_byte: bool = False,
         sources: int = 1,
         by_length: bool = False,
+        sequence: Sequence[int] = (),
     ) -> None:
         """Plain values; ``Engine.open`` checks them.
 
@@ -129,6 +157,7 @@ class SessionPlan:
             sources: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
             by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
                 (over TCP, unencrypted, with none of the four before).
+            sequence: places of exchanges, which each worker sends in this order instead of one after the other.
         """
 
 @final
@@ -211,6 +240,26 @@ class BlockPlan:
     def max_requests(self) -> int: ...
     @property
     def open_loop(self) -> OpenLoop | None: ...
+
+@final
+class KindTally:
+    """What one block left behind of one kind of request, over all worker threads."""
+
+    @property
+    def requests(self) -> int:
+        """Right answers within the counted part."""
+
+    @property
+    def failed(self) -> int:
+        """Without a right answer, whole block."""
+
+    @property
+    def latency_sum_ns(self) -> int:
+        """Of ``requests``, exact."""
+
+    @property
+    def latency_hdr(self) -> bytes:
+        """Of ``requests``: HdrHistogram V2 compressed, ns; empty where nothing was recorded."""
 
 @final
 class Tally:
@@ -330,6 +379,10 @@ class Tally:
     def lag_hdr(self) -> bytes | None: ...
     @property
     def latency_sent_hdr(self) -> bytes | None: ...
+    @property
+    def kinds(self) -> list[KindTally]:
+        """By kind of request, where there are several; else empty."""
+
     @property
     def gave_up(self) -> bool: ...
     @property

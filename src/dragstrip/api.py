@@ -179,7 +179,7 @@ class Plan(TypedDict, total=False):
     ``dragstrip.racing.request.Request`` has the same under the same names.
     """
 
-    connections: int
+    connections: int | None
     threads: int | None
     keepalive: bool
     http: Literal["1.1", "1.0"]

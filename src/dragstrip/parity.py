@@ -24,6 +24,7 @@ ACCESS_LOG, COMPRESSION = "access log", "compression"
 RUNS_AS = "runs as"
 CORES_USED = "cores used"
 NOTE = "note"
+JSON_FORM = "JSON form"
 
 _UNTRIED = "could not be tried"
 

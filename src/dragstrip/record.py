@@ -62,6 +62,23 @@ class Void:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KindCount:
+    """What one block left behind of one of its workload's requests, where that has several.
+
+    Args:
+        requests: right answers that arrived within the counted part.
+        failed: without a right answer, whole block.
+        latency_sum_ns: exact sum of the counted latencies.
+        latency_hdr: of ``requests``: HdrHistogram V2 compressed (zlib) of nanoseconds; b"" where there were none.
+    """
+
+    requests: int
+    failed: int
+    latency_sum_ns: int
+    latency_hdr: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """What one short measured stretch of load left behind; immutable.
 
@@ -81,7 +98,7 @@ class Block:
         requests: right answers that arrived within the counted part.
         sent, answered, failed, in_flight: whole block; sent = answered + failed + in_flight.
         errors: failures by kind, whole block (connect, refused, reset, closed_early, timeout,
-            bad_response, wrong_status, wrong_length, wrong_body, send).
+            bad_response, wrong_status, wrong_length, wrong_body, send, too_early).
         bytes_in, bytes_out: whole block, application bytes of complete and incomplete messages.
         connects: connections opened during this block (reconnects after a server's close included).
         latency_hdr: HdrHistogram V2 compressed (zlib) of nanoseconds, counted part.
@@ -109,6 +126,7 @@ class Block:
         void: reasons why this block is never used; empty if it counts.
         server_runs: how often one of the contender's threads was put on a core (/proc/PID/task/TID/schedstat), whole
             block; None if unreadable, and in records before method version 5.
+        kinds: by the requests' names, where the workload has several.
     """
 
     contender: str
@@ -155,6 +173,7 @@ class Block:
     clock_step_ns: int = 0
     early_stamps: int = 0
     server_runs: int | None = None
+    kinds: Mapping[str, KindCount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +363,7 @@ class Load:
     Args:
         http: the requests' version, "1.1" or "1.0", the latter as ab speaks it: kept alive only if both sides say so.
         rate_per_s: of an open loop, the same for all contenders; 0: a closed loop. pace: how sharply it is kept.
+        pipelining: requests on their way on each connection.
     """
 
     connections: int
@@ -353,6 +373,7 @@ class Load:
     http: str = "1.1"
     rate_per_s: float = 0.0
     pace: str = "precise"
+    pipelining: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

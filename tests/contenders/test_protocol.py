@@ -27,7 +27,7 @@ import pytest
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Missing, Start
-from dragstrip.workload import Exchange
+from dragstrip.workload import Data, Exchange
 from dragstrip.workload import load as load_workload
 
 DEFAULT = contender.line_up("default").names
@@ -59,10 +59,10 @@ class Launched:
     server: subprocess.Popen[bytes]
 
     def exchanges(self, **how: Any) -> Sequence[Exchange]:
-        return load_workload(self.workload).exchanges(mark=self.mark, **how)
+        return load_workload(self.workload).exchanges(mark=self.mark, data=data_of(self.workload), **how)
 
     def probes(self, **how: Any) -> Sequence[Exchange]:
-        return load_workload(self.workload).probes(mark=self.mark, **how)
+        return load_workload(self.workload).probes(mark=self.mark, data=data_of(self.workload), **how)
 
     @property
     def mark(self) -> str:
@@ -72,13 +72,19 @@ class Launched:
         return socket.create_connection(("127.0.0.1", self.start.port), timeout=30)
 
 
+def data_of(workload: str) -> Data:
+    """What the launches here find: the same files in all of them."""
+    return load_workload(workload).data("test")
+
+
 @contextlib.contextmanager
 def serving(text: str, workload: str) -> Iterator[tuple[Start, subprocess.Popen[bytes]]]:
     """Starts a contender straight from its Start, as nobody when root, and waits until it listens."""
     scratch = Path(tempfile.mkdtemp(prefix="contender-"))
     try:
         entry: Entry = contender.entry(text)
-        start = contender.prepare(entry, scratch=scratch, port=_free_port(), cores=(0,), workload=workload)
+        files = data_of(workload).files
+        start = contender.prepare(entry, scratch=scratch, port=_free_port(), cores=(0,), workload=workload, data=files)
         who = {}
         if os.geteuid() == 0 and start.unprivileged:
             for place in (scratch, *scratch.rglob("*")):

@@ -25,11 +25,12 @@ from dragstrip.store.database import Store
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "src" / "dragstrip" / "_engine.pyi"
 
-#: What a race's record has of its own: the block's place, and its judgement.
-RECORDS_OWN = {"contender", "round", "pass_index", "position", "void"}
-#: What a race does not keep: it knows the session, tells no slices apart, and asks for no first bytes.
+#: What a race's record has of its own: the block's place, its judgement, and kinds of requests by their names.
+RECORDS_OWN = {"contender", "round", "pass_index", "position", "void", "kinds"}
+#: What a race does not keep as it came: it knows the session, tells no slices apart, and asks for no first bytes.
 NOT_RECORDED = {
     "session",
+    "kinds",
     "counted_start_ns",
     "statuses",
     "samples",
@@ -41,6 +42,7 @@ NOT_RECORDED = {
 #: What a load run does not keep: it is of one session, without lead-in, on a server that nobody watches.
 NOT_IN_A_SLICE = {
     "session",
+    "kinds",
     "counted_start_ns",
     "lead_ns",
     "sample",
@@ -136,7 +138,9 @@ def test_a_record_holds_what_the_engine_handed_over() -> None:
 
 def _value(name: str, kind: str, at: int) -> object:
     """One that no other number has."""
-    values: Mapping[str, object] = {"int": at, "bool": True, "str": name, "bytes": name.encode()}
+    values: Mapping[str, object] = {
+        "int": at, "bool": True, "str": name, "bytes": name.encode(), "list[KindTally]": [],
+    }  # fmt: skip
     return values.get(kind.removesuffix(" | None"), {name: at})
 
 

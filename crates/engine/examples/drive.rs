@@ -2,8 +2,9 @@
 //!
 //! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
 //! requests/s, the whole process's CPU time per request, latencies, and what went wrong. `--close` takes a new connection
-//! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. The programs in
-//! `benchmarks` set it beside other generators.
+//! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. `--post BYTES` sends a
+//! body of so many, `--mix` four kinds of requests with weights, told apart. The programs in `benchmarks` set it beside
+//! other generators.
 
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
 use dragstrip_engine::{Backend, BlockPlan, BodyCheck, Engine, Exchange, SessionPlan, Target, resolve, tally};
@@ -13,7 +14,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [--close] \
-                     [--rate R [--precision precise|balanced|thrifty]] [--check full|length]";
+                     [--rate R [--precision precise|balanced|thrifty]] [--check full|length] [--post BYTES | --mix]";
+/// Of the four requests of `--mix`; the last one has a body.
+const WEIGHTS: [usize; 4] = [8, 4, 2, 1];
+/// How long their drawn order is: a race's (`dragstrip.workload.definition.SEQUENCE`).
+const SEQUENCE: usize = 4096;
 /// Bodies from here on are checked by their length as `dragstrip load` does it, unless told otherwise.
 const LARGE_BODY: usize = 64 * 1024;
 /// What is told of a histogram.
@@ -81,6 +86,26 @@ fn fetch(address: SocketAddr, request: &str) -> std::io::Result<(u16, Vec<u8>)> 
     Ok((status, bytes.split_off(end + 4)))
 }
 
+/// A request with a body of so many bytes.
+fn post(head: &str, bytes: usize) -> Vec<u8> {
+    let head = head.replacen("GET ", "POST ", 1).replacen("\r\n\r\n", "", 1);
+    let mut request = format!("{}\r\nContent-Length: {bytes}\r\n\r\n", head.trim_end()).into_bytes();
+    request.extend(std::iter::repeat_n(b'x', bytes));
+    request
+}
+
+/// Four kinds of requests with the same answer, and the order in which they leave.
+fn mix(head: &str, status: u16, body: &[u8]) -> (Vec<Exchange>, Vec<u32>) {
+    let requests = [head.into(), head.replacen("/ ", "/?a=1 ", 1).into(), head.replacen("/ ", "/?b=22 ", 1).into()];
+    let requests = requests.into_iter().chain([post(head, 64)]);
+    let kind = |(kind, request)| Exchange { kind, ..Exchange::new(request, status, body.to_vec()) };
+    let exchanges = (0..).zip(requests).map(kind).collect();
+    let weighted: Vec<u32> = (0..).zip(WEIGHTS).flat_map(|(kind, weight)| std::iter::repeat_n(kind, weight)).collect();
+    // Multiplied by an odd number modulo a power of two, places are shuffled well enough for a benchmark.
+    let place = |at: usize| weighted[(at * 2_654_435_761 % SEQUENCE) * weighted.len() / SEQUENCE];
+    (exchanges, (0..SEQUENCE).map(place).collect())
+}
+
 /// User and system time of the whole process, µs.
 fn cpu_us() -> f64 {
     // SAFETY: an all-zero rusage is valid and outlives the call.
@@ -113,8 +138,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut engine = Engine::with_backend(&[words.core], words.backend)?;
     let sent = request(if words.close { "Connection: close\r\n" } else { "" });
     let body_check = body_check(&body);
-    let exchange = Exchange { request: sent.into_bytes(), status, body };
-    let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
+    let (exchanges, sequence) = match option("--post") {
+        _ if std::env::args().any(|word| word == "--mix") => mix(&sent, status, &body),
+        Some(bytes) => (vec![Exchange::new(post(&sent, bytes.parse()?), status, body)], Vec::new()),
+        None => (vec![Exchange::new(sent.into_bytes(), status, body)], Vec::new()),
+    };
+    let plan = SessionPlan { sequence, ..SessionPlan::new(Target::Tcp(address), exchanges) };
     let keepalive = !words.close;
     let connections = words.connections;
     let plan = SessionPlan { connections, keepalive, body_check, timeout_ns: 5_000_000_000, ..plan };
@@ -142,6 +171,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stamps = engine.latency_stamps();
     println!("{stamps} stamps: connections waited {waited:.1} % for the server, {turned:.1} % for the engine");
     let errors: Vec<_> = tally::NAMES.iter().zip(done.errors).filter(|(_, count)| *count > 0).collect();
+    for (number, kind) in done.kinds.iter().enumerate() {
+        let share = 100.0 * kind.requests as f64 / done.requests.max(1) as f64;
+        println!("kind {number}: {share:.1} % of the answers, {} failed", kind.failed);
+    }
     println!("sent {} failed {} connects {} errors {errors:?} {}", done.sent, done.failed, done.connects, done.sample);
     Ok(())
 }

@@ -347,6 +347,24 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
+    /// A right answer was counted: one of this kind, recorded where it itself was.
+    ///
+    /// `before`: right answers of the counted part before it, and the sum of their latencies.
+    pub fn right_of_kind(&mut self, kind: u32, before: (u64, u64)) {
+        if let Some(counted) = self.counts.kinds.get_mut(kind as usize)
+            && self.counts.requests > before.0
+        {
+            counted.record(self.counts.latency_sum_ns - before.1);
+        }
+    }
+
+    /// A request without a right answer was counted: one of this kind.
+    pub fn wrong_of_kind(&mut self, kind: u32) {
+        if let Some(counted) = self.counts.kinds.get_mut(kind as usize) {
+            counted.failed += 1;
+        }
+    }
+
     /// A request that was due and left at these times and got no right answer.
     pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;

@@ -17,6 +17,13 @@ impl ErrorSample {
         }
     }
 
+    /// The same, of a text that is made only then.
+    pub fn note_with(&mut self, kind: Failure, text: impl FnOnce() -> String) {
+        if self.0.iter().all(|(known, _)| *known != kind) {
+            self.note(kind, text().as_bytes());
+        }
+    }
+
     /// Whether something was noted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

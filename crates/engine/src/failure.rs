@@ -26,10 +26,12 @@ pub enum Failure {
     Send,
     /// No handshake could be made, or what came could not be decrypted.
     Tls,
+    /// The right answer, sooner than it may come.
+    TooEarly,
 }
 
 /// How many kinds of failure there are.
-pub const KINDS: usize = 11;
+pub const KINDS: usize = 12;
 
 /// Their names in records, in the order of [`Failure`].
 pub const NAMES: [&str; KINDS] = [
@@ -44,6 +46,7 @@ pub const NAMES: [&str; KINDS] = [
     "wrong_body",
     "send",
     "tls",
+    "too_early",
 ];
 
 /// What is wrong with an answer; the first of these that holds.

@@ -7,17 +7,30 @@ use crate::tls::TlsPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// A request as it goes over the wire, and the one right answer to it.
+///
+/// Made by [`Exchange::new`] and struct update, as [`SessionPlan`] is.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Head and body, as sent.
     pub request: Vec<u8>,
     /// The status of a right answer.
     pub status: u16,
-    /// The body of a right answer, transfer coding removed.
+    /// The body of a right answer, transfer coding removed; empty where any is right.
     pub body: Vec<u8>,
+    /// Any body is right that is no stream: one of up to a mebibyte.
+    pub any_body: bool,
+    /// An answer that arrives sooner after its request left is wrong.
+    pub earliest_ns: u64,
+    /// Which kind of request it is, of those that are told apart: they are numbered from 0 without gaps.
+    pub kind: u32,
 }
 
 impl Exchange {
+    /// One kind of request, one right body, at whatever time.
+    pub fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
+        Self { request, status, body, any_body: false, earliest_ns: 0, kind: 0 }
+    }
+
     /// Whether an answer has no body whatever its head says (RFC 9112, 6.3).
     pub fn bodiless(&self) -> bool {
         self.request.starts_with(b"HEAD ")
@@ -33,6 +46,8 @@ pub struct SessionPlan {
     pub target: Target,
     /// Cycled per worker, at least one.
     pub exchanges: Vec<Exchange>,
+    /// Instead of one after the other, in this order of their places; empty: one after the other. Cycled per worker.
+    pub sequence: Vec<u32>,
     /// Over all workers.
     pub connections: usize,
     /// False: a new connection for each request.
@@ -106,6 +121,8 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 const MOST_CONNECTIONS: usize = 1_000_000;
 /// Requests on their way on one connection.
 const MOST_PIPELINED: u32 = 1024;
+/// Kinds of requests that are told apart: each block has a histogram for each.
+const MOST_KINDS: usize = 64;
 /// Addresses 127.0.0.1 to 127.255.255.1.
 const MOST_SOURCES: u32 = 1 << 16;
 /// Longest path of a unix socket (`sun_path` of unix(7), its closing zero taken off).
@@ -121,6 +138,7 @@ impl SessionPlan {
         Self {
             target,
             exchanges,
+            sequence: Vec::new(),
             connections: 1,
             keepalive: true,
             timeout_ns: 10_000_000_000,
@@ -148,6 +166,16 @@ impl SessionPlan {
 
     fn connections_end(&self) -> bool {
         self.requests_per_connection > 0 && self.keepalive
+    }
+
+    /// How many kinds of requests are told apart: at least one.
+    pub fn kinds(&self) -> usize {
+        self.exchanges.iter().map(|exchange| exchange.kind as usize + 1).max().unwrap_or(1)
+    }
+
+    /// Whether more is asked of an answer than its bytes, or kinds of requests are told apart.
+    pub(crate) fn judges_more(&self) -> bool {
+        self.kinds() > 1 || self.exchanges.iter().any(|exchange| exchange.earliest_ns > 0)
     }
 
     /// How many exchanges are cycled in a prepared plan.
@@ -179,7 +207,19 @@ impl SessionPlan {
         if self.exchanges.is_empty() {
             return Err(refuse("exchanges", "none given".into(), "give at least one request with its answer"));
         }
+        if let Some(place) = self.sequence.iter().find(|place| **place as usize >= self.exchanges.len()) {
+            let problem = format!("{place} given of {} exchanges", self.exchanges.len());
+            return Err(refuse("sequence", problem, "give places of exchanges, from 0"));
+        }
+        let kinds = self.kinds();
+        if kinds > MOST_KINDS || (0..kinds).any(|kind| self.exchanges.iter().all(|it| it.kind as usize != kind)) {
+            return Err(refuse("exchanges", format!("kinds up to {} given", kinds - 1), "number up to 64 from 0 on"));
+        }
         for (index, exchange) in self.exchanges.iter().enumerate() {
+            if exchange.any_body && !exchange.body.is_empty() {
+                let problem = format!("request {index} expects a body and any body");
+                return Err(refuse("exchanges", problem, "give an empty body where any is right"));
+            }
             if exchange.request.is_empty() {
                 return Err(refuse("exchanges", format!("request {index} is empty"), "give the bytes to send"));
             }

@@ -6,6 +6,7 @@
 use crate::error_sample::ErrorSample;
 use crate::failure::Failure;
 pub use crate::failure::Wrong;
+use crate::plan::Exchange;
 use memchr::memchr;
 
 /// Longest head (interim answers before it included), and longest trailer section.
@@ -26,6 +27,16 @@ pub struct Expect<'a> {
     pub body: &'a [u8],
     /// The answer to a HEAD request: no body, whatever its head says.
     pub bodiless: bool,
+    /// Whatever body comes is right, up to [`PASSED_LIMIT`] bytes; `body` is empty.
+    pub any_body: bool,
+}
+
+impl<'a> From<&'a Exchange> for Expect<'a> {
+    #[inline]
+    fn from(exchange: &'a Exchange) -> Self {
+        let Exchange { status, body, any_body, .. } = exchange;
+        Self { status: *status, body, bodiless: exchange.bodiless(), any_body: *any_body }
+    }
 }
 
 /// The end of one answer.
@@ -310,11 +321,11 @@ impl Reader {
         match head.framing {
             Framing::Nothing | Framing::Length(0) => return Some(self.finish(expect)),
             Framing::Length(length) => {
-                if self.wrong.is_none() && length != expect.body.len() as u64 {
+                if self.wrong.is_none() && length != expect.body.len() as u64 && !expect.any_body {
                     return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
                 }
                 if length > longest_passed(expect) {
-                    return Some(Verdict { wrong: self.wrong, keep: false });
+                    return Some(self.too_long());
                 }
                 self.state = State::Length { left: length };
             }
@@ -322,6 +333,12 @@ impl Reader {
             Framing::UntilClose => self.state = State::UntilClose,
         }
         None
+    }
+
+    /// The verdict on a body that is passed over and does not end.
+    #[cold]
+    fn too_long(&self) -> Verdict {
+        Verdict { wrong: Some(self.wrong.unwrap_or(Wrong::Length)), keep: false }
     }
 
     #[inline]
@@ -342,9 +359,12 @@ impl Reader {
         let from = self.got;
         self.got += piece.len() as u64;
         if self.wrong == Some(Wrong::Status) {
-            return (self.got > longest_passed(expect)).then_some(Verdict { wrong: self.wrong, keep: false });
+            return (self.got > longest_passed(expect)).then_some(self.too_long());
         }
         if self.got > expect.body.len() as u64 {
+            if expect.any_body {
+                return (self.got > longest_passed(expect)).then_some(self.too_long());
+            }
             return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
         }
         if self.wrong.is_none() && piece != &expect.body[from as usize..self.got as usize] {
@@ -355,7 +375,7 @@ impl Reader {
 
     #[inline]
     fn finish(&mut self, expect: &Expect) -> Verdict {
-        let short = self.got != expect.body.len() as u64 && !expect.bodiless;
+        let short = self.got != expect.body.len() as u64 && !expect.bodiless && !expect.any_body;
         match self.wrong {
             Some(Wrong::Status) => Verdict { wrong: self.wrong, keep: self.keep },
             _ if short => Verdict { wrong: Some(Wrong::Length), keep: false },

@@ -11,7 +11,8 @@ const LATENCY_STEP_NS: u64 = 512;
 const LATENCY_MOST_NS: u64 = 60_000_000_000;
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
-/// Of times to connect: they are shown, not judged, and every block has room for them (11 kB).
+/// Of times to connect, and of each kind of request: they are shown, not judged, and every block has room for them
+/// (11 kB).
 const CONNECT_DIGITS: u8 = 2;
 
 /// How many answers had which status, in the order in which these came first: a server has few.
@@ -181,6 +182,8 @@ macro_rules! declare {
             pub connecting: Histogram<u32>,
             /// Of `requests`, to the answer's first byte, ns; None: not asked for.
             pub first_byte: Option<Histogram<u32>>,
+            /// By kind of request, where there are several.
+            pub kinds: Vec<KindCounts>,
             /// Answers that could be read, by status, whole block.
             pub statuses: Statuses,
             /// The first of each kind that went wrong, known at the block's end.
@@ -206,6 +209,7 @@ macro_rules! declare {
                     latency: histogram(DIGITS),
                     connecting: histogram(CONNECT_DIGITS),
                     first_byte: None,
+                    kinds: Vec::new(),
                     statuses: Statuses::default(),
                     samples: Vec::new(),
                     gave_up: false,
@@ -278,6 +282,8 @@ macro_rules! declare {
             pub first_byte_hdr: Vec<u8>,
             /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
             pub quantiles_ns: [u64; 5],
+            /// By kind of request, where there are several.
+            pub kinds: Vec<KindTally>,
             /// In an open loop.
             pub open_loop: Option<OpenTally>,
             /// Every connection was lost for good.
@@ -302,6 +308,7 @@ macro_rules! declare {
                     connect_hdr: compress_some(Some(&sum.connecting)),
                     first_byte_hdr: compress_some(sum.first_byte.as_ref()),
                     quantiles_ns: quantiles_ns(&sum.latency),
+                    kinds: sum.kinds.iter().map(KindTally::from).collect(),
                     open_loop: sum.open_loop.as_deref().map(OpenTally::from),
                     gave_up: sum.gave_up,
                     statuses: sum.statuses.sorted(),
@@ -342,6 +349,72 @@ macro_rules! declare {
 
 each_counter!(declare);
 
+/// What one worker counted of one kind of request in one block. Memory: 11 kB.
+#[derive(Clone, Debug)]
+pub struct KindCounts {
+    /// Right answers within the counted part.
+    pub requests: u64,
+    /// Requests without a right answer, whole block.
+    pub failed: u64,
+    /// Latencies of `requests`, exact.
+    pub latency_sum_ns: u64,
+    /// Of `requests`, ns.
+    pub latency: Histogram<u32>,
+}
+
+impl KindCounts {
+    fn new() -> Self {
+        Self { requests: 0, failed: 0, latency_sum_ns: 0, latency: histogram(CONNECT_DIGITS) }
+    }
+
+    /// One right answer within the counted part.
+    #[inline]
+    pub fn record(&mut self, latency_ns: u64) {
+        self.requests += 1;
+        self.latency_sum_ns += latency_ns;
+        self.latency.saturating_record(latency_ns);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self.latency_sum_ns += other.latency_sum_ns;
+        self.latency.add(&other.latency).expect("histograms of one shape");
+    }
+
+    fn take_off(&mut self, earlier: &Self) {
+        self.requests -= earlier.requests;
+        self.failed -= earlier.failed;
+        self.latency_sum_ns -= earlier.latency_sum_ns;
+        self.latency.subtract(&earlier.latency).expect("an earlier state of it");
+    }
+}
+
+/// What one block left behind of one kind of request, over all workers.
+#[derive(Clone, Debug)]
+pub struct KindTally {
+    /// Right answers within the counted part.
+    pub requests: u64,
+    /// Requests without a right answer, whole block.
+    pub failed: u64,
+    /// Latencies of `requests`, exact.
+    pub latency_sum_ns: u64,
+    /// Of `requests`: HdrHistogram V2 compressed, ns; empty where nothing was recorded.
+    pub latency_hdr: Vec<u8>,
+}
+
+impl From<&KindCounts> for KindTally {
+    fn from(sum: &KindCounts) -> Self {
+        let KindCounts { requests, failed, latency_sum_ns, latency } = sum;
+        Self {
+            requests: *requests,
+            failed: *failed,
+            latency_sum_ns: *latency_sum_ns,
+            latency_hdr: compress_some(Some(latency)),
+        }
+    }
+}
+
 impl Default for OpenCounts {
     fn default() -> Self {
         Self::new()
@@ -352,6 +425,12 @@ impl Counts {
     /// Makes room for times to the first byte.
     pub fn with_first_byte(mut self) -> Self {
         self.first_byte = Some(self.latency.clone());
+        self
+    }
+
+    /// Makes room for kinds of requests, where there are several.
+    pub fn with_kinds(mut self, count: usize) -> Self {
+        self.kinds = (0..if count > 1 { count } else { 0 }).map(|_| KindCounts::new()).collect();
         self
     }
 
@@ -374,6 +453,9 @@ impl Counts {
         if let (Some(mine), Some(theirs)) = (&mut self.first_byte, &other.first_byte) {
             mine.add(theirs).expect("histograms of one shape");
         }
+        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.add(theirs);
+        }
         self.statuses.add(&other.statuses);
         for (kind, text) in &other.samples {
             if self.samples.iter().all(|(known, _)| known != kind) {
@@ -394,6 +476,9 @@ impl Counts {
         self.take_off_counters(earlier);
         for (mine, theirs) in self.errors.iter_mut().zip(earlier.errors) {
             *mine -= theirs;
+        }
+        for (mine, theirs) in self.kinds.iter_mut().zip(&earlier.kinds) {
+            mine.take_off(theirs);
         }
         self.statuses.take_off(&earlier.statuses);
         self.latency.subtract(&earlier.latency).expect("an earlier state of it");

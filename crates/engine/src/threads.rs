@@ -260,5 +260,6 @@ fn prorated_ns(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
 /// Empty counts as a block of this kind needs them.
 fn counts_for(block: &BlockPlan, plan: Option<&SessionPlan>) -> Counts {
     let counts = Counts { open_loop: block.open_loop.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
-    if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts }
+    let counts = if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts };
+    counts.with_kinds(plan.map_or(1, SessionPlan::kinds))
 }

@@ -7,6 +7,7 @@
 //! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
 mod connections;
+mod kinds;
 mod length_only;
 mod linked;
 mod open_loop;
@@ -150,6 +151,12 @@ struct WorkerSession<P: Poller> {
     next_exchange: usize,
     /// How many are cycled; behind them they are again, as a connection's last.
     cycle: usize,
+    /// Behind which one the first comes again; of no exchange where a sequence says which is next.
+    last_exchange: usize,
+    /// Where it is in that sequence.
+    at_in_sequence: usize,
+    /// More is asked of answers than their bytes, or they are told apart.
+    judges_more: bool,
     /// Connections from here on have not been started in this block.
     cursor: usize,
     /// Requests unanswered.
@@ -167,6 +174,8 @@ struct WorkerSession<P: Poller> {
     unread: VecDeque<(u64, bool)>,
     /// By connection, where requests are pipelined: (exchange, since_ns) of those behind the one that is due.
     behind: Vec<VecDeque<(u32, u64)>>,
+    /// Likewise, when the answers arrived in whose places no request has left yet.
+    freed: Vec<VecDeque<u64>>,
     /// Requests that leave together.
     together: Vec<u8>,
     /// How long it took to open each of the first connections; the first block takes them.

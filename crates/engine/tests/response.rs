@@ -13,7 +13,7 @@ fn wrong(wrong: Wrong, keep: bool) -> Verdict {
 }
 
 fn hello() -> Expect<'static> {
-    Expect { status: 200, body: b"hello world", bodiless: false }
+    Expect { status: 200, body: b"hello world", bodiless: false, any_body: false }
 }
 
 /// All verdicts of these pieces; None at the end for an answer cut off by the connection's end.
@@ -88,7 +88,7 @@ fn interim_answers_are_passed_over() {
 
 #[test]
 fn answers_without_a_body_end_with_their_head() {
-    let nothing = |status, bodiless| Expect { status, body: b"", bodiless };
+    let nothing = |status, bodiless| Expect { status, body: b"", bodiless, any_body: false };
     assert_eq!(verdict(b"HTTP/1.1 204 No Content\r\n\r\n", &nothing(204, false)), Some(RIGHT));
     assert_eq!(verdict(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", &nothing(304, false)), Some(RIGHT));
     assert_eq!(verdict(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", &nothing(200, true)), Some(RIGHT));
@@ -223,7 +223,7 @@ fn a_wrong_statuss_body_without_end_ends_the_answer() {
 #[test]
 fn all_extensions_of_an_answer_together_have_a_limit() {
     let body = "x".repeat(40);
-    let expect = Expect { status: 200, body: body.as_bytes(), bodiless: false };
+    let expect = Expect { status: 200, body: body.as_bytes(), bodiless: false, any_body: false };
     let told = |extension: usize| {
         let chunks = format!("1;{}\r\nx\r\n", "e".repeat(extension)).repeat(body.len());
         let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");

@@ -158,6 +158,7 @@ fn merge(histograms: Vec<Vec<u8>>) -> PyResult<Vec<u8>> {
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Tally>()?;
+    module.add_class::<tally::KindTally>()?;
     module.add_class::<Target>()?;
     module.add_class::<Tls>()?;
     module.add_class::<Exchange>()?;

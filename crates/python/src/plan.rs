@@ -84,13 +84,20 @@ pub struct Exchange {
     #[pyo3(get)]
     status: u16,
     body: Vec<u8>,
+    #[pyo3(get)]
+    any_body: bool,
+    #[pyo3(get)]
+    earliest_ns: u64,
+    #[pyo3(get)]
+    kind: u32,
 }
 
 #[pymethods]
 impl Exchange {
     #[new]
-    fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
-        Self { request, status, body }
+    #[pyo3(signature = (request, status, body, *, any_body = false, earliest_ns = 0, kind = 0))]
+    fn new(request: Vec<u8>, status: u16, body: Vec<u8>, any_body: bool, earliest_ns: u64, kind: u32) -> Self {
+        Self { request, status, body, any_body, earliest_ns, kind }
     }
 
     #[getter]
@@ -110,11 +117,14 @@ pub struct ExchangeLike {
     request: Vec<u8>,
     status: u16,
     body: Vec<u8>,
+    any_body: bool,
+    earliest_ns: u64,
+    kind: u32,
 }
 
 impl From<ExchangeLike> for engine::Exchange {
-    fn from(ExchangeLike { request, status, body }: ExchangeLike) -> Self {
-        Self { request, status, body }
+    fn from(ExchangeLike { request, status, body, any_body, earliest_ns, kind }: ExchangeLike) -> Self {
+        Self { request, status, body, any_body, earliest_ns, kind }
     }
 }
 
@@ -131,7 +141,8 @@ pub struct SessionPlan {
 impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
-        requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false))]
+        requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false,
+        sequence = Vec::new()))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -145,6 +156,7 @@ impl SessionPlan {
         first_byte: bool,
         sources: u32,
         by_length: bool,
+        sequence: Vec<u32>,
     ) -> Self {
         let exchanges = exchanges.into_iter().map(engine::Exchange::from).collect();
         let options = engine::SessionPlan {
@@ -155,6 +167,7 @@ impl SessionPlan {
             pipelining,
             first_byte,
             sources,
+            sequence,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
             ..engine::SessionPlan::new(engine::Target::Unix(PathBuf::new()), exchanges)
         };

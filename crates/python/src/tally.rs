@@ -8,6 +8,22 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 #[derive(Clone)]
 pub struct Tally(pub engine::Tally);
 
+/// What a block left behind of one kind of request.
+#[pyclass(frozen, get_all, module = "dragstrip._engine")]
+pub struct KindTally {
+    requests: u64,
+    failed: u64,
+    latency_sum_ns: u64,
+    latency_hdr: Vec<u8>,
+}
+
+impl From<&tally::KindTally> for KindTally {
+    fn from(of: &tally::KindTally) -> Self {
+        let tally::KindTally { requests, failed, latency_sum_ns, latency_hdr } = of.clone();
+        Self { requests, failed, latency_sum_ns, latency_hdr }
+    }
+}
+
 /// One getter for each counter, with its declaration's text, and by hand those that are no plain numbers.
 macro_rules! getters {
     (
@@ -63,6 +79,11 @@ macro_rules! getters {
             #[getter]
             fn lag_max_ns(&self) -> Option<u64> {
                 self.0.open_loop.as_ref().map(|open_loop| open_loop.lag_quantiles_ns[4])
+            }
+
+            #[getter]
+            fn kinds(&self) -> Vec<KindTally> {
+                self.0.kinds.iter().map(KindTally::from).collect()
             }
 
             #[getter]

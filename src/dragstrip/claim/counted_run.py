@@ -65,11 +65,14 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
     """
     build(entry)
     lanes = machine.lanes(None, None)
-    exchange = workload.exchanges(mark=entry.mark, keepalive=False, http=load.http)[0]
+    data = workload.data("counted run")
+    exchange = workload.exchanges(mark=entry.mark, keepalive=False, http=load.http, data=data)[0]
     with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
         scratch = root / "counted"
         scratch.mkdir()
-        start = prepare(entry, scratch=scratch, port=free_port(), cores=lanes.server, workload=workload.name)
+        start = prepare(
+            entry, scratch=scratch, port=free_port(), cores=lanes.server, workload=workload.name, data=data.files
+        )
         running = launcher.launch(start, scratch=scratch, cores=lanes.server, is_right=is_right(exchange))
         try:
             request = loading.LoadRequest(

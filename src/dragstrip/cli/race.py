@@ -106,10 +106,15 @@ class RaceOptions(RunOptions):
     default=None,
     shell_complete=completion.workloads,
     metavar="NAME[,NAME…]",
-    help="hello (default), multiply, or a TOML file; several with commas: a column of the table each.",
+    help="hello (default), multiply, json, post, static, delay, pipelined, or a TOML file; several with commas: a "
+    "column of the table each.",
 )
 @click.option(
-    "--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=None, help=f"Default {DEFAULT_CONNECTIONS}."
+    "--connections",
+    "-c",
+    type=whole_number(bounds.CONNECTIONS),
+    default=None,
+    help=f"Default {DEFAULT_CONNECTIONS}, or what the workload is meant for.",
 )
 @threads_option
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
@@ -241,7 +246,7 @@ def _request(options: RaceOptions) -> Request:
         workload=workload,
         also=tuple(also),
         efficiency=options.efficiency,
-        connections=_first(options.connections, line_up.connections if line_up else DEFAULT_CONNECTIONS),
+        connections=_first(options.connections, line_up.own_connections if line_up else None),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
         http=_first(options.http, line_up.http if line_up else "1.1"),
         threads=options.threads,

@@ -99,7 +99,7 @@ class SweepOptions(RunOptions):
     rates: tuple[float, ...]
     launches: int
     workload: str
-    connections: int
+    connections: int | None
     json_path: Path | None
     show_path: Path | None
 
@@ -124,10 +124,14 @@ class SweepOptions(RunOptions):
     default="hello",
     shell_complete=completion.workloads,
     show_default=True,
-    help="hello, multiply, or a TOML file.",
+    help="As race has it.",
 )
 @click.option(
-    "--connections", "-c", type=whole_number(bounds.CONNECTIONS), default=DEFAULT_CONNECTIONS, show_default=True
+    "--connections",
+    "-c",
+    type=whole_number(bounds.CONNECTIONS),
+    default=None,
+    help=f"Default {DEFAULT_CONNECTIONS}, or what the workload is meant for.",
 )
 @threads_option
 @timeout_option

@@ -4,7 +4,7 @@
 turns words into entrants, ``start`` settles one launch.
 """
 
-from dragstrip.contender.definition import Source, Strict, nearest, read
+from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
 from dragstrip.contender.entries import (
     Address,
@@ -35,6 +35,7 @@ __all__ = [
     "Contender",
     "Entry",
     "Install",
+    "Key",
     "LineUp",
     "Missing",
     "OwnCount",
@@ -55,6 +56,7 @@ __all__ = [
     "names",
     "nearest",
     "parse_entry",
+    "parsed",
     "pending_build",
     "prepare",
     "read",
@@ -63,5 +65,6 @@ __all__ = [
     "shipped",
     "status",
     "url_entry",
+    "validated",
     "variant",
 ]

@@ -83,6 +83,16 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
     Raises:
         BadDefinition: it can't be read, is no TOML, or a field of it is refused (the first one by line).
     """
+    given, source = parsed(file)
+    return validated(given, source, model), source
+
+
+def parsed(file: Path) -> tuple[dict[str, Any], Source]:
+    """A definition file's tables as they stand there.
+
+    Raises:
+        BadDefinition: it can't be read, or is no TOML.
+    """
     source = Source(file, _text_of(file))
     too_deep = BadDefinition(
         file=str(file),
@@ -105,8 +115,17 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
         ) from error
     if _is_deep(given):
         raise too_deep
+    return given, source
+
+
+def validated(given: dict[str, Any], source: Source, model: type[_Model]) -> _Model:
+    """A definition's tables as its model.
+
+    Raises:
+        BadDefinition: a field is refused (the first one by line).
+    """
     try:
-        return model.model_validate(given), source
+        return model.model_validate(given)
     except ValidationError as error:
         raise _first_refusal(error, model, given, source) from error
 
@@ -218,7 +237,7 @@ def _lines_of(text: str) -> dict[tuple[Key, ...], int]:
             inside = None if inside in line else inside
             continue
         if header := _HEADER.match(line):
-            table = _keys(header[2])
+            table = _within(_keys(header[2]), repeated)
             if header[1] == "[[":
                 lines.setdefault(table, number)
                 repeated[table] = repeated.get(table, -1) + 1
@@ -230,6 +249,16 @@ def _lines_of(text: str) -> dict[tuple[Key, ...], int]:
                 lines.setdefault(at[:length], number)
             inside = next((mark for mark in ('"""', "'''") if line.count(mark) % 2), None)
     return lines
+
+
+def _within(keys: tuple[str, ...], repeated: Mapping[tuple[Key, ...], int]) -> tuple[Key, ...]:
+    """A table's place: `[request.answer]` belongs to the latest `[[request]]`."""
+    place: tuple[Key, ...] = ()
+    for key in keys[:-1]:
+        place = (*place, key)
+        if place in repeated:
+            place = (*place, repeated[place])
+    return (*place, *keys[-1:])
 
 
 def _keys(dotted: str) -> tuple[str, ...]:

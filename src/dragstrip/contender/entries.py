@@ -33,7 +33,7 @@ LINE_UPS = SHIPPED.parent / "lineups"
 AD_HOC_MARK = "USER"
 
 #: Names in braces that ``--serve`` may use.
-SERVE_NAMES = ("port", "socket", "cores", "scratch")
+SERVE_NAMES = ("port", "socket", "cores", "scratch", "data")
 
 #: Keys of an entry's parameters: the file of a definition that isn't shipped; what was typed for an entrant with a name
 #: of its own. The last stands before a command's name: the place that the user gave.
@@ -63,6 +63,7 @@ class Entry:
             command or address. ``entry_of`` makes the same entry from name, kind and these again.
         parity: facts for the parity sheet.
         workloads: those it serves; None for ad hoc ones, which must prove it.
+        own_forms: those of them at which its JSON has a form of its own.
         contender: its definition; None for ad hoc ones.
         command, folder: of ``--serve``, its words and the folder to start it in.
         url: of a running server.
@@ -77,6 +78,7 @@ class Entry:
     definition_hash: str
     parity: Mapping[str, str] = field(default_factory=dict)
     workloads: tuple[str, ...] | None = None
+    own_forms: frozenset[str] = frozenset()
     warm_up_least_s: float = 0.5
     warm_up_most_s: float = 10.0
     lead_ns: int = 10_000_000
@@ -108,12 +110,19 @@ class LineUp(Strict):
     title: str = Field(min_length=1, description="one line that says what is compared")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like `["one", "two:workers=2"]`')
     workload: str = Field(default="hello", description="what is asked of them")
-    connections: int = Field(default=DEFAULT_CONNECTIONS, ge=1, le=100_000, description="open at once")
+    connections: int = Field(
+        default=DEFAULT_CONNECTIONS, ge=1, le=100_000, description="open at once; else the workload's"
+    )
     keepalive: bool = Field(default=True, description="or a new connection for each request")
     http: Literal["1.0", "1.1"] = Field(default="1.1", description="1.0 as `ab` speaks it")
     metric: Literal["auto", "throughput", "cpu"] = Field(
         default="auto", description="what decides; auto: the machine's evidence"
     )
+
+    @property
+    def own_connections(self) -> int | None:
+        """As many as it says itself; None: the workload's, or as many as is usual."""
+        return self.connections if "connections" in self.model_fields_set else None
 
 
 def line_up(word: str) -> LineUp:
@@ -321,6 +330,7 @@ def variant(
         definition_hash=contender.definition_hash,
         parity=parity | {f"place of {key}": text for key, text in absolute.items()},
         workloads=fields.workloads,
+        own_forms=frozenset(name for name, one in fields.workload.items() if one.form == "own"),
         warm_up_least_s=fields.warm_up.least_s,
         warm_up_most_s=fields.warm_up.most_s,
         lead_ns=round(1e6 * fields.warm_up.lead_ms),
@@ -350,8 +360,8 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
     """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
 
     No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, or ``{socket}`` (the
-    path of a unix socket for the server to make); ``{cores}`` (the lane's number of cores) and ``{scratch}`` (a folder
-    of its own for each launch) may.
+    path of a unix socket for the server to make). ``{cores}`` (the lane's number of cores), ``{scratch}`` (a folder of
+    its own for each launch) and ``{data}`` (the folder with the workload's files) may.
 
     Raises:
         BadUsage: no name, no command, no ``{port}``, or a name that can't be shown.

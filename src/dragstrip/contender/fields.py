@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -36,13 +36,14 @@ PROGRAM = "program"
 #: Names in braces by where they may stand; parameters come on top in start and parity.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
-STARTING = BUILDING | {"port", "socket", "scratch", "cores", "mark", "workload", "served"}
+STARTING = BUILDING | {"port", "socket", "scratch", "data", "cores", "mark", "workload", "served"}
 
 #: What each of these names stands for.
 MEANING = {
     "port": "a free port on 127.0.0.1: listen there",
     "socket": "the path of a unix socket: a server that is told it is reached there, and not at the port",
     "scratch": "a folder of this launch's own, removed after it; the working directory",
+    "data": "the folder with the files that the workload provides, other ones in each launch; empty for most",
     "cores": "how many cores the servers' lane has",
     "mark": "the four characters above",
     "workload": "the workload that is raced",
@@ -169,6 +170,16 @@ class Served(Strict):
     if_says: str = Field(default="", description="a regular expression that the command's words then match")
 
 
+class Serving(Strict):
+    """How it serves one workload, like `[workload.json]`."""
+
+    form: Literal["canonical", "own"] = Field(
+        default="canonical",
+        description="`own`: its JSON has other spacing or another order of keys than the workload's; its answers are "
+        "compared parsed first, and later answers with these, byte by byte",
+    )
+
+
 class ContenderFile(Strict):
     """One contender.toml."""
 
@@ -184,6 +195,9 @@ class ContenderFile(Strict):
         default="", pattern=r"^([!-~]{4})?$", description="four characters that its answers to `multiply` carry"
     )
     workloads: Words = Field(min_length=1, description='the workloads it serves, like `["hello"]`')
+    workload: dict[str, Serving] = Field(
+        default_factory=dict, description="`[workload.NAME]`: how it serves one of them, where that is not as usual"
+    )
     needs: Needs = Field(default=Needs(), description="what must be found here")
     install: Install = Field(default=Install(), description="how package managers bring that")
     build: Build | None = Field(default=None, description="how it is compiled")
@@ -359,6 +373,9 @@ def _check_rest(contender: Contender) -> None:
     for pattern in version.also:
         _check_pattern(contender, ("version", "also"), pattern, "what is shown")
     _check_served(contender)
+    for name in fields.workload:
+        if name not in fields.workloads:
+            raise bad(("workload", name), "is not among its workloads", f"name one of {', '.join(fields.workloads)}")
     for key, allowed in fields.choices.items():
         if fields.parameters.get(key) not in allowed:
             raise bad(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError
@@ -31,6 +32,9 @@ _TAIL_LINES, _TAIL_BYTES = 15, 65_536
 
 #: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
 SOCKET = "http.socket"
+
+#: Within the scratch folder: what the workload provides.
+DATA = "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,21 +222,32 @@ def _open_to_all(folder: Path) -> None:
             place.chmod(0o755 if place.is_dir() or place.stat().st_mode & 0o100 else 0o644)
 
 
-def prepare(entry: Entry, *, scratch: Path, port: int, cores: tuple[int, ...], workload: str) -> Start:
+def prepare(
+    entry: Entry,
+    *,
+    scratch: Path,
+    port: int,
+    cores: tuple[int, ...],
+    workload: str,
+    data: Mapping[str, bytes] = MappingProxyType({}),
+) -> Start:
     """Fills a launch's scratch folder and settles its command.
 
     Args:
         scratch: an empty folder of this launch's own.
         cores: the servers' lane; parameters that say ``{cores}`` become its size.
+        data: files for ``{data}``, by their paths within it.
 
     Raises:
         BadUsage: the entrant doesn't have the workload, or is a running server.
         BadDefinition: a template is refused. NotReady, StageError: as ``check`` and ``build``.
     """
     entry.refuse_unless_it_serves(workload)
+    _write_data(scratch / DATA, data)
     if entry.contender is not None:
         return _prepare_definition(entry, entry.contender, scratch, port, len(cores), workload)
     values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET)}
+    values |= {"data": str(scratch / DATA)}
     command = tuple(fill(word, values) for word in entry.command)
     return Start(
         name=entry.name,
@@ -245,6 +260,16 @@ def prepare(entry: Entry, *, scratch: Path, port: int, cores: tuple[int, ...], w
     )
 
 
+def _write_data(folder: Path, data: Mapping[str, bytes]) -> None:
+    """The folder that a server is told as ``{data}``; readable by whatever user it runs as."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in data.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    _open_to_all(folder)
+
+
 def _prepare_definition(
     entry: Entry, contender: Contender, scratch: Path, port: int, cores: int, workload: str
 ) -> Start:
@@ -252,7 +277,8 @@ def _prepare_definition(
     values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= discovery.settings(contender, ready.programs)
     values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
-    values |= {"socket": str(scratch / SOCKET), "cache": str(cache_dir()), "build": str(build(contender) or "")}
+    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA)}
+    values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
     values |= {"served": discovery.counts(contender, ready.programs, values)}
     for name in fields.copy_:
         target = scratch / _inside(name)

@@ -68,6 +68,6 @@ def run_blocks(
                 with awake(idle_workers.get(block.contender)):
                     tallies += setup.engine.run([plan], steal_cores=cores)
     return [
-        block_record(tally, block.contender, index, block.pass_index, position)
+        block_record(tally, block.contender, index, block.pass_index, position, setup.workload.kind_names)
         for position, (block, tally) in enumerate(zip(planned, tallies, strict=True))
     ]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 #: A calibration block: long enough to meet a slow server's median latency a few times; a quick one's is shorter.
 CALIBRATION_NS, CALIBRATION_LEAST_NS, CALIBRATION_LATENCIES = 200_000_000, 100_000_000, 50
+CALIBRATION_FEWEST_LATENCIES = 3
 
 #: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
 LEARNED_LEAST_S = 0.05
@@ -228,9 +229,13 @@ def calibrate(setup: RaceSetup, launched: Launched) -> Calibrated:
 
 def _load(setup: RaceSetup, launched: Launched, p50_ns: int) -> Tally:
     """One block: long enough to meet a slow server's median latency a few times; a quick one's is shorter."""
-    length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, CALIBRATION_LEAST_NS), CALIBRATION_NS)
+    most_ns = max(CALIBRATION_NS, CALIBRATION_FEWEST_LATENCIES * p50_ns)
+    length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, CALIBRATION_LEAST_NS), most_ns)
     with setup.awake.held():
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
+        if tally.answered and not tally.requests:  # all came behind the block: it was too short, others were at work
+            length_ns = CALIBRATION_FEWEST_LATENCIES * tally.duration_ns
+            (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
     return tally
 
 

@@ -11,6 +11,7 @@ from dragstrip.contender import Entry, OwnCount
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended
 from dragstrip.process.running import Running
 from dragstrip.record import Launch
+from dragstrip.workload import Data
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
@@ -39,6 +40,7 @@ class Launched:
 
     Args:
         own_count: where it says how many requests it had; None: it can't say.
+        data: what the workload put into its folder.
         session: the engine's, while it is connected.
         warm_up: None until it is warm, or where it never became so.
         processes, threads: once it was warmed up; 0 until then, or where it can't be read.
@@ -49,6 +51,7 @@ class Launched:
     entry: Entry
     running: Running
     own_count: OwnCount | None
+    data: Data = field(default_factory=Data)
     session: int | None = None
     warm_up: WarmUp | None = None
     processes: int = 0

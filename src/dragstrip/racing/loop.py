@@ -165,7 +165,7 @@ class RaceLoop(RoundLoop):
     def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
         return validity.with_reasons(
             blocks,
-            connections=self.setup.load.connections,
+            connections=self.setup.load.connections * self.setup.load.pipelining,
             server_cores=len(self.setup.lanes.server),
             single_threaded=single_threaded,
             shared_lanes=self.setup.lanes.shared,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dragstrip.errors import BadUsage
@@ -135,7 +135,7 @@ BUDGET_S = Number(most=LONGEST_S)
 
 #: By the field of ``racing.Request`` that it bounds.
 BOUNDS: Mapping[str, Whole | Number | OneOf | Text | YesNo] = {
-    "connections": CONNECTIONS,
+    "connections": replace(CONNECTIONS, or_none=True),
     "threads": THREADS,
     "keepalive": YesNo(),
     "http": OneOf(texts=("1.1", "1.0")),

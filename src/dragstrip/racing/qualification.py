@@ -26,7 +26,15 @@ from dragstrip.racing.qualified import Qualification, Qualified, Rejected
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup, race_setup
 from dragstrip.record import EventKind, Load
-from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline, check_correctness, connection_behaviour, fairness
+from dragstrip.scrutiny import (
+    BEHAVIOUR_S,
+    CORRECTNESS_S,
+    Deadline,
+    check_correctness,
+    connection_behaviour,
+    fairness,
+    plainest,
+)
 
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
@@ -236,18 +244,20 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
 
 def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
     """Has a contender prove its answers, and tries what it does with connections. Runs beside others' asking."""
-    running, entry, workload, load = launched.running, candidate.entry, setup.workload, setup.load
+    running, entry, load = launched.running, candidate.entry, setup.load
     keepalive, closing = (
         (
-            *workload.exchanges(mark=entry.mark, keepalive=keep, http=load.http, seed=setup.seed),
-            *workload.probes(mark=entry.mark, keepalive=keep, http=load.http, seed=setup.seed, count=PROBES),
+            *setup.exchanges(launched, keepalive=keep, http=load.http),
+            *setup.probes(launched, keepalive=keep, http=load.http, count=PROBES),
         )
         for keep in (True, False)
     )
-    findings = check_correctness(running.host, running.port, keepalive=keepalive, closing=closing)
+    findings = check_correctness(
+        running.host, running.port, keepalive=keepalive, closing=closing, together=load.pipelining
+    )
     problems, candidate.facts = findings.problems, dict(findings.facts)
     if not problems and load.keepalive:
-        fair = fairness(running.host, running.port, keepalive[0], connections=load.connections)
+        fair = fairness(running.host, running.port, plainest(keepalive), connections=load.connections)
         problems = fair.problems
         candidate.facts |= fair.facts
     if problems:
@@ -265,7 +275,7 @@ def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semapho
 
 
 def _connection_facts(setup: RaceSetup, launched: Launched) -> dict[str, parity.Fact]:
-    exchange = setup.workload.exchanges(mark=launched.entry.mark, seed=setup.seed)[0]
+    exchange = plainest(setup.exchanges(launched, keepalive=True))
     return connection_behaviour(launched.running.host, launched.running.port, exchange)
 
 

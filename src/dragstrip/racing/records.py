@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Backend, Block
+from dragstrip.record import Backend, Block, KindCount
 
 if TYPE_CHECKING:
     from dragstrip._engine import Tally
 
-#: What a block's record has from its place in the round, and from its judgement; all else the engine hands back under
-#: the same name.
-_NOT_COUNTED = ("contender", "round", "pass_index", "position", "void")
+#: What a block's record has from its place in the round, from its judgement, and under the workload's names; all else
+#: the engine hands back under the same name.
+_NOT_COUNTED = ("contender", "round", "pass_index", "position", "void", "kinds")
 _COUNTED = tuple(field.name for field in fields(Block) if field.name not in _NOT_COUNTED)
 
 
@@ -42,11 +43,26 @@ def io_facts(setup: RaceSetup) -> dict[str, str | bool]:
     }
 
 
-def block_record(tally: Tally, contender: str, index: int, pass_index: int, position: int) -> Block:
-    """One block's record from what the engine handed back."""
+def block_record(
+    tally: Tally, contender: str, index: int, pass_index: int, position: int, kind_names: Sequence[str] = ()
+) -> Block:
+    """One block's record from what the engine handed back.
+
+    Args:
+        kind_names: of the workload's requests, where it has several.
+    """
     counted: dict[str, Any] = {name: getattr(tally, name) for name in _COUNTED}
     counted["errors"] = dict(tally.errors)
-    return Block(contender=contender, round=index, pass_index=pass_index, position=position, **counted)
+    kinds = {
+        name: KindCount(
+            requests=kind.requests,
+            failed=kind.failed,
+            latency_sum_ns=kind.latency_sum_ns,
+            latency_hdr=kind.latency_hdr,
+        )
+        for name, kind in zip(kind_names, tally.kinds, strict=True)
+    }
+    return Block(contender=contender, round=index, pass_index=pass_index, position=position, kinds=kinds, **counted)
 
 
 def backend_of(setup: RaceSetup) -> Backend:

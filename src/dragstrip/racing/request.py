@@ -23,6 +23,7 @@ class Request:
 
     Args:
         entries: at least two, names distinct.
+        connections: None: as many as the workload is meant for, or else as is usual.
         budget_s: wall-clock seconds for the rounds.
         rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
@@ -42,7 +43,7 @@ class Request:
 
     entries: tuple[Entry, ...]
     workload: Workload
-    connections: int = DEFAULT_CONNECTIONS
+    connections: int | None = None
     threads: int | None = None
     keepalive: bool = True
     http: str = "1.1"
@@ -104,12 +105,13 @@ def lanes_of(request: Request) -> machine.Lanes:
 def load_of(request: Request, lanes: machine.Lanes) -> Load:
     """How blocks are loaded; a closed loop, as calibration has it."""
     return Load(
-        connections=request.connections,
+        connections=request.connections or request.workload.connections or DEFAULT_CONNECTIONS,
         threads=request.threads or len(lanes.engine),
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
         http=request.http,
         pace=request.pace,
+        pipelining=request.workload.pipelining,
     )
 
 
@@ -159,6 +161,50 @@ def refuse_efficiency(request: Request) -> None:
         raise BadUsage(f"--efficiency compares CPU per request, and --metric {request.metric} something else; use one")
     if request.rate_per_s is not None and not request.offered:
         raise BadUsage("--efficiency chooses its two rates itself; leave out --rate")
+
+
+def refuse_unfit_load(request: Request, *, open_loop: bool = False) -> None:
+    """A workload that can't be put to servers as asked.
+
+    Args:
+        open_loop: requests will leave by the clock, whatever the request says.
+
+    Raises:
+        BadUsage: which, why, and what would do.
+    """
+    _refuse_unlike_loads(request)
+    for workload in request.workloads:
+        _refuse_unfit(request, workload, open_loop=open_loop or request.efficiency or request.rate_per_s is not None)
+
+
+def _refuse_unlike_loads(request: Request) -> None:
+    """Several workloads of one race share its load."""
+    if len(request.workloads) == 1:
+        return
+    together = next((one.name for one in request.workloads if one.pipelining > 1), None)
+    if together:
+        raise BadUsage(f"workload {together} sends several requests at once, the others one; race it by itself")
+    meant = {one.name: one.connections or DEFAULT_CONNECTIONS for one in request.workloads}
+    if request.connections is None and len(set(meant.values())) > 1:
+        said = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
+        raise BadUsage(f"these workloads are meant for other connections each ({said}); say how many: --connections N")
+
+
+def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> None:
+    if request.http == "1.0" and any(kind.request.framing == "chunked" for kind in workload.kinds):
+        raise BadUsage(f"workload {workload.name} sends bodies in chunks, which HTTP/1.0 has not; leave --http 1.0 out")
+    if workload.pipelining > 1 and (open_loop or not request.keepalive):
+        option = "a new connection for each" if not request.keepalive else "a rate"
+        raise BadUsage(
+            f"workload {workload.name} sends {workload.pipelining} requests at once on a connection, which can't be "
+            f"done with {option}; leave it out, or use another workload"
+        )
+    running = [entry.name for entry in request.entries if entry.url is not None]
+    if running and workload.needs_data:
+        raise BadUsage(
+            f"workload {workload.name} puts files into the folder of each launch, which {running[0]} can't have: it "
+            "runs already; use --serve with its command, which may name {data}"
+        )
 
 
 def refuse_doubles(entries: Sequence[Entry]) -> None:

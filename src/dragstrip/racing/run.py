@@ -38,6 +38,7 @@ from dragstrip.racing.request import (
     refuse_doubles,
     refuse_efficiency,
     refuse_few,
+    refuse_unfit_load,
     refuse_workloads,
 )
 from dragstrip.racing.setup import RaceSetup
@@ -97,6 +98,7 @@ def _refuse(request: Request) -> None:
     refuse_doubles(request.entries)
     refuse_workloads(request)
     refuse_efficiency(request)
+    refuse_unfit_load(request)
     schedule.refuse_metric(request.metric, request.rate_per_s)
 
 

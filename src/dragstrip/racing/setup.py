@@ -22,8 +22,8 @@ from dragstrip.process.ports import free_port
 from dragstrip.process.running import AtAddress
 from dragstrip.racing.launched import Launched
 from dragstrip.record import Load
-from dragstrip.scrutiny import is_right
-from dragstrip.workload import Exchange, Workload
+from dragstrip.scrutiny import TROUBLE, describe_error, is_right, plainest, with_own_form
+from dragstrip.workload import Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine
@@ -49,6 +49,7 @@ class RaceSetup:
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Launcher] = {}
+        self._data: dict[tuple[str, str], Data] = {}
 
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and keepers for another workload, or another rate (0: a closed loop)."""
@@ -79,7 +80,7 @@ class RaceSetup:
             return self._launch(entry)
 
     def _already_running(self, entry: Entry, host: str, port: int) -> Launched:
-        reason = is_right(self._first_exchange(entry))(host, port)
+        reason = is_right(self._first_exchange(entry, Data(), None))(host, port)
         if reason:
             raise StageError(f"{entry.name}: the server at {host}:{port} is not right: {reason}")
         return Launched(entry=entry, running=AtAddress(host, port), own_count=None)
@@ -88,13 +89,58 @@ class RaceSetup:
         self.stand_by([entry])
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
-        start = prepare(entry, scratch=scratch, port=free_port(), cores=self.lanes.server, workload=self.workload.name)
-        probe = is_right(self._first_exchange(entry), within_s=start.wake_s)
+        workload = self.workload
+        before = self._data.get((workload.name, entry.name))
+        # By the moment, too: a race that goes on, or one more of the same seed, finds other files.
+        data = workload.data(f"{self.seed} {entry.name} {time.time_ns()}")
+        self._data[workload.name, entry.name] = data
+        start = prepare(
+            entry,
+            scratch=scratch,
+            port=free_port(),
+            cores=self.lanes.server,
+            workload=workload.name,
+            data=data.files,
+        )
+        probe = is_right(self._first_exchange(entry, data, before), within_s=start.wake_s)
         running = self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
-        return Launched(entry=entry, running=running, own_count=start.own_count)
+        return Launched(entry=entry, running=running, own_count=start.own_count, data=data)
 
-    def _first_exchange(self, entry: Entry) -> Exchange:
-        return self.workload.exchanges(mark=entry.mark, keepalive=False, seed=self.seed)[0]
+    def _first_exchange(self, entry: Entry, data: Data, before: Data | None) -> Exchange:
+        asked = self.workload.exchanges(
+            mark=entry.mark,
+            keepalive=False,
+            seed=self.seed,
+            data=data,
+            before=before,
+            own_form=self.workload.name in entry.own_forms,
+        )
+        return plainest(asked)
+
+    def exchanges(self, launched: Launched, *, keepalive: bool, http: str = "1.1") -> tuple[Exchange, ...]:
+        """What a launch is loaded with; its JSON may have the form that its contender declares."""
+        entry, workload = launched.entry, self.workload
+        return workload.exchanges(
+            mark=entry.mark,
+            keepalive=keepalive,
+            http=http,
+            seed=self.seed,
+            data=launched.data,
+            own_form=workload.name in entry.own_forms,
+        )
+
+    def probes(self, launched: Launched, *, keepalive: bool, http: str = "1.1", count: int) -> tuple[Exchange, ...]:
+        """What a launch is asked besides, to prove that it computes its answers."""
+        entry, workload = launched.entry, self.workload
+        return workload.probes(
+            mark=entry.mark,
+            keepalive=keepalive,
+            http=http,
+            seed=self.seed,
+            count=count,
+            data=launched.data,
+            own_form=workload.name in entry.own_forms,
+        )
 
     def connect(self, launched: Launched) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
@@ -106,13 +152,20 @@ class RaceSetup:
 
         entry, running, load = launched.entry, launched.running, self.load
         unix = running.host.startswith("unix:")
+        exchanges = self.exchanges(launched, keepalive=load.keepalive, http=load.http)
+        try:
+            exchanges = with_own_form(running.host, running.port, exchanges)
+        except TROUBLE as error:
+            raise StageError(f"{entry.name}: {describe_error(error)}") from error
         plan = SessionPlan(
             Target.unix(running.host.removeprefix("unix:")) if unix else Target(running.host, running.port),
-            self.workload.exchanges(mark=entry.mark, keepalive=load.keepalive, http=load.http, seed=self.seed),
+            exchanges,
             connections=load.connections,
             keepalive=load.keepalive,
             timeout_ns=load.timeout_ns,
-            by_length=self.workload.fields.answer.check == "length",
+            pipelining=load.pipelining,
+            by_length=self.workload.by_length,
+            sequence=self.workload.sequence(exchanges, self.seed),
         )
         try:
             return self.engine.open(plan)

@@ -11,8 +11,8 @@ from dragstrip.contender import Entry, Missing, check
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.qualified import Rejected
+from dragstrip.racing.request import Request, load_of, refuse_unfit_load
 from dragstrip.racing.setup import race_setup
-from dragstrip.record import DEFAULT_CONNECTIONS, Load
 from dragstrip.workload import load as load_workload
 
 
@@ -37,14 +37,15 @@ def verify(
 ) -> Iterator[Proof]:
     """Scrutineering alone, for each contender and each of its workloads (or the one given)."""
     lanes = machine.lanes(server_cores, engine_cores)
-    load = Load(connections=DEFAULT_CONNECTIONS, threads=len(lanes.engine), keepalive=True, timeout_ns=2_000_000_000)
     for entry in entries:
         state = check(entry)
         if isinstance(state, Missing):
             yield Proof(contender=entry.name, status="missing", reason=f"{state.reason}; {state.remedy}")
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
-            with race_setup(load_workload(name), load, lanes, seed=secrets.randbits(32)) as setup:
+            request = Request(entries=(entry,), workload=load_workload(name))
+            refuse_unfit_load(request)
+            with race_setup(request.workload, load_of(request, lanes), lanes, seed=secrets.randbits(32)) as setup:
                 (result,) = qualify_all(setup, [entry], {entry.name: state}, Silent()).contenders
             if isinstance(result, Rejected):
                 yield Proof(contender=entry.name, workload=name, status="failed", reason=result.reason)

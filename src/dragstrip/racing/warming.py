@@ -17,8 +17,9 @@ from dragstrip.scrutiny import nothing_right
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
 
-#: A warm-up slice lasts five typical latencies, within these bounds.
-SLICE_LATENCIES, SLICE_LEAST_NS, SLICE_MOST_NS = 5, 5_000_000, 50_000_000
+#: A warm-up slice lasts five typical latencies, within these bounds; of a server that needs more than half of the
+#: longest for one answer, two: else none might fall into it.
+SLICE_LATENCIES, SLICE_LEAST_NS, SLICE_MOST_NS, SLICE_FEWEST_LATENCIES = 5, 5_000_000, 50_000_000, 2
 
 #: A server is at rest where it used less than this share of a core in so many looks of so many seconds in a row; it is
 #: waited for so long at most.
@@ -47,7 +48,7 @@ def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> 
     started_ns = time.monotonic_ns()
     watch_cpu_time(setup.engine, launched.running, session)
     p50_ns = p50_ns or _first_look(setup, launched)
-    slice_ns = min(max(SLICE_LATENCIES * p50_ns, SLICE_LEAST_NS), SLICE_MOST_NS)
+    slice_ns = min(max(SLICE_LATENCIES * p50_ns, SLICE_LEAST_NS), max(SLICE_MOST_NS, SLICE_FEWEST_LATENCIES * p50_ns))
     server_cores = len(setup.lanes.server)
     speeds: list[float] = []
     own_ns = 0.0
@@ -81,7 +82,9 @@ def _first_look(setup: RaceSetup, launched: Launched) -> int:
         launched.disconnect(setup.engine)
         reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))
         raise StageError(f"{launched.name}: {reason}")
-    return own_p50_ns(tally, tally.p50_ns, len(setup.lanes.server)) if tally.requests else SLICE_MOST_NS
+    # Where none came within the counted part, each took about as long as it took until all had come.
+    p50_ns = tally.p50_ns if tally.requests else tally.duration_ns
+    return own_p50_ns(tally, p50_ns, len(setup.lanes.server))
 
 
 def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:

@@ -1,20 +1,23 @@
 """Scrutineering: a contender must prove that it does the same work before it may yield a number.
 
 Talks plain sockets and reads with h11, not with the load engine: two independent readings of the same answers.
-``reader`` reads one within a deadline and a cap, ``answers`` judges it, ``correctness`` has a contender prove them.
-``connections`` tries what it does with connections, ``server_count`` asks it how many requests it had. What can't be
-equal between contenders is collected as facts for the parity sheet (``dragstrip.parity``).
+``reader`` reads one within a deadline and a cap, ``answers`` judges it, ``correctness`` has a contender prove them,
+``own_form`` learns how it writes its JSON. ``connections`` tries what it does with connections, ``server_count`` asks
+it how many requests it had. What can't be equal between contenders is collected as facts for the parity sheet
+(``dragstrip.parity``).
 """
 
-from dragstrip.scrutiny.answers import Findings, fault, fetch, is_right, nothing_right
-from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness
+from dragstrip.scrutiny.answers import TROUBLE, Findings, describe_error, fault, fetch, is_right, nothing_right
+from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness, plainest
 from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness
+from dragstrip.scrutiny.own_form import with_own_form
 from dragstrip.scrutiny.reader import Answer, AnswerError, Deadline, quoted, read_answer
 from dragstrip.scrutiny.server_count import count_from_now
 
 __all__ = [
     "BEHAVIOUR_S",
     "CORRECTNESS_S",
+    "TROUBLE",
     "Answer",
     "AnswerError",
     "Deadline",
@@ -22,11 +25,14 @@ __all__ = [
     "check_correctness",
     "connection_behaviour",
     "count_from_now",
+    "describe_error",
     "fairness",
     "fault",
     "fetch",
     "is_right",
     "nothing_right",
+    "plainest",
     "quoted",
     "read_answer",
+    "with_own_form",
 ]

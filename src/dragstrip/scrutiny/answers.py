@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip import parity
@@ -12,6 +13,9 @@ from dragstrip.workload import Exchange
 
 #: What goes wrong between a request and its answer; the text of each says what the server did.
 TROUBLE = (OSError, AnswerError)
+
+#: How many times as long as the right one a JSON text of another form may be.
+_OTHER_FORM = 4
 
 #: Of a wrong body's surroundings, so many bytes stand before the first that differs.
 _BEFORE = 10
@@ -25,17 +29,21 @@ class Findings:
     facts: dict[str, parity.Fact] = field(default_factory=dict)
 
 
-def fetch(sock: socket.socket, exchange: Exchange, deadline: Deadline | None = None) -> Answer:
+def fetch(
+    sock: socket.socket, exchange: Exchange, deadline: Deadline | None = None, *, pieces: Sequence[bytes] = ()
+) -> Answer:
     """Sends one request and reads its whole answer, or as much of it as shows that it is too long.
 
     Args:
         deadline: for all of it; none: ``ANSWER_S`` from now.
+        pieces: the request cut into pieces, or its body framed otherwise; (): as the exchange has it.
 
     Raises:
         OSError, AnswerError: the connection failed, or what came back is no whole HTTP answer in time.
     """
     deadline = deadline or Deadline(ANSWER_S)
-    return read_answer(sock, exchange.request, body_bytes=len(exchange.body), deadline=deadline)
+    longest = _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)
+    return read_answer(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
 
 
 def describe_error(error: Exception) -> str:
@@ -53,22 +61,53 @@ def describe_error(error: Exception) -> str:
 
 def fault(exchange: Exchange, answer: Answer) -> str | None:
     """Why an answer is not the right one, in words; None if it is."""
+    path = exchange.shown
     if answer.status != exchange.status:
-        return f"{exchange.path} answered status {answer.status} where {exchange.status} is right"
+        return f"{path} answered status {answer.status} where {exchange.status} is right"
     given_type = (answer.header("content-type") or "").split(";")[0].strip().lower()
-    if given_type != exchange.content_type:
+    if exchange.content_type and given_type != exchange.content_type:
         given = given_type[:QUOTED] or "none"
-        return f"{exchange.path} answered content type {given} where {exchange.content_type} is right"
+        return f"{path} answered content type {given} where {exchange.content_type} is right"
     if answer.cut:
-        return f"{exchange.path} {answer.cut} where {len(exchange.body):,} are right"
-    if answer.header("content-encoding"):
+        return f"{path} {answer.cut} where {len(exchange.body):,} are right"
+    if answer.header("content-encoding") and not exchange.any_body:
         coding = (answer.header("content-encoding") or "")[:QUOTED]
-        return f"{exchange.path} is sent as {coding}, though nothing but identity was accepted: plain would be right"
-    if answer.body != exchange.body:
-        return f"{exchange.path} {_body_fault(exchange.body, answer.body)}"
+        return f"{path} is sent as {coding}, though nothing but identity was accepted: plain would be right"
+    if not _same(exchange, answer.body):
+        return f"{path} {_body_fault(exchange, answer.body)}"
+    if answer.took_ns < exchange.earliest_ns:
+        took_ms, earliest_ms = answer.took_ns / 1e6, exchange.earliest_ns / 1e6
+        return f"{path} answered after {took_ms:.1f} ms, too early: {earliest_ms:g} ms or more would be right"
     if answer.surplus:
-        return f"{exchange.path}: bytes follow the complete answer, {quoted(answer.surplus)}; nothing would be right"
+        return f"{path}: bytes follow the complete answer, {quoted(answer.surplus)}; nothing would be right"
     return None
+
+
+def _same(exchange: Exchange, body: bytes) -> bool:
+    """Whether a body is the right one, by what the exchange compares."""
+    if exchange.any_body or body == exchange.body:
+        return True
+    return exchange.compare == "json" and canonical(body) == canonical(exchange.body) is not None
+
+
+def canonical(body: bytes) -> str | None:
+    """A JSON text in one form, whatever its spacing and the order of its keys; None where it is none.
+
+    A number keeps how it is written: 24.0 is not 24 here, as it is not for a program that wants whole numbers.
+    """
+    try:
+        value = json.loads(body, object_pairs_hook=_once)
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object's members, each of which may occur once: of two, every program would take another one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
@@ -85,7 +124,20 @@ def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> st
     )
 
 
-def _body_fault(right: bytes, given: bytes) -> str:
+def _body_fault(exchange: Exchange, given: bytes) -> str:
+    right = exchange.body
+    if exchange.stale is not None and given == exchange.stale:
+        return (
+            "answered from the files of an earlier launch, which it must have kept; from those of this launch's {data} "
+            "would be right"
+        )
+    if exchange.content_type == "application/json" and exchange.compare == "bytes":
+        form = canonical(given)
+        if form is not None and form == canonical(right):
+            return (
+                f"answered the right JSON in another form: {quoted(given)} where {quoted(right)} is right; a "
+                'contender.toml declares that: `form = "own"` under its [workload.NAME]'
+            )
     at = next((i for i, (a, b) in enumerate(zip(right, given, strict=False)) if a != b), min(len(right), len(given)))
     from_ = max(at - _BEFORE, 0) if at > 40 else 0
     return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeVar
@@ -38,6 +38,12 @@ BEHAVIOUR_S = PATIENCE_S + 4 * ANSWER_S
 _UNKNOWN_PATH = "/dragstrip-asks-for-what-is-not-there"
 
 _Fact = TypeVar("_Fact", KeepAlive, OldHttp, UnknownPath)
+
+
+def plainest(exchanges: Sequence[Exchange]) -> Exchange:
+    """The exchange that is easiest to tell the end of: its answer's body is compared, is there, and is the shortest."""
+    told = [exchange for exchange in exchanges if exchange.body and not exchange.chunked]
+    return min(told or exchanges, key=lambda exchange: len(exchange.body))
 
 
 def connection_behaviour(host: str, port: int, exchange: Exchange) -> dict[str, parity.Fact]:
@@ -96,7 +102,7 @@ def _keep_alive(host: str, port: int, exchange: Exchange) -> KeepAlive:
         if first.closes:
             return KeepAlive(1, closed=True, announced=True)
         chunked = (first.header("transfer-encoding") or "").lower() == "chunked"
-        ending = b"0\r\n\r\n" if chunked else exchange.body
+        ending = b"0\r\n\r\n" if chunked else first.body
         began, count = time.monotonic(), 1
         while count < LIMIT_REQUESTS:
             spent_s = time.monotonic() - began
@@ -166,11 +172,12 @@ def _unknown_path(host: str, port: int, exchange: Exchange) -> UnknownPath:
 
 def _with(request: bytes, *, path: str = "", version: str = "", connection: str = "") -> bytes:
     """A request with another path, version or ``Connection`` header."""
-    first, *headers = request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    whole, _, body = request.partition(b"\r\n\r\n")
+    first, *headers = whole.split(b"\r\n")
     method, old_path, old_version = first.split(b" ")
     others = [header for header in headers if not header.lower().startswith(b"connection:")]
     head = b" ".join((method, path.encode() or old_path, version.encode() or old_version))
-    return b"\r\n".join((head, *others, f"Connection: {connection}".encode(), b"", b""))
+    return b"\r\n".join((head, *others, f"Connection: {connection}".encode(), b"", body))
 
 
 def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:

@@ -1,23 +1,31 @@
-"""A contender proves its answers: in order, twice in a row, shuffled, over keep-alive and with a connection each."""
+"""A contender proves its answers: in order, twice in a row, shuffled, over keep-alive and with a connection each.
+
+Requests with a body are sent in pieces, too, and their chunks cut in odd places; several requests at once, where the
+workload does so.
+"""
 
 from __future__ import annotations
 
 import random
+import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dragstrip import parity
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
-from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted
-from dragstrip.workload import Exchange
+from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted, read_answer
+from dragstrip.workload import Exchange, in_chunks
 
 #: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
 CORRECTNESS_S = 30.0
 
 #: Seconds from a complete answer within which a server that was asked to close has to close.
 CLOSE_S = 2.0
+
+#: So many pieces of a body are sent one by one: more would take long, and show no more.
+MOST_PIECES = 8
 
 #: Headers that an answer has once at most: two of them contradict each other, or cost twice (RFC 9110, 5.3).
 ONCE = (
@@ -35,6 +43,9 @@ class Way(Enum):
     IN_ORDER = "over keep-alive, in order"
     SHUFFLED = "over keep-alive, in another order"
     CLOSING = "with Connection: close"
+    IN_PIECES = "with the request in several TCP segments"
+    CHUNKED = "with the body in chunks cut in odd places"
+    TOGETHER = "with several requests at once"
 
 
 @dataclass
@@ -49,23 +60,37 @@ class _Trial:
     right: int = 0
     answers: list[Answer] = field(default_factory=list)
     opened: int = 0
+    forms: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
         return connect(self.host, self.port, Deadline(ANSWER_S, self.deadline))
 
-    def ask(self, sock: socket.socket, exchange: Exchange) -> Answer:
+    def ask(self, sock: socket.socket, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Answer:
         """The right answer.
+
+        Args:
+            pieces: as ``fetch`` has it.
 
         Raises:
             OSError, AnswerError: it is none, in words.
         """
+        self.refuse_late()
+        return self.judged(exchange, fetch(sock, exchange, Deadline(ANSWER_S, self.deadline), pieces=pieces))
+
+    def refuse_late(self) -> None:
+        """Asks nothing more once the time is over."""
         if self.deadline.left_s() <= 0:
             raise LateError(
                 f"gave {self.right} of {self.total} right answers within {self.deadline.text()}; all of them in that "
                 "time would be right"
             )
-        answer = fetch(sock, exchange, Deadline(ANSWER_S, self.deadline))
+
+    def judged(self, exchange: Exchange, answer: Answer) -> Answer:
+        """An answer that is right, and in its own form the same as before."""
         reason = fault(exchange, answer)
+        if not reason and exchange.compare == "json":
+            own = self.forms.setdefault((exchange.path, exchange.sends), answer.body)
+            reason = changed_form(exchange, own, answer.body)
         if reason:
             raise AnswerError(reason)
         self.right += 1
@@ -79,23 +104,28 @@ def check_correctness(
     *,
     keepalive: Sequence[Exchange],
     closing: Sequence[Exchange],
+    together: int = 1,
     within_s: float = CORRECTNESS_S,
     tell: Tell = lambda right, total: None,
 ) -> Findings:
     """Puts every exchange to a running contender, over keep-alive and with ``Connection: close``.
 
     Keep-alive exchanges go in order, twice each, and then in an order that no server can know (an answer must not
-    depend on what came before); the closing ones take a connection each. The first fault of each way is reported.
+    depend on what came before); the closing ones take a connection each. Those with a body are asked once more in
+    pieces, and once more in other chunks. The first fault of each way is reported.
 
     Args:
         keepalive: exchanges whose requests leave the connection open.
         closing: the same exchanges with ``Connection: close``.
+        together: above 1: so many requests are sent at once, and answered in their order.
         within_s: seconds for all of it; a single answer has ``ANSWER_S`` of them.
         tell: called after each right answer with how many there are, and how many there shall be.
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
-    total = len(doubled) + len(shuffled) + len(closing)
+    with_body = [exchange for exchange in keepalive if exchange.sends]
+    ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
+    total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
     trial = _Trial(host, port, Deadline(within_s), total, tell)
     problems: dict[str, list[Way]] = {}
     last: list[Answer] = []
@@ -103,6 +133,9 @@ def check_correctness(
         Way.IN_ORDER: lambda: _over_one_connection(trial, doubled),
         Way.SHUFFLED: lambda: _over_one_connection(trial, shuffled),
         Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
+        Way.IN_PIECES: lambda: _over_one_connection(trial, with_body, _in_pieces),
+        Way.CHUNKED: lambda: _over_one_connection(trial, with_body, _in_odd_chunks),
+        Way.TOGETHER: lambda: _together(trial, ahead, together),
     }
     for way, ask in asking.items():
         try:
@@ -113,7 +146,7 @@ def check_correctness(
                 break  # the next way would only wait as long
     # What goes wrong alike in several ways is told once.
     sentences = tuple(f"{_in_words(ways)}: {problem}" for problem, ways in problems.items())
-    return Findings(problems=sentences, facts={} if sentences else _facts(trial, last[0]))
+    return Findings(problems=sentences, facts={} if sentences else _facts(trial, last[0], keepalive))
 
 
 def _in_words(ways: Sequence[Way]) -> str:
@@ -133,7 +166,51 @@ def doubled_headers(answers: Iterable[Answer]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _over_one_connection(trial: _Trial, exchanges: Iterable[Exchange]) -> None:
+def changed_form(exchange: Exchange, own: bytes, given: bytes) -> str | None:
+    """Why an answer in a form of the contender's own is not the same as before; None if it is."""
+    if given == own:
+        return None
+    return (
+        f"{exchange.shown} answered the right JSON in one form and then in another: {quoted(own)}, then "
+        f"{quoted(given)}; always the same would be right"
+    )
+
+
+def _in_pieces(exchange: Exchange) -> tuple[bytes, ...]:
+    """The same bytes, cut within the head, before the body, and behind each of its bytes."""
+    head, rest = exchange.head, exchange.request[len(exchange.head) :]
+    cut = [rest[at : at + 1] for at in range(min(len(rest), MOST_PIECES))]
+    return (head[: len(head) // 2], head[len(head) // 2 :], *cut, *([more] if (more := rest[len(cut) :]) else []))
+
+
+def _in_odd_chunks(exchange: Exchange) -> tuple[bytes, ...]:
+    """The same body in chunks of one byte, then of the rest, cut within sizes and line ends (RFC 9112, 7.1)."""
+    head = re.sub(rb"\r\nContent-Length: \d+", b"\r\nTransfer-Encoding: chunked", exchange.head)
+    body = in_chunks([exchange.sends[:1], exchange.sends[1:2], exchange.sends[2:]])
+    at = body.index(b"\r") + 1  # between the CR and the LF behind the first size
+    return (head, body[:at], body[at : at + 2], body[at + 2 : -3], body[-3:])
+
+
+def _together(trial: _Trial, exchanges: Sequence[Exchange], depth: int) -> None:
+    """Requests sent before the answers to those before them have come: every answer in its order."""
+    for first in range(0, len(exchanges), depth):
+        trial.refuse_late()
+        batch = exchanges[first : first + depth]
+        with trial.connect() as sock:
+            sock.sendall(b"".join(exchange.request for exchange in batch))
+            begun = b""
+            for number, exchange in enumerate(batch, 1):
+                deadline = Deadline(ANSWER_S, trial.deadline)
+                answer = read_answer(
+                    sock, exchange.request, body_bytes=len(exchange.body), deadline=deadline, begun=begun
+                )
+                begun = answer.surplus
+                trial.judged(exchange, replace(answer, surplus=b"" if number < len(batch) else begun))
+
+
+def _over_one_connection(
+    trial: _Trial, exchanges: Iterable[Exchange], cut: Callable[[Exchange], tuple[bytes, ...]] = lambda _: ()
+) -> None:
     sock: socket.socket | None = None
     asked = 0
     try:
@@ -143,7 +220,7 @@ def _over_one_connection(trial: _Trial, exchanges: Iterable[Exchange]) -> None:
                 trial.opened += 1
             elif asked:
                 _refuse_unasked(sock, asked)
-            answer = trial.ask(sock, exchange)
+            answer = trial.ask(sock, exchange, cut(exchange))
             trial.answers.append(answer)
             asked += 1
             if answer.closes:
@@ -197,7 +274,7 @@ def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadlin
         raise AnswerError(f"{exchange.path}: bytes follow the complete answer, {quoted(more)}; nothing would be right")
 
 
-def _facts(trial: _Trial, closing: Answer) -> dict[str, parity.Fact]:
+def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[str, parity.Fact]:
     answers = trial.answers
     first = answers[0]
     heads = sorted({answer.head_bytes for answer in answers})
@@ -217,6 +294,8 @@ def _facts(trial: _Trial, closing: Answer) -> dict[str, parity.Fact]:
         "Connection: close": "honoured" if closing.closes else "closes without saying so",
     }
     doubled = doubled_headers([*answers, closing])
+    if any(exchange.content_type == "application/json" for exchange in asked):
+        facts[parity.JSON_FORM] = "its own, declared" if trial.forms else "as the workload has it"
     if doubled:
         facts[parity.DOUBLED_HEADERS] = "; ".join(
             f"{name.title()} {len(values)} times ({', '.join(quoted(value.encode()) for value in values[:2])})"

@@ -10,7 +10,8 @@ import http
 import re
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import h11
 
@@ -26,6 +27,9 @@ SPARE_BYTES = 64 * 1024
 
 #: Characters of a server's own bytes that a message quotes.
 QUOTED = 80
+
+#: Seconds between two pieces of one request.
+PIECES_S = 0.003
 
 #: The least wait that is asked of a socket: 0 would mean "don't wait" and be told as another error.
 _LEAST_S = 0.001
@@ -66,6 +70,7 @@ class Answer:
         closes: the server ends the connection after it, by what it says or by how it frames the body.
         cut: why the body was not read to its end ("" if it was): ``body`` is its beginning then.
         surplus: what had come beyond the answer when it was complete, at most one read's bytes.
+        took_ns: from before its request left until it was read; at least as long as the server took.
     """
 
     status: int
@@ -78,6 +83,7 @@ class Answer:
     closes: bool
     cut: str = ""
     surplus: bytes = b""
+    took_ns: int = 0
 
     def header(self, name: str) -> str | None:
         """First value of a header, names compared without case (RFC 9110, 5.1)."""
@@ -130,10 +136,20 @@ def quoted(given: bytes) -> str:
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 2]}…{text[0]}"
 
 
-def read_answer(sock: socket.socket, request: bytes, *, body_bytes: int, deadline: Deadline) -> Answer:
+def read_answer(
+    sock: socket.socket,
+    request: bytes,
+    *,
+    body_bytes: int,
+    deadline: Deadline,
+    pieces: Sequence[bytes] = (),
+    begun: bytes | None = None,
+) -> Answer:
     """Sends one request and reads its whole answer.
 
     Args:
+        pieces: the same request, to be sent piece by piece, ``PIECES_S`` apart; (): in one.
+        begun: the request has left before, and so much has come behind the answer before this one; None: it leaves now.
         body_bytes: the right body's length, or the longest that is taken; a body beyond it is read no further than
             ``SPARE_BYTES`` more, and the answer's ``cut`` says so.
         deadline: for all of it, from the first byte sent to the last one read.
@@ -143,20 +159,32 @@ def read_answer(sock: socket.socket, request: bytes, *, body_bytes: int, deadlin
         OSError: the connection failed before any byte came.
     """
     deadline.lend(sock)
+    began_ns = time.monotonic_ns()
     try:
-        sock.sendall(request)
+        if begun is None:
+            _send(sock, pieces or (request,))
     except TimeoutError:
         raise LateError(f"did not take the request within {deadline.text()}; reading it would be right") from None
     except (BrokenPipeError, ConnectionResetError):
         pass  # it may have answered before it closed
-    return _Reading(sock, request, body_bytes, deadline).answer()
+    answer = _Reading(sock, request, body_bytes, deadline, begun or b"").answer()
+    return replace(answer, took_ns=time.monotonic_ns() - began_ns)
+
+
+def _send(sock: socket.socket, pieces: Sequence[bytes]) -> None:
+    if len(pieces) > 1 and sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for number, piece in enumerate(pieces):
+        if number:
+            time.sleep(PIECES_S)  # so that each is a segment of its own, and read by itself
+        sock.sendall(piece)
 
 
 class _Reading:
     """One answer while it comes."""
 
-    def __init__(self, sock: socket.socket, request: bytes, body_bytes: int, deadline: Deadline) -> None:
-        self._sock, self._deadline = sock, deadline
+    def __init__(self, sock: socket.socket, request: bytes, body_bytes: int, deadline: Deadline, begun: bytes) -> None:
+        self._sock, self._deadline, self._begun = sock, deadline, begun
         self._most_bytes = body_bytes + SPARE_BYTES
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         method = request.partition(b" ")[0] or b"GET"
@@ -207,7 +235,7 @@ class _Reading:
             raise LateError(self._late())
         self._deadline.lend(self._sock)
         try:
-            piece = self._sock.recv(1 << 16)
+            piece, self._begun = self._begun or self._sock.recv(1 << 16), b""
         except TimeoutError:
             raise LateError(self._late()) from None
         except ConnectionResetError as error:

@@ -5,13 +5,14 @@ Up to version 8 of the schema they were sentences. Each keeps its sentence as ``
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dragstrip.errors import Unreadable
-from dragstrip.record import Backend, Event, EventKind, Void, VoidKind
+from dragstrip.record import Backend, Event, EventKind, KindCount, Void, VoidKind
 
 _VOID_KINDS = {kind.value: kind for kind in VoidKind}
 _EVENT_KINDS = {kind.value: kind for kind in EventKind}
@@ -57,6 +58,30 @@ def void_of(race_id: str, stored: Any) -> Void:
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise Unreadable(race_id, f"void is {stored!r:.60}, no reason ({error})") from error
+
+
+def kind_values(kind: KindCount) -> dict[str, Any]:
+    """What a block left of one of its workload's requests, as JSON."""
+    hdr = base64.b64encode(kind.latency_hdr).decode()
+    counts = {"requests": kind.requests, "failed": kind.failed, "latency_sum_ns": kind.latency_sum_ns}
+    return {**counts, "latency_hdr": hdr}
+
+
+def kind_of(race_id: str, stored: Any) -> KindCount:
+    """The same out of a row.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return KindCount(
+            requests=int(stored["requests"]),
+            failed=int(stored["failed"]),
+            latency_sum_ns=int(stored["latency_sum_ns"]),
+            latency_hdr=base64.b64decode(stored["latency_hdr"], validate=True),
+        )
+    except (TypeError, ValueError, KeyError) as error:
+        raise Unreadable(race_id, f"kinds has {stored!r:.60}, no count ({error})") from error
 
 
 def void_of_text(sentence: str) -> Void:

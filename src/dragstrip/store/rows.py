@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragstrip.errors import Unreadable
-from dragstrip.store.facts import void_of, void_values
+from dragstrip.store.facts import kind_of, kind_values, void_of, void_values
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
-JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks"}
+JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks", "kinds"}
 FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up"})
 
 #: numpy's truth values, which SQLite took for bytes: races before step 7 of the schema hold them.
@@ -46,6 +46,8 @@ def _column(name: str, value: Any) -> Any:
     """A field of the record as its column holds it."""
     if name == "void":
         value = [void_values(one) for one in value]
+    if name == "kinds":
+        value = {kind: kind_values(one) for kind, one in value.items()}
     if name in JSON_COLUMNS:
         return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
     if name in FLAGS:
@@ -102,6 +104,8 @@ def _value(race_id: str, name: str, value: Any) -> Any:
         raise Unreadable(race_id, f"{name} is {value!r:.60}, no {'list' if wanted is list else 'map'}")
     if name == "void":
         return tuple(void_of(race_id, one) for one in made)
+    if name == "kinds" and isinstance(made, dict):
+        return {kind: kind_of(race_id, one) for kind, one in made.items()}
     return tuple(made) if wanted is list else made
 
 

@@ -21,7 +21,7 @@ from dragstrip.racing.qualification import set_up_and_qualify
 from dragstrip.racing.qualified import Qualification
 from dragstrip.racing.records import Began, io_facts
 from dragstrip.racing.request import Request as RaceRequest
-from dragstrip.racing.request import lanes_of, load_of, refuse_doubles
+from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load
 from dragstrip.racing.round import Outcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, Round, Void, VoidKind
@@ -76,6 +76,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
         asked = replace(asked, wait="sleep")  # latency as users meet it
     refuse_doubles(asked.entries)
     serving(asked.workload.name, asked.entries)
+    refuse_unfit_load(asked, open_loop=True)
     _refuse_slow(request)
     lanes = lanes_of(asked)
     load = load_of(asked, lanes)
@@ -257,7 +258,7 @@ class SweepLoop(RoundLoop):
         """Only what the machine did voids a block; what the generator could not send is kept beside."""
         judged = validity.with_reasons(
             blocks,
-            connections=self.setup.load.connections,
+            connections=self.setup.load.connections * self.setup.load.pipelining,
             server_cores=len(self.setup.lanes.server),
             single_threaded=single_threaded,
             shared_lanes=self.setup.lanes.shared,

@@ -17,7 +17,7 @@ MOST_WAIT = 0.15
 
 #: Failed requests above this share; a wrong answer voids at once.
 MOST_FAILED = 0.001
-WRONG_KINDS = ("wrong_status", "wrong_length", "wrong_body")
+WRONG_KINDS = ("wrong_status", "wrong_length", "wrong_body", "too_early")
 
 #: A contender's round stands with this share of its blocks valid; a round in which fewer than two stand is run again.
 ROUND_BLOCKS_LEFT = 1 / 3
@@ -70,7 +70,7 @@ def block_reasons(
     the interval (from method version 5 on).
 
     Args:
-        connections: of the load, the most that can be in flight.
+        connections: of the load, with pipelining so many times as many: the most that can be in flight.
         server_cores: how many cores the server may use.
         single_threaded: the server's tree has one thread, so that it can only ever wait for others.
         typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of

@@ -258,7 +258,12 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
-    faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.connections)]
+    faults = [
+        why
+        for side in sides
+        for block in side.blocks
+        for why in accounting_faults(block, race.load.connections * race.load.pipelining)
+    ]
     findings = [
         Finding(VOID, Saw.ACCOUNTING_FAULTS, values={"count": len(faults), "first": first}) for first in faults[:1]
     ]
@@ -296,12 +301,13 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         if not counted_ns:
             continue
         busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in used) / counted_ns
-        off = abs(busy / race.load.connections - 1)
+        at_once = race.load.connections * race.load.pipelining
+        off = abs(busy / at_once - 1)
         most = max(most, off)
         level = _level(off, LITTLE)
         # Between a connection that the server ended and the next one there may be time that is neither.
-        reconnects = connects > 0.001 * answered and busy < race.load.connections
-        measured = {"busy": busy, "connections": race.load.connections}
+        reconnects = connects > 0.001 * answered and busy < at_once
+        measured = {"busy": busy, "connections": at_once}
         if reconnects:
             least = min(level, WARN, key=RANK.__getitem__)
             findings.append(Finding(least, Saw.LITTLE_RECONNECTS, (side.name,), measured))
@@ -324,7 +330,7 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
         return check_result("turn-round", (), passed(Saw.TURN_OPEN_LOOP))
     findings, most = [], 0.0
     for side in sides:
-        counted_ns = sum(block.counted_ns for block in side.used) * race.load.connections
+        counted_ns = sum(block.counted_ns for block in side.used) * race.load.connections * race.load.pipelining
         share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
         most, busy = max(most, share), side.busy()
         if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):

@@ -93,7 +93,7 @@ def test_each_command_of_the_list_is_there_under_its_name(name: str) -> None:
         ("rounds", 2.5),
         ("rounds", True),
         ("connections", 0),
-        ("connections", None),
+        ("connections", "many"),
         ("threads", -1),
         ("keepalive", 1),
         ("http", "2"),

@@ -48,7 +48,10 @@ impl<P: Poller> WorkerSession<P> {
             lingerers: 0,
             known: plan.exchanges.iter().map(|exchange| Known::of(&exchange.request)).collect(),
             sample: ErrorSample::default(),
-            next_exchange: 0,
+            next_exchange: plan.sequence.first().map_or(0, |place| *place as usize),
+            last_exchange: if plan.sequence.is_empty() { plan.cycle() - 1 } else { usize::MAX },
+            at_in_sequence: 0,
+            judges_more: plan.judges_more(),
             cursor: 0,
             outstanding: 0,
             coalescing: CoalescingRule::default(),
@@ -58,6 +61,7 @@ impl<P: Poller> WorkerSession<P> {
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
             behind: (0..if plan.pipelining > 1 { count } else { 0 }).map(|_| VecDeque::new()).collect(),
+            freed: (0..if plan.pipelining > 1 { count } else { 0 }).map(|_| VecDeque::new()).collect(),
             cycle: plan.cycle(),
             together: Vec::new(),
             opened_ns: Vec::with_capacity(if plan.keepalive { count } else { 0 }),
@@ -290,6 +294,7 @@ impl<P: Poller> WorkerSession<P> {
         }
         self.poller.settle();
         (self.outstanding, self.given_up, self.lingerers) = (0, 0, 0);
+        self.freed.iter_mut().for_each(VecDeque::clear);
         self.resting.clear();
         self.unread.clear();
         if !self.sample.is_empty() {

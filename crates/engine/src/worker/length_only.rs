@@ -47,8 +47,7 @@ impl<P: Poller> WorkerSession<P> {
                 },
             };
             block_run.counts.bytes_in += got;
-            let exchange = &self.plan.exchanges[conn.exchange as usize];
-            let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
+            let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
             if let Some(verdict) = conn.reader.pass(got, &expect) {
                 conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, block_run);

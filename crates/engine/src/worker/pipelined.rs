@@ -37,15 +37,28 @@ impl<P: Poller> WorkerSession<P> {
     /// It has left.
     #[inline]
     pub(super) fn count_on(&mut self, index: usize) {
-        self.next_exchange += 1;
-        if self.next_exchange == self.cycle {
-            self.next_exchange = 0;
-        }
+        self.next_exchange = if self.next_exchange == self.last_exchange {
+            0
+        } else if self.plan.sequence.is_empty() {
+            self.next_exchange + 1
+        } else {
+            self.next_in_sequence()
+        };
         if P::EXTRAS {
             let conn = &mut self.conns[index];
             conn.left = conn.left.saturating_sub(1);
             conn.first_ns = 0;
         }
+    }
+
+    /// Of requests that were drawn before.
+    #[inline]
+    fn next_in_sequence(&mut self) -> usize {
+        self.at_in_sequence += 1;
+        if self.at_in_sequence == self.plan.sequence.len() {
+            self.at_in_sequence = 0;
+        }
+        self.plan.sequence[self.at_in_sequence] as usize
     }
 
     #[inline]
@@ -75,6 +88,9 @@ impl<P: Poller> WorkerSession<P> {
             let number = self.next_number(index);
             together.extend_from_slice(&self.plan.exchanges[number].request);
             left += 1;
+            if let Some(arrived_ns) = self.freed[index].pop_front() {
+                block_run.turned(now_ns, arrived_ns);
+            }
             self.put(index, number as u32, now_ns);
             self.count_on(index);
         }
@@ -187,8 +203,7 @@ impl<P: Poller> WorkerSession<P> {
             if conn.first_ns == 0 {
                 conn.first_ns = arrived_ns;
             }
-            let exchange = &self.plan.exchanges[conn.exchange as usize];
-            let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
+            let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
             let known = &mut self.known[conn.exchange as usize];
             let fed = conn.reader.feed(bytes, &expect, known, &mut self.sample);
             bytes = &bytes[fed.used..];
@@ -215,6 +230,10 @@ impl<P: Poller> WorkerSession<P> {
         let conn = &mut self.conns[index];
         conn.fresh = false;
         match verdict.wrong {
+            _ if self.judges_more => {
+                conn.arrived_ns = arrived_ns;
+                self.judge_more(index, &verdict, block_run);
+            }
             None => {
                 let before = block_run.counts.requests;
                 block_run.right(0, conn.since_ns, arrived_ns);
@@ -222,8 +241,10 @@ impl<P: Poller> WorkerSession<P> {
             }
             Some(wrong) => block_run.wrong(wrong.into(), 0, conn.since_ns),
         }
+        let conn = &mut self.conns[index];
         block_run.answer(&verdict, &conn.reader);
-        (conn.first_ns, conn.state) = (0, State::Idle);
+        (conn.first_ns, conn.arrived_ns, conn.state) = (0, 0, State::Idle);
+        self.freed[index].push_back(arrived_ns);
         if let Some((exchange, since_ns)) = self.behind[index].pop_front() {
             (conn.state, conn.exchange, conn.since_ns) = (State::Waiting, exchange, since_ns);
             conn.out_at = self.plan.exchanges[exchange as usize].request.len();
@@ -234,6 +255,9 @@ impl<P: Poller> WorkerSession<P> {
     /// the next connection, as if it had not left; but behind an answer that can't be read, it has failed.
     fn end_of_pipe(&mut self, index: usize, verdict: Verdict, block_run: &mut BlockRun<impl LoadModel>) {
         let unread = matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
+        if unread {
+            self.fail_kinds_behind(index, block_run);
+        }
         for _ in 0..self.forget_behind(index) {
             if unread {
                 block_run.wrong(Failure::BadResponse, 0, 0);

@@ -48,8 +48,7 @@ impl<P: Poller> WorkerSession<P> {
             if P::EXTRAS && conn.first_ns == 0 {
                 conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
             }
-            let exchange = &self.plan.exchanges[conn.exchange as usize];
-            let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
+            let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
             let known = &mut self.known[conn.exchange as usize];
             let fed = conn.reader.feed(bytes, &expect, known, &mut self.sample);
             if let Some(mut verdict) = fed.verdict {
@@ -87,8 +86,7 @@ impl<P: Poller> WorkerSession<P> {
 
     pub(super) fn peer_closed(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let conn = &mut self.conns[index];
-        let exchange = &self.plan.exchanges[conn.exchange as usize];
-        let expect = Expect { status: exchange.status, body: &exchange.body, bodiless: exchange.bodiless() };
+        let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
         match conn.reader.end(&expect) {
             Some(verdict) => {
                 if let Some(wrong) = verdict.wrong {
@@ -123,6 +121,11 @@ impl<P: Poller> WorkerSession<P> {
             (conn.length_only, conn.whole) = (false, false);
         }
         match verdict.wrong {
+            _ if self.judges_more => {
+                self.judge_more(index, &verdict, block_run);
+                let conn = &self.conns[index];
+                self.coalescing.note(now_ns.saturating_sub(conn.since_ns));
+            }
             None => {
                 let before = block_run.counts.requests;
                 block_run.right(conn.due_ns, conn.since_ns, conn.arrived_ns);
@@ -133,6 +136,7 @@ impl<P: Poller> WorkerSession<P> {
             }
             Some(wrong) => block_run.wrong(wrong.into(), conn.due_ns, conn.since_ns),
         }
+        let conn = &mut self.conns[index];
         block_run.answer(&verdict, &conn.reader);
         conn.due_ns = 0;
         let whole = conn.out_at == self.plan.exchanges[conn.exchange as usize].request.len();
@@ -161,6 +165,7 @@ impl<P: Poller> WorkerSession<P> {
     ) {
         self.outstanding -= 1;
         self.failed(index, failure, block_run);
+        self.fail_kinds_behind(index, block_run);
         for _ in 0..self.forget_behind(index) {
             block_run.wrong(failure, 0, 0);
         }
@@ -179,6 +184,8 @@ impl<P: Poller> WorkerSession<P> {
         let conn = &mut self.conns[index];
         block_run.wrong(failure, conn.due_ns, conn.since_ns);
         conn.due_ns = 0;
+        let kind = self.plan.exchanges[conn.exchange as usize].kind;
+        block_run.wrong_of_kind(kind);
     }
 }
 

@@ -179,7 +179,7 @@ pub fn engine_over(workers: usize, backend: Backend) -> Engine {
 }
 
 pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
-    let exchange = Exchange { request: REQUEST.to_vec(), status: 200, body: BODY.to_vec() };
+    let exchange = Exchange::new(REQUEST.to_vec(), 200, BODY.to_vec());
     let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
     SessionPlan { connections, timeout_ns: 5_000_000_000, ..plan }
 }

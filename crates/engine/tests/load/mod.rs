@@ -93,7 +93,7 @@ fn large_bodies_and_large_requests_arrive_whole() {
     request.resize(request.len() + 3_000_000, b'x');
     let length = request.len() as u64;
     let mut engine = engine(1);
-    let exchanges = vec![Exchange { request, status: 200, body }];
+    let exchanges = vec![Exchange::new(request, 200, body)];
     let session = engine.open(SessionPlan { exchanges, ..plan(server.address, 3) }).unwrap();
     let done = engine.run(&[count(session, 12)], &[]).unwrap().pop().unwrap();
     check(&done);
@@ -350,7 +350,7 @@ fn exchanges_are_cycled_and_each_answer_is_held_against_its_own() {
         stream.write_all(RIGHT).unwrap();
         Then::GoOn
     });
-    let exchange = |body: &[u8]| Exchange { request: REQUEST.to_vec(), status: 200, body: body.to_vec() };
+    let exchange = |body: &[u8]| Exchange::new(REQUEST.to_vec(), 200, body.to_vec());
     let exchanges = vec![exchange(BODY), exchange(b"HELLO WORLD"), exchange(b"other")];
     let mut engine = engine(1);
     let session = engine.open(SessionPlan { exchanges, ..plan(server.address, 1) }).unwrap();

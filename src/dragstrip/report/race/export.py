@@ -16,6 +16,7 @@ from dragstrip.report.race.badge import KIND
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_kind, event_text, void_text
 from dragstrip.report.race.parts import parts
+from dragstrip.report.race.request_kinds import KindRow, kind_rows
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -35,6 +36,7 @@ def schema() -> dict[str, Any]:
 def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str, Any]:
     """The race, its verdict and its validity; numbers that there are none of are null, never NaN."""
     latencies = {} if race.columns else latency.merged(race)
+    kinds = [] if race.columns else kind_rows(race)
     return _several(race, verdict, checks) | {
         "schema": JSON_SCHEMA,
         "race": race.id,
@@ -43,7 +45,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "finished": race.finished,
         "software": race.software,
         "workload": race.workload,
-        "load": asdict(race.load) | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)},
+        "load": _load(race),
         "machine": plain(race.machine),
         "method": {
             "version": verdict.method,
@@ -54,6 +56,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "plan": plain(asdict(race.plan)),
         "contenders": [
             _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
+            | ({"requests_by_kind": [_kind(row) for row in kinds if row.contender == entrant.name]} if kinds else {})
             for entrant in race.entrants
         ],
         "pairs": [
@@ -155,6 +158,23 @@ def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[s
         "server_cpu_us_per_request": _interval(used.server_cpu_us_per_request if used else None),
         "peak_memory_bytes": used.peak_memory_bytes if used else None,
         "latency_us": {label: None if entrant.out else quantiles.get(label) for label in latency.QUANTILES},
+    }
+
+
+def _load(race: Race) -> dict[str, Any]:
+    load = asdict(race.load)
+    if race.load.pipelining == 1:  # as most loads are, and all of before: nothing is said of it
+        del load["pipelining"]
+    return load | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)}
+
+
+def _kind(row: KindRow) -> dict[str, Any]:
+    return {
+        "name": row.kind,
+        "share": row.share,
+        "requests": row.requests,
+        "failed": row.failed,
+        "latency_us": {label: row.latency_us.get(label) for label in latency.QUANTILES},
     }
 
 

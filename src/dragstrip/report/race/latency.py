@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.record import Block, Race, Round
+from dragstrip.record import Race, Round
 
 QUANTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
@@ -33,10 +33,12 @@ def merged(race: Race) -> dict[str, dict[str, float]]:
 
     Only blocks that count are merged: a void block, or one in a void round, is not.
     """
-    return {
-        name: {label: total.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
-        for name, total in histograms(race).items()
-    }
+    return {name: quantiles_us(total) for name, total in histograms(race).items()}
+
+
+def quantiles_us(latency: HdrHistogram) -> dict[str, float]:
+    """A histogram's quantiles in microseconds."""
+    return {label: latency.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
 
 
 def histograms(race: Race) -> dict[str, HdrHistogram]:
@@ -52,17 +54,18 @@ def _merge(rounds: Sequence[Round]) -> dict[str, HdrHistogram]:
     for round_ in rounds:
         for block in () if round_.void else round_.blocks:
             if block.requests and not block.void:
-                totals[block.contender] = _added(totals.get(block.contender), decoded(block))
+                totals[block.contender] = added(totals.get(block.contender), decoded(block.latency_hdr))
     return totals
 
 
-def decoded(block: Block) -> HdrHistogram:
-    """A block's histogram of nanoseconds."""
+def decoded(latency_hdr: bytes) -> HdrHistogram:
+    """A record's histogram of nanoseconds."""
     # The library's decode wants the base64 text of the V2 format, header included.
-    return HdrHistogram.decode(base64.b64encode(block.latency_hdr))
+    return HdrHistogram.decode(base64.b64encode(latency_hdr))
 
 
-def _added(total: HdrHistogram | None, more: HdrHistogram) -> HdrHistogram:
+def added(total: HdrHistogram | None, more: HdrHistogram) -> HdrHistogram:
+    """Two histograms as one; the first may be changed by that."""
     if total is None:
         return more
     if more.highest_trackable_value > total.highest_trackable_value:

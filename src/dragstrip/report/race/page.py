@@ -31,6 +31,7 @@ from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.latency import QUANTILES
 from dragstrip.report.race.parts import Part, of_rates, parts
+from dragstrip.report.race.request_kinds import kind_rows
 from dragstrip.report.race.summary import Row
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def _column(part: Part, at: int, *, several: bool) -> dict[str, Any]:
         "verdict": verdict,
         "void": standing.is_void(race, verdict, part.checks),
         "rows": found,
+        "kinds": kind_rows(race),
         "tie_count": rows.ties_wide(found),
         "charts": _charts(race, verdict, found),
         "matrix": [(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],

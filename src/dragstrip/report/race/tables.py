@@ -19,7 +19,7 @@ from dragstrip.report.race.messages import void_text
 Row = dict[str, Any]
 
 #: A block's fields that no cell holds: histograms are exported as .hgrm and .hlog.
-_NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswith("_hdr"))
+_NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswith("_hdr") or field.name == "kinds")
 
 
 #: Each metric's column in the table of rounds, its unit last.

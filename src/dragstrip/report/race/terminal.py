@@ -18,6 +18,7 @@ from dragstrip.report.race import columns, external, forest, heading, notes, sta
 from dragstrip.report.race import summary as rows
 from dragstrip.report.race.badge import Badge, badge
 from dragstrip.report.race.parts import Part, of_rates, parts
+from dragstrip.report.race.request_kinds import kind_rows
 from dragstrip.report.race.summary import Row
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class _Shown:
 def _measured(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableType]:
     """One column's ranking, who is out of it, and its pairs."""
     lines: list[RenderableType] = [ranking(part.verdict, found, beside=shown.wide), Text()] if found else []
+    lines += _by_kind(part.race)
     lines += _out(part.race)
     pairs = rows.shown_pairs(part.verdict, [row.name for row in found], every=shown.all_pairs)
     if pairs:
@@ -194,6 +196,22 @@ def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
         cells += [row.name, figures.figure(main.estimate), figures.span(main.low, main.high), bar]
         table.add_row(*cells, *(_figures(row, metric) if beside else ()))
     return table
+
+
+def _by_kind(race: Race) -> list[RenderableType]:
+    """Share and latency of each request, where the workload has several."""
+    found = kind_rows(race)
+    if not found:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
+    table.add_column("request", no_wrap=True)
+    for head in ("share", "p50 µs*", "p99 µs*", "failed"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in found:
+        latencies = (figures.microseconds(row.latency_us.get(label)) for label in ("p50", "p99"))
+        table.add_row(row.contender, row.kind, figures.percent(row.share), *latencies, figures.count(row.failed))
+    return [table, Text()]
 
 
 def full_scale(found: Sequence[Row]) -> float:

@@ -1,31 +1,90 @@
 "use strict";
-// node server.js PORT WORKERS MARK: both workloads, as one would write them with node:http alone.
+// node server.js PORT WORKERS MARK DATA: all workloads, as one would write them with node:http alone.
 const http = require("node:http");
 const cluster = require("node:cluster");
+const fs = require("node:fs");
+const path = require("node:path");
 
 const [port, workers] = process.argv.slice(2, 4).map(Number);
-const mark = process.argv[4];
+const [mark, data] = process.argv.slice(4, 6);
 const HELLO = "hello world\n";
+const ITEMS = path.join(data, "items.json");
+const items = fs.existsSync(ITEMS) ? JSON.parse(fs.readFileSync(ITEMS, "utf8")) : [];
 
 function answer(response, status, type, body) {
   response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(body) });
   response.end(body);
 }
 
-function handle(request, response) {
-  if (request.url === "/") return answer(response, 200, "text/plain", HELLO);
-  const [path, query] = request.url.split("?", 2);
-  if (path !== "/multiply") return answer(response, 404, "text/plain", "not found\n");
+// The whole numbers of a query, by their names; one that is none is NaN.
+function numbers(query, ...names) {
   const given = new URLSearchParams(query);
-  const a = Number.parseInt(given.get("a"), 10);
-  const b = Number.parseInt(given.get("b"), 10);
-  if (Number.isNaN(a) || Number.isNaN(b)) return answer(response, 400, "text/plain", "a and b must be numbers\n");
+  return names.map((name) => Number.parseInt(given.get(name), 10));
+}
+
+function refuse(response) {
+  answer(response, 400, "text/plain", "whole numbers are wanted\n");
+}
+
+function multiply(response, query) {
+  const [a, b] = numbers(query, "a", "b");
+  if (Number.isNaN(a) || Number.isNaN(b)) return refuse(response);
   answer(
     response,
     200,
     "text/html",
-    `<html><body><p>Hello ${mark}!</p><p>PATH=${path}</p><p>RESULT: ${a}*${b}=${a * b}</p></body></html>\n`,
+    `<html><body><p>Hello ${mark}!</p><p>PATH=/multiply</p><p>RESULT: ${a}*${b}=${a * b}</p></body></html>\n`,
   );
+}
+
+function json(response, query) {
+  const [n, m] = numbers(query, "n", "m");
+  if (Number.isNaN(n) || Number.isNaN(m)) return refuse(response);
+  const some = items.slice(0, n).map((item) => ({ ...item, total: item.price * item.quantity * m }));
+  answer(response, 200, "application/json", JSON.stringify({ items: some, count: some.length }));
+}
+
+function sum(request, response, query) {
+  const [a, b] = numbers(query, "a", "b");
+  let body = "";
+  request.setEncoding("utf8");
+  request.on("data", (piece) => {
+    body += piece;
+  });
+  request.on("end", () => {
+    const c = Number.parseInt(body, 10);
+    if (Number.isNaN(a + b + c)) return refuse(response);
+    answer(response, 200, "text/plain", String(a + b + c));
+  });
+}
+
+function delay(response, milliseconds) {
+  if (!/^\d{1,5}$/.test(milliseconds)) return refuse(response);
+  // libuv counts whole milliseconds from the last one that was over: without one more it would be up to 1 ms early.
+  setTimeout(() => answer(response, 200, "text/plain", "ok"), Number(milliseconds) + 1);
+}
+
+function file(response, name) {
+  const stream = fs.createReadStream(path.join(data, "static", path.basename(name)));
+  stream.on("error", () => answer(response, 404, "text/plain", "not found\n"));
+  stream.on("open", (descriptor) => {
+    fs.fstat(descriptor, (error, told) => {
+      if (error) return stream.destroy(error);
+      response.writeHead(200, { "Content-Type": "application/octet-stream", "Content-Length": told.size });
+      stream.pipe(response);
+    });
+  });
+}
+
+function handle(request, response) {
+  if (request.url === "/") return answer(response, 200, "text/plain", HELLO);
+  const [place, query] = request.url.split("?", 2);
+  if (place === "/multiply") return multiply(response, query);
+  if (place === "/json") return json(response, query);
+  if (place === "/sum" && request.method === "POST") return sum(request, response, query);
+  if (place.startsWith("/delay/")) return delay(response, place.slice("/delay/".length));
+  if (place.startsWith("/static/")) return file(response, place.slice("/static/".length));
+  answer(response, 404, "text/plain", "not found\n");
 }
 
 function serve() {

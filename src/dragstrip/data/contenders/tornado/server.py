@@ -1,17 +1,19 @@
-"""python server.py PORT WORKERS MARK: both workloads, as Tornado's own documentation would write them."""
+"""python server.py PORT WORKERS MARK DATA: all workloads, as Tornado's own documentation would write them."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 import tornado.httpserver
 import tornado.netutil
 import tornado.process
 import tornado.web
 
-PORT, WORKERS, MARK = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+PORT, WORKERS, MARK, DATA = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
 
 
 class Hello(tornado.web.RequestHandler):
@@ -20,12 +22,27 @@ class Hello(tornado.web.RequestHandler):
         self.write("hello world\n")
 
 
-class Multiply(tornado.web.RequestHandler):
-    def get(self):
+def items():
+    """What the workload json is about; there are none at the others."""
+    file = DATA / "items.json"
+    return json.loads(file.read_text()) if file.exists() else []
+
+
+ITEMS = items()
+
+
+class Handler(tornado.web.RequestHandler):
+    def numbers(self, *names):
+        """The whole numbers of the query, by their names."""
         try:
-            a, b = int(self.get_argument("a")), int(self.get_argument("b"))
+            return [int(self.get_query_argument(name)) for name in names]
         except ValueError:
             raise tornado.web.HTTPError(400) from None
+
+
+class Multiply(Handler):
+    def get(self):
+        a, b = self.numbers("a", "b")
         self.set_header("Content-Type", "text/html")
         self.write(
             f"<html><body><p>Hello {MARK}!</p><p>PATH={self.request.path}</p>"
@@ -33,9 +50,44 @@ class Multiply(tornado.web.RequestHandler):
         )
 
 
+class Json(Handler):
+    def get(self):
+        n, m = self.numbers("n", "m")
+        some = [item | {"total": item["price"] * item["quantity"] * m} for item in ITEMS[:n]]
+        self.write({"items": some, "count": len(some)})
+
+
+class Sum(Handler):
+    def post(self):
+        a, b = self.numbers("a", "b")
+        try:
+            c = int(self.request.body)
+        except ValueError:
+            raise tornado.web.HTTPError(400) from None
+        self.set_header("Content-Type", "text/plain")
+        self.write(str(a + b + c))
+
+
+class Delay(tornado.web.RequestHandler):
+    async def get(self, milliseconds):
+        await asyncio.sleep(int(milliseconds) / 1000)
+        self.set_header("Content-Type", "text/plain")
+        self.write("ok")
+
+
 async def serve(sockets):
     logging.getLogger("tornado.access").disabled = True
-    application = tornado.web.Application([("/", Hello), ("/multiply", Multiply)])
+    files = {"path": DATA / "static"}
+    application = tornado.web.Application(
+        [
+            ("/", Hello),
+            ("/multiply", Multiply),
+            ("/json", Json),
+            ("/sum", Sum),
+            (r"/delay/(\d{1,5})", Delay),
+            ("/static/(.*)", tornado.web.StaticFileHandler, files),
+        ]
+    )
     tornado.httpserver.HTTPServer(application).add_sockets(sockets)
     await asyncio.Event().wait()
 

@@ -1,0 +1,29 @@
+"""Requests and their right answers, as ``workloads/*.toml`` has them.
+
+A request and its answer are templates over a few values. The load draws a pool of them, fixed by the race's seed;
+scrutineering draws others, so that an answer which isn't computed is found out. ``fields`` has a file's keys,
+``reading`` checks it, ``definition`` renders it, ``draw`` draws values, ``data`` makes the files that a launch finds,
+``exchange`` is one request with its right answer.
+"""
+
+from dragstrip.workload.data import Data
+from dragstrip.workload.definition import Kind, Workload
+from dragstrip.workload.exchange import HOST, Exchange, connection_words, in_chunks
+from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
+from dragstrip.workload.reading import load, names, several
+
+__all__ = [
+    "HOST",
+    "MARK_LENGTH",
+    "Data",
+    "Exchange",
+    "Kind",
+    "MixFile",
+    "Workload",
+    "WorkloadFile",
+    "connection_words",
+    "in_chunks",
+    "load",
+    "names",
+    "several",
+]

@@ -1,0 +1,274 @@
+"""A workload: rendered into requests with their right answers."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dragstrip.contender import Key, Source
+from dragstrip.errors import BadUsage
+from dragstrip.workload import draw
+from dragstrip.workload.data import Data, drawn
+from dragstrip.workload.draw import Drawn
+from dragstrip.workload.exchange import HOST, Exchange, connection_words, request_bytes
+from dragstrip.workload.fields import (
+    MARK_LENGTH,
+    AnswerFields,
+    DrawFields,
+    MixFile,
+    ProbeFields,
+    RequestFields,
+    WorkloadFile,
+)
+from dragstrip.workload.template import names_in, render
+
+#: How long the drawn sequence of a mix is, before it begins again.
+SEQUENCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One of a workload's requests, with its right answer and what varies in it.
+
+    Args:
+        name: the workload's own where it has no other.
+        weight: how often it is sent, beside the others'.
+        at: where it stands in the file; () where its tables are the file's own.
+        body: the bytes that are sent as they are, of the file that it names; None: its template, if it has one.
+    """
+
+    name: str
+    weight: int
+    request: RequestFields
+    answer: AnswerFields
+    load: DrawFields
+    probes: ProbeFields
+    at: tuple[Key, ...]
+    body: bytes | None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests and their right answers, with what varies in them."""
+
+    fields: WorkloadFile | MixFile
+    source: Source
+    kinds: tuple[Kind, ...]
+
+    @property
+    def name(self) -> str:
+        """As contenders list it."""
+        return self.fields.name
+
+    @property
+    def title(self) -> str:
+        """What the server does, in one line."""
+        return self.fields.title
+
+    @property
+    def connections(self) -> int | None:
+        """How many connections it is meant for; None: as many as any race has."""
+        return self.fields.load.connections
+
+    @property
+    def pipelining(self) -> int:
+        """Requests on their way on each connection."""
+        return self.fields.load.pipelining
+
+    @property
+    def kind_names(self) -> tuple[str, ...]:
+        """Of its requests, where there are several; else none."""
+        return tuple(kind.name for kind in self.kinds) if len(self.kinds) > 1 else ()
+
+    @cached_property
+    def needs_mark(self) -> bool:
+        """Whether its answers carry the contender's own four characters."""
+        return any("mark" in names_in(kind.answer.body or "") for kind in self.kinds)
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether its launches find files, without which nobody can answer."""
+        return bool(self.fields.data)
+
+    @property
+    def by_length(self) -> bool:
+        """Whether large bodies are mostly compared by their length under load."""
+        return all(kind.answer.check == "length" for kind in self.kinds)
+
+    @property
+    def any_form(self) -> bool:
+        """Whether a contender may declare a form of its own for its answers."""
+        return any(kind.answer.compare == "json" for kind in self.kinds)
+
+    def data(self, launch: str) -> Data:
+        """What one launch finds in its folder ``{data}``.
+
+        Args:
+            launch: another text for every launch; the same one gives the same files.
+        """
+        return drawn(self.fields.data, f"{self.name} {launch}")
+
+    def exchanges(
+        self,
+        *,
+        mark: str = "",
+        keepalive: bool = True,
+        http: str = "1.1",
+        seed: int = 0,
+        host: str = HOST,
+        data: Data | None = None,
+        before: Data | None = None,
+        own_form: bool = False,
+    ) -> tuple[Exchange, ...]:
+        """The pool of different requests that a race is loaded with, kind by kind; one of a kind where nothing varies.
+
+        Args:
+            mark: the contender's four characters; asked for only where the answer has them.
+            keepalive: without it each request asks for the connection's end; how, ``connection_words`` has.
+            http: "1.1" or "1.0".
+            seed: the same one gives the same pool.
+            data: what the launch found. before: what an earlier one did.
+            own_form: answers that are JSON may have a form of their own, and are to be compared parsed.
+
+        Raises:
+            BadUsage: the workload needs a mark and the contender has none.
+        """
+        asking = _Asking(self, mark, http, connection_words(http, keepalive), host, data, before, own_form)
+        return tuple(
+            asking.exchange(number, values)
+            for number, kind in enumerate(self.kinds)
+            for values in self.pool(kind, seed)
+        )
+
+    def pool(self, kind: Kind, seed: int) -> list[Drawn]:
+        """What one kind's requests are made of under load."""
+        whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
+        return draw.distinct(random.Random(f"{seed} {whose} load"), kind.load, kind.load.count)
+
+    def probes(
+        self,
+        *,
+        mark: str = "",
+        keepalive: bool = True,
+        http: str = "1.1",
+        seed: int = 0,
+        count: int = 12,
+        host: str = HOST,
+        data: Data | None = None,
+        before: Data | None = None,
+        own_form: bool = False,
+    ) -> tuple[Exchange, ...]:
+        """At most ``count`` randomised requests of each kind, the fixed cases first; one where nothing varies.
+
+        What is drawn is not in the load's pool, as far as there is anything else.
+
+        Raises:
+            BadUsage: as ``exchanges``.
+        """
+        asking = _Asking(self, mark, http, connection_words(http, keepalive), host, data, before, own_form)
+        found = []
+        for number, kind in enumerate(self.kinds):
+            whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
+            more = max(count - len(kind.probes.always), 0)
+            pool = {draw.key(values) for values in self.pool(kind, seed)}
+            others = draw.distinct(random.Random(f"{seed} {whose} probes"), kind.probes, more, without=pool)
+            found += [asking.exchange(number, values) for values in [*kind.probes.always, *others][:count]]
+        return tuple(found)
+
+    def sequence(self, exchanges: Sequence[Exchange], seed: int) -> tuple[int, ...]:
+        """In which order a mix's exchanges are sent, as their places: drawn by the kinds' weights, then begun again.
+
+        Each kind has its exact share of the sequence. Of one kind there is none: its exchanges are sent in turn.
+        """
+        if len(self.kinds) == 1:
+            return ()
+        places: list[list[int]] = [[] for _ in self.kinds]
+        for place, exchange in enumerate(exchanges):
+            places[exchange.kind].append(place)
+        whole = sum(kind.weight for kind in self.kinds)
+        rounds = max(SEQUENCE // whole, 1)
+        sequence = [
+            places[number][turn % len(places[number])]
+            for number, kind in enumerate(self.kinds)
+            for turn in range(rounds * kind.weight)
+        ]
+        random.Random(f"{seed} {self.name} sequence").shuffle(sequence)
+        return tuple(sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Renders a workload's requests for one contender and launch."""
+
+    workload: Workload
+    mark: str
+    http: str
+    words: list[str]
+    host: str
+    data: Data | None
+    before: Data | None
+    own_form: bool
+
+    def exchange(self, number: int, values: Drawn) -> Exchange:
+        workload, kind = self.workload, self.workload.kinds[number]
+        if workload.needs_mark and not re.fullmatch(rf"[!-~]{{{MARK_LENGTH}}}", self.mark):
+            raise BadUsage(
+                f"workload {workload.name} wants each contender's mark in its answers, and {self.mark!r} is none; "
+                f'write mark = "{MARK_LENGTH} characters" into its contender.toml'
+            )
+        asked, answer = kind.request, kind.answer
+        path, sends = render(asked.path, values), _body_of(kind, values)
+        chunked = asked.framing == "chunked" and sends is not None
+        if chunked and self.http == "1.0":
+            raise BadUsage(
+                f"workload {workload.name} sends bodies in chunks, which HTTP/1.0 has not; leave --http 1.0 out"
+            )
+        request = request_bytes(
+            asked.method,
+            path,
+            http=self.http,
+            host=self.host,
+            headers={name: render(text, values) for name, text in asked.headers.items()},
+            words=self.words,
+            body=sends,
+            chunked=chunked,
+        )
+        right = self._right(answer, values, self.data)
+        before = self._right(answer, values, self.before) if self.before else None
+        compare = "bytes" if answer.compare == "json" and not self.own_form else answer.compare
+        return Exchange(
+            path=path,
+            request=request,
+            status=answer.status,
+            content_type=answer.content_type,
+            body=right,
+            compare=compare,
+            earliest_ns=round(answer.earliest_ms * 1e6),
+            kind=number,
+            kind_name=kind.name if len(workload.kinds) > 1 else "",
+            sends=sends or b"",
+            chunked=chunked,
+            stale=before if before != right else None,
+        )
+
+    def _right(self, answer: AnswerFields, values: Drawn, data: Data | None) -> bytes:
+        if answer.compare == "status":
+            return b""
+        if self.workload.needs_data and data is None:
+            raise ValueError(f"workload {self.workload.name} is asked without the files of a launch")
+        data = data or Data()
+        if answer.data is not None:
+            return data.files[render(answer.data, values)]
+        return render(answer.body or "", {**values, "mark": self.mark, **data.rows}).encode()
+
+
+def _body_of(kind: Kind, values: Drawn) -> bytes | None:
+    """What a request sends; None where it has no body."""
+    if kind.body is not None:
+        return kind.body
+    if kind.request.body is not None:
+        return render(kind.request.body, values).encode()
+    return b"" if kind.request.method in ("POST", "PUT", "PATCH") else None

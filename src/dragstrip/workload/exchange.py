@@ -1,0 +1,104 @@
+"""One request as it goes over the wire, and the one right answer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+#: Every contender is asked with the same bytes, so the Host header has no port in it.
+HOST = "127.0.0.1"
+
+#: How an answer's body is compared: every byte; as JSON, whatever its spacing and order of keys; or not at all.
+Compare = Literal["bytes", "json", "status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request and its right answer.
+
+    Args:
+        path: with its query, as in the request line.
+        request: the whole HTTP/1.1 request; ``Connection: close`` in it exactly if it isn't keep-alive.
+        content_type: without parameters, small letters; "": none is asked for.
+        body: the right one, byte for byte.
+        compare: how the answer's body is held against it.
+        earliest_ns: an answer that comes sooner after its request left is wrong.
+        kind: which of the workload's requests it is, from 0. kind_name: that one's name where there are several.
+        sends: the request's body without its framing. chunked: how it is framed.
+        stale: what would have been right in an earlier launch, whose files were others; None: nothing else.
+    """
+
+    path: str
+    request: bytes
+    status: int
+    content_type: str
+    body: bytes
+    compare: Compare = "bytes"
+    earliest_ns: int = 0
+    kind: int = 0
+    kind_name: str = ""
+    sends: bytes = b""
+    chunked: bool = False
+    stale: bytes | None = None
+
+    @property
+    def any_body(self) -> bool:
+        """Whether any body of the right status is right."""
+        return self.compare == "status"
+
+    @property
+    def shown(self) -> str:
+        """The request, for a message: its path, and its name where the workload has several."""
+        return f"{self.path} ({self.kind_name})" if self.kind_name else self.path
+
+    @property
+    def head(self) -> bytes:
+        """The request up to its body, the blank line included."""
+        return self.request[: self.request.index(b"\r\n\r\n") + 4]
+
+
+def request_bytes(
+    method: str,
+    path: str,
+    *,
+    http: str,
+    host: str,
+    headers: Mapping[str, str],
+    words: Sequence[str],
+    body: bytes | None,
+    chunked: bool,
+) -> bytes:
+    """A whole request.
+
+    Args:
+        headers: beside Host, or in place of User-Agent and Accept; names as they are to be sent.
+        words: whole header lines about the connection.
+        body: None: the request has none.
+    """
+    given = {name.lower() for name in headers}
+    lines = [f"{method} {path} HTTP/{http}", f"Host: {host}"]
+    usual = (("User-Agent", "dragstrip"), ("Accept", "*/*"))
+    lines += [f"{name}: {value}" for name, value in usual if name.lower() not in given]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if body is not None:
+        lines.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}")
+    head = ("\r\n".join([*lines, *words]) + "\r\n\r\n").encode("ascii")
+    if body is None:
+        return head
+    return head + (in_chunks([body]) if chunked else body)
+
+
+def in_chunks(pieces: Sequence[bytes]) -> bytes:
+    """A body in chunks of these pieces, and the last chunk (RFC 9112, 7.1)."""
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece) + b"0\r\n\r\n"
+
+
+def connection_words(http: str, keepalive: bool) -> list[str]:
+    """The header, if any, that says what shall become of the connection.
+
+    HTTP/1.1 keeps it unless told otherwise (RFC 9112, 9.3); HTTP/1.0 closes it unless asked as ``ab -k`` asks.
+    """
+    if http == "1.0":
+        return ["Connection: Keep-Alive"] if keepalive else []
+    return [] if keepalive else ["Connection: close"]

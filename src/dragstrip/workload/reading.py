@@ -1,0 +1,241 @@
+"""A workload's file: read and checked. A mistake is refused with file, line, field and what would do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from jinja2 import TemplateError
+
+from dragstrip.contender import Key, Source, nearest, parsed, validated
+from dragstrip.errors import BadUsage
+from dragstrip.paths import is_file
+from dragstrip.workload.definition import Kind, Workload
+from dragstrip.workload.fields import MixFile, RequestFields, Varying, WorkloadFile
+from dragstrip.workload.template import names_in, render
+
+SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
+
+#: Headers that say where a request goes, where it ends and what becomes of its connection.
+_OURS = ("host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "trailer")
+
+
+def load(word: str | Path) -> Workload:
+    """A shipped workload by its name, or one from the path of a TOML file.
+
+    Raises:
+        BadUsage: there is none of that name. BadDefinition: file, line, field, what would do.
+    """
+    file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
+    if not is_file(file):
+        there = nearest(str(word), names(), "there are")
+        raise BadUsage(f"there is no workload {str(word)!r}; {there}, or give a TOML file")
+    return _loaded(file.absolute(), file.stat().st_mtime_ns)
+
+
+def several(words: str | Path) -> tuple[Workload, ...]:
+    """One workload, or several with commas between them; the path of a file may have commas of its own.
+
+    Raises:
+        BadUsage: there is none of that name. BadDefinition: as ``load``.
+    """
+    if is_file(Path(words)):
+        return (load(words),)
+    return tuple(map(load, str(words).split(",")))
+
+
+def names() -> list[str]:
+    """The shipped workloads."""
+    return sorted(file.stem for file in SHIPPED.glob("*.toml"))
+
+
+@cache
+def _loaded(file: Path, _changed_ns: int) -> Workload:
+    given, source = parsed(file)
+    fields: WorkloadFile | MixFile
+    if isinstance(given.get("request"), list):
+        fields = validated(given, source, MixFile)
+    else:
+        fields = validated(given, source, WorkloadFile)
+    workload = Workload(fields, source, tuple(_kinds(fields, source)))
+    _check_files(workload)
+    for kind in workload.kinds:
+        _check_varying(kind, source)
+        _check_answer(kind, workload)
+        _check_headers(kind, source)
+        _check_templates(kind, workload)
+    _check_rendering(workload)
+    return workload
+
+
+def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[Kind]:
+    if isinstance(fields, WorkloadFile):
+        body = _file_body(fields.request, source, ("request",))
+        yield Kind(fields.name, 1, fields.request, fields.answer, fields.load, fields.probes, (), body)
+        return
+    seen: set[str] = set()
+    for number, one in enumerate(fields.request):
+        at: tuple[Key, ...] = ("request", number)
+        if one.name in seen:
+            raise source.bad((*at, "name"), f"given {one.name!r} a second time", "give each request a name of its own")
+        seen.add(one.name)
+        yield Kind(one.name, one.weight, one, one.answer, one.load, one.probes, at, _file_body(one, source, at))
+
+
+def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> bytes | None:
+    """The bytes of the file that a request sends, if it names one."""
+    if request.body_file is None:
+        return None
+    if request.body is not None:
+        raise source.bad((*at, "body_file"), "stands beside `body`", "give only one of them")
+    file = source.file.parent / request.body_file
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise source.bad(
+            (*at, "body_file"), f"{file} can't be read ({error.strerror})", "name a file beside the definition"
+        ) from error
+
+
+def _asked_at(kind: Kind, *keys: Key) -> tuple[Key, ...]:
+    """Where a key of a request stands: of one among several, in its own table."""
+    return (*kind.at, *keys) if kind.at else ("request", *keys)
+
+
+def _check_files(workload: Workload) -> None:
+    """Files of a launch have names of their own, and one way to be made."""
+    source = workload.source
+    files: set[str] = set()
+    rows: set[str] = set()
+    for number, one in enumerate(workload.fields.data):
+        at = ("data", number)
+        if one.file in files:
+            raise source.bad((*at, "file"), f"given {one.file!r} a second time", "give each file a name of its own")
+        if bool(one.bytes_) == bool(one.content):
+            raise source.bad(at, "has to have either `bytes` or `content`", "give one of the two")
+        if one.name and (one.name in rows or not re.fullmatch(r"[a-z_][a-z0-9_]*", one.name) or one.name == "mark"):
+            raise source.bad((*at, "name"), f"given {one.name!r}", "give a plain name that no other file has")
+        files.add(one.file)
+        rows.add(one.name)
+        _check_spans(one, source, at)
+        _check_template(source, (*at, "content"), one.content, {"rows"})
+
+
+def _check_spans(varying: Varying, source: Source, at: tuple[Key, ...]) -> None:
+    spans = [("numbers", name, span) for name, span in varying.numbers.items()]
+    spans += [("texts", name, span) for name, span in varying.texts.items()]
+    for table, name, (first, last) in spans:
+        if first > last or not _plain(name) or (table == "texts" and not 0 <= first <= last <= 2**20):
+            raise source.bad((*at, table, name), f"given [{first}, {last}]", "give a plain name and [first, last]")
+    for name, values in varying.choices.items():
+        if not _plain(name):
+            raise source.bad((*at, "choices", name), f"given {list(values)!r}", "give a plain name and its values")
+    twice = [name for name in varying.names() if _tables_with(varying, name) > 1]
+    if twice:
+        raise source.bad(at, f"has {sorted(twice)[0]!r} in two tables", "let each name vary in one way")
+
+
+def _plain(name: str) -> bool:
+    return bool(re.fullmatch(r"[a-z_][a-z0-9_]*", name)) and name != "mark"
+
+
+def _tables_with(varying: Varying, name: str) -> int:
+    return sum(name in table for table in (varying.numbers, varying.choices, varying.texts))
+
+
+def _check_varying(kind: Kind, source: Source) -> None:
+    """Load and probes must vary the same names, within spans that aren't empty."""
+    for table, varying in (("load", kind.load), ("probes", kind.probes)):
+        _check_spans(varying, source, (*kind.at, table))
+    here, there = kind.load.names(), kind.probes.names()
+    if here != there:
+        table = next((name for name in ("numbers", "choices", "texts") if getattr(kind.probes, name)), "numbers")
+        raise source.bad(
+            (*kind.at, "probes", table),
+            f"varies {sorted(there)} where the load varies {sorted(here)}",
+            "give both the same names",
+        )
+    for number, case in enumerate(kind.probes.always):
+        if set(case) != here:
+            raise source.bad(
+                (*kind.at, "probes", "always", number),
+                f"has {sorted(case)}",
+                f"give each of {sorted(here)} a value",
+            )
+
+
+def _check_answer(kind: Kind, workload: Workload) -> None:
+    """One right body and its content type, unless only the status counts."""
+    answer, bad = kind.answer, workload.source.bad
+    at = (*kind.at, "answer")
+    if answer.compare == "status":
+        given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
+        if given:
+            raise bad((*at, given), "is not looked at where only the status counts", "leave it out")
+        return
+    if not answer.content_type:
+        raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or what the body is')
+    if (answer.body is None) == (answer.data is None):
+        raise bad((*at, "body"), "is missing" if answer.body is None else "stands beside `data`", "give one of the two")
+    if answer.data is not None and not workload.needs_data:
+        raise bad((*at, "data"), "there are no files", "add `[[data]]`")
+
+
+def _check_headers(kind: Kind, source: Source) -> None:
+    for name in kind.request.headers:
+        at = _asked_at(kind, "headers", name)
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+            raise source.bad(at, "is no header's name", "use letters, digits and -")
+        if name.lower() in _OURS:
+            raise source.bad(at, "is Dragstrip's to write", "leave it out; `framing` says how a body is sent")
+
+
+def _check_templates(kind: Kind, workload: Workload) -> None:
+    known, source = kind.load.names(), workload.source
+    rows = {one.name for one in workload.fields.data if one.name}
+    request = kind.request
+    texts = [(_asked_at(kind, "path"), request.path), (_asked_at(kind, "body"), request.body or "")]
+    texts += [(_asked_at(kind, "headers", name), text) for name, text in request.headers.items()]
+    for at, text in texts:
+        _check_template(source, at, text, known)
+    _check_template(source, (*kind.at, "answer", "body"), kind.answer.body or "", known | {"mark"} | rows)
+    _check_template(source, (*kind.at, "answer", "data"), kind.answer.data or "", known)
+
+
+def _check_template(source: Source, at: tuple[Key, ...], text: str, valid: set[str]) -> None:
+    try:
+        unknown = sorted(names_in(text) - valid)
+    except TemplateError as error:
+        raise source.bad(at, f"is no template: {error}", "{{ name }} puts a value in its place") from error
+    if unknown:
+        raise source.bad(at, f"there is no {unknown[0]!r}", nearest(unknown[0], valid, "there are"))
+
+
+def _check_rendering(workload: Workload) -> None:
+    """Every request must be rendered, and its first line visible ASCII: a space in it would split it."""
+    data = workload.data("check")
+    for kind in workload.kinds:
+        if kind.answer.data is None:
+            continue
+        for values in (*workload.pool(kind, 0), *kind.probes.always):
+            name = render(kind.answer.data, values)
+            if name not in data.files:
+                raise workload.source.bad(
+                    (*kind.at, "answer", "data"), f"becomes {name!r}", nearest(name, data.files, "the files are")
+                )
+    try:
+        asked = (*workload.exchanges(mark="MARK", data=data), *workload.probes(mark="MARK", data=data))
+    except (TemplateError, UnicodeEncodeError, TypeError, ArithmeticError) as error:
+        raise workload.source.bad(("request",), f"can't be filled in: {error}", "look at its templates") from error
+    for one in asked:
+        kind = workload.kinds[one.kind]
+        if not re.fullmatch(r"/[!-~]*", one.path):
+            raise workload.source.bad(
+                _asked_at(kind, "path"), f"becomes {one.path!r}", "use visible ASCII without spaces; %20 is a space"
+            )
+        if not re.fullmatch(rb"([!-~][\t -~]*\r\n)+\r\n", one.head):
+            raise workload.source.bad(
+                _asked_at(kind, "headers"), "have a value with a line end or control character", "use visible ASCII"
+            )
