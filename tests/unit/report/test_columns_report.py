@@ -22,7 +22,7 @@ from dragstrip.analysis import judge, with_column
 from dragstrip.api import Result
 from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage
-from dragstrip.record import Race
+from dragstrip.record import Race, Round
 from dragstrip.report.race import charts, columns, export, heading, markdown, page, terminal
 from dragstrip.report.race.live import time_left
 from dragstrip.report.race.parts import parts
@@ -137,6 +137,29 @@ def at_two_rates() -> Race:
     names = {"1,000/s": 1000.0, "5,000/s": 5000.0}
     race = samples.race_of_two({name: {"thrifty": 4e4, "lavish": 2e4} for name in names}, per_s=names)
     return replace(race, plan=replace(race.plan, metric="cpu"))
+
+
+def test_where_the_machine_chose_the_metric_each_column_says_why() -> None:
+    """Others had a tenth of the cores at multiply, so CPU per request decides there, and throughput at hello."""
+    race = samples.race_of_two({name: {"a": 4e4, "b": 2e4} for name in ("hello", "multiply")})
+
+    def disturbed(this: Round) -> Round:
+        wait_ns = 4 * samples.MS * this.column
+        return replace(this, blocks=tuple(replace(one, engine_wait_ns=wait_ns) for one in this.blocks))
+
+    plan = replace(race.plan, metric="auto")
+    race = replace(race, plan=plan, rounds=tuple(map(disturbed, race.rounds)))
+    assert "CPU time per request decides: at multiply " in said(race)
+    assert [metric for _, metric in table_of(race).heads] == ["throughput", "CPU efficiency"]
+
+
+def test_the_parity_sheet_is_each_columns_own(race: Race) -> None:
+    """Under its name."""
+    console = Console(file=io.StringIO(), width=80, no_color=True)
+    terminal.show_parity(console, race)
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
+    assert text.count("parity sheet") == 2
+    assert text.index("hello") < text.index("multiply")
 
 
 def test_json_follows_its_schema_and_has_each_column(race: Race) -> None:

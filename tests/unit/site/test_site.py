@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(store: Path) -> Iterator[str]:
+    with serving(store) as address:
+        yield address
+
+
+@contextmanager
+def serving(store: Path) -> Iterator[str]:
     """The address of a real server, ended by its own process id."""
     words = [sys.executable, "-m", "dragstrip", "serve", "--port", "0", "--store", str(store)]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -100,6 +107,29 @@ def test_nothing_can_be_written(served: str, store: Path) -> None:
     assert ask(served, "/race/ffffffffffff")[0] == 404
     with sqlite3.connect(store) as db:
         assert db.execute("SELECT count(*), (SELECT count(*) FROM event) FROM race").fetchone() == before
+
+
+def test_a_race_of_several_workloads_has_its_pages(tmp_path: Path) -> None:
+    """Standings as a table of columns, the comparison by column, and a point of a contender's history for each."""
+    path = tmp_path / "races.sqlite"
+    with Store(path) as store:
+        for seed in (5, 7):
+            store.begin(samples.race_of_two(seed=seed, rounds=11, passes=3))
+        rates = {"1,000/s": 1e3, "5,000/s": 5e3}
+        store.begin(samples.race_of_two({one: {"quick": 1e3, "slow": 1e3} for one in rates}, seed=9, per_s=rates))
+    with serving(path) as address:
+        assert "hello,multiply" in ask(address, "/")[1]
+        assert 'id="chart-columns"' in ask(address, "/race/000000000007")[1]
+        live = ask(address, "/live/000000000007")[1]
+        assert "multiply<br>by throughput" in live
+        assert "22 of at most 22 rounds" in live
+        compared = ask(address, "/compare?old=000000000005&new=000000000007")[1]
+        assert [head in compared for head in ("<h2>hello</h2>", "<h2>multiply</h2>")] == [True, True]
+    points = views.history(path, "quick", "")
+    assert [(point.race, point.workload) for point in points] == [
+        (race, workload) for race in ("000000000005", "000000000007") for workload in ("hello", "multiply")
+    ]
+    assert {point.workload for point in views.history(path, "quick", "multiply")} == {"multiply"}
 
 
 def test_listing_asks_the_store_as_often_for_fifty_races_as_for_five(

@@ -18,6 +18,7 @@ from dragstrip.report.race import notes, standing, summary
 from dragstrip.report.race.badge import Badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import Part, of_rates, parts
+from dragstrip.report.race.wording import metric_reason_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, Verdict
@@ -178,10 +179,21 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         told.append(f"No verdict yet at {figures.several(silent)}.")
     told += [f"Void at {part.name}: {_cause(part)}" for part in void]
     told += _order(found)
+    told += _reasons(found)
     open_ = sum(pair.verdict == "undecided" for pair in verdict.pairs)
     if open_ and told:
         told.append(f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call.")
     return " ".join(told)
+
+
+def _reasons(found: Sequence[Part]) -> list[str]:
+    """Where the machine's evidence chose the metric, and why."""
+    by_metric: dict[str, list[str]] = {}
+    for part in found:
+        if part.verdict.metric_reason:
+            why = metric_reason_text(part.verdict.metric_reason).rstrip(".")
+            by_metric.setdefault(KNOWN[part.verdict.metric].decides, []).append(f"at {part.name} {why}")
+    return [f"{what[:1].upper()}{what[1:]} decides: {'; '.join(each)}." for what, each in by_metric.items()]
 
 
 def _cause(part: Part) -> str:

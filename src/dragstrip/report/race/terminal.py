@@ -343,7 +343,14 @@ def _cores(cores: Sequence[int]) -> str:
 
 
 def show_parity(console: Console, race: Race) -> None:
-    """The parity sheet: what each contender was seen to do; rows that differ are marked."""
+    """The parity sheet: what each contender was seen to do; rows that differ are marked. One for each column."""
+    if race.columns:
+        from dragstrip.analysis import by_column
+
+        for column, as_race in zip(race.columns, by_column(race), strict=True):
+            glyphs.emit(console, Text(column.name, style="bold reverse"))
+            show_parity(console, as_race)
+        return
     facts = parity_rows(race)
     if not facts:
         glyphs.emit(console, Text("no parity sheet: no contender came through scrutineering"))
