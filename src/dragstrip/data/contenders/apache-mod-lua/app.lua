@@ -20,3 +20,19 @@ function multiply(r)
   return answer(r, "text/html", "<html><body><p>Hello {{ mark }}!</p><p>PATH=" .. r.uri .. "</p><p>RESULT: "
     .. a .. "*" .. b .. "=" .. a * b .. "</p></body></html>\n")
 end
+
+function json(r)
+  local query = r:parseargs()
+  local n, m = tonumber(query.n), tonumber(query.m)
+  if not (n and m) then
+    return 400
+  end
+  -- Loaded when it is first asked for: nothing else needs its library.
+  return answer(r, "application/json", require("items")(n, m))
+end
+
+-- Blocks its thread; the others go on.
+function delay(r)
+  r.usleep(1000 * tonumber(r.uri:match("%d+$")))
+  return answer(r, "text/plain", "ok")
+end

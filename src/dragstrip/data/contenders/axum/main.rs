@@ -1,8 +1,19 @@
-//! server PORT MARK: both workloads with axum, as its own examples do it.
-use axum::extract::{Query, State};
-use axum::http::{header::CONTENT_TYPE, Uri};
-use axum::{response::IntoResponse, routing::get, serve::ListenerExt, Router};
-use serde::Deserialize;
+//! server PORT MARK DATA: every workload with axum, as its own examples do it; DATA is the folder of items.json and
+//! static/.
+use std::{fs, path::Path, time::Duration};
+
+use axum::extract::{self, Query, State};
+use axum::http::{header::CONTENT_TYPE, StatusCode, Uri};
+use axum::response::{IntoResponse, Json};
+use axum::routing::{get, post};
+use axum::{serve::ListenerExt, Router};
+use serde::{Deserialize, Serialize};
+use tower_http::services::ServeDir;
+
+struct App {
+    mark: String,
+    items: Vec<Item>,
+}
 
 #[derive(Deserialize)]
 struct Factors {
@@ -10,12 +21,41 @@ struct Factors {
     b: u64,
 }
 
+#[derive(Deserialize)]
+struct Item {
+    id: u64,
+    name: String,
+    price: u64,
+    quantity: u64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    id: u64,
+    name: &'a str,
+    price: u64,
+    quantity: u64,
+    total: u64,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    items: Vec<Line<'a>>,
+    count: usize,
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    n: usize,
+    m: u64,
+}
+
 async fn hello() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain")], "hello world\n")
 }
 
 async fn multiply(
-    State(mark): State<&'static str>,
+    State(App { mark, .. }): State<&'static App>,
     uri: Uri,
     Query(Factors { a, b }): Query<Factors>,
 ) -> impl IntoResponse {
@@ -26,12 +66,44 @@ async fn multiply(
     ([(CONTENT_TYPE, "text/html")], body)
 }
 
+async fn json(State(app): State<&'static App>, Query(Wanted { n, m }): Query<Wanted>) -> impl IntoResponse {
+    let items = app.items.get(..n).ok_or(StatusCode::BAD_REQUEST)?;
+    let line = |item: &'static Item| {
+        let &Item { id, ref name, price, quantity } = item;
+        Line { id, name, price, quantity, total: price * quantity * m }
+    };
+    let items = items.iter().map(line).collect();
+    Ok::<_, StatusCode>(Json(Document { items, count: n }))
+}
+
+async fn sum(Query(Factors { a, b }): Query<Factors>, body: String) -> impl IntoResponse {
+    let c: u64 = body.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+    Ok::<_, StatusCode>(([(CONTENT_TYPE, "text/plain")], (a + b + c).to_string()))
+}
+
+async fn delay(extract::Path(ms): extract::Path<u64>) -> impl IntoResponse {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    ([(CONTENT_TYPE, "text/plain")], "ok")
+}
+
 #[tokio::main]
 async fn main() {
     let mut arguments = std::env::args().skip(1);
     let port: u16 = arguments.next().and_then(|text| text.parse().ok()).expect("a port");
-    let mark: &'static str = arguments.next().expect("a mark").leak();
-    let app = Router::new().route("/", get(hello)).route("/multiply", get(multiply)).with_state(mark);
+    let mark = arguments.next().expect("a mark");
+    let data = arguments.next().expect("a folder");
+    // Only the workload `json` provides the file.
+    let items = fs::read(Path::new(&data).join("items.json")).unwrap_or_else(|_| b"[]".to_vec());
+    let items = serde_json::from_slice(&items).expect("the items are JSON");
+    let app: &'static App = Box::leak(Box::new(App { mark, items }));
+    let app = Router::new()
+        .route("/", get(hello))
+        .route("/multiply", get(multiply))
+        .route("/json", get(json))
+        .route("/sum", post(sum))
+        .route("/delay/{ms}", get(delay))
+        .nest_service("/static", ServeDir::new(Path::new(&data).join("static")))
+        .with_state(app);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);

@@ -18,12 +18,48 @@ local function multiply(environment)
     environment.PATH_INFO, a, b, a * b))
 end
 
+local function json(environment)
+  local query = environment.QUERY_STRING
+  local n, m = tonumber(query:match("%f[%w]n=(%d+)")), tonumber(query:match("%f[%w]m=(%d+)"))
+  if not (n and m) then
+    return answer(400, "text/plain", "n and m must be whole numbers\n")
+  end
+  -- Loaded when it is first asked for: nothing else needs its library.
+  return answer(200, "application/json", require("items")(n, m))
+end
+
+local function sum(environment)
+  local query, length = environment.QUERY_STRING, tonumber(environment.CONTENT_LENGTH)
+  local body = length and environment.input:read(length)
+  local a, b, c = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)")), tonumber(body)
+  if not (a and b and c) then
+    return answer(400, "text/plain", "a, b and the body must be whole numbers\n")
+  end
+  return answer(200, "text/plain", string.format("%d", a + b + c))
+end
+
+-- Blocks, and with it the process: WSAPI answers one request after the other.
+local function delay(ms)
+  require("socket").sleep(ms / 1000)
+  return answer(200, "text/plain", "ok")
+end
+
 local function application(environment)
   if environment.PATH_INFO == "/multiply" then
     return multiply(environment)
   end
   if environment.PATH_INFO == "/" then
     return answer(200, "text/plain", "hello world\n")
+  end
+  if environment.PATH_INFO == "/json" then
+    return json(environment)
+  end
+  if environment.PATH_INFO == "/sum" then
+    return sum(environment)
+  end
+  local ms = environment.PATH_INFO:match("^/delay/(%d+)$")
+  if ms then
+    return delay(ms)
   end
   return answer(404, "text/plain", "not found\n")
 end

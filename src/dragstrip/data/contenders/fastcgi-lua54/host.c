@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_INPUT (1 << 20)
+
 static void push_environment(lua_State *L, char **variables)
 {
     lua_newtable(L);
@@ -20,6 +22,27 @@ static void push_environment(lua_State *L, char **variables)
         lua_pushstring(L, equals + 1);
         lua_rawset(L, -3);
     }
+}
+
+/* `input:read(length)` of the environment: at most so many bytes of the request's body. */
+static int read_input(lua_State *L)
+{
+    FCGX_Request *request = lua_touserdata(L, lua_upvalueindex(1));
+    luaL_Buffer buffer;
+    lua_Integer length = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, length >= 0 && length <= MOST_INPUT, 2, "too long");
+    char *room = luaL_buffinitsize(L, &buffer, (size_t)length);
+    luaL_pushresultsize(&buffer, (size_t)FCGX_GetStr(room, (int)length, request->in));
+    return 1;
+}
+
+/* Makes the table that stands for the body of every request, on the stack. */
+static void push_input(lua_State *L, FCGX_Request *request)
+{
+    lua_newtable(L);
+    lua_pushlightuserdata(L, request);
+    lua_pushcclosure(L, read_input, 1);
+    lua_setfield(L, -2, "read");
 }
 
 static void write_text(lua_State *L, int index, FCGX_Stream *out)
@@ -47,11 +70,13 @@ static int answer(lua_State *L, FCGX_Request *request)
 {
     lua_pushvalue(L, 1);
     push_environment(L, request->envp);
+    lua_pushvalue(L, 2);
+    lua_setfield(L, -2, "input");
     if (lua_pcall(L, 1, 3, 0))
         return 1;
-    write_head(L, 2, 3, request->out);
+    write_head(L, 3, 4, request->out);
     for (;;) {
-        lua_pushvalue(L, 4);
+        lua_pushvalue(L, 5);
         if (lua_pcall(L, 0, 1, 0))
             return 1;
         if (lua_isnil(L, -1))
@@ -75,12 +100,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lua_tostring(L, -1));
         return 1;
     }
+    push_input(L, &request);
     while (FCGX_Accept_r(&request) == 0) {
         if (answer(L, &request)) {
             FCGX_PutS("Status: 500\r\n\r\n", request.out);
             fprintf(stderr, "%s\n", lua_tostring(L, -1));
         }
-        lua_settop(L, 1);
+        lua_settop(L, 2);
         FCGX_Finish_r(&request);
     }
     return 0;

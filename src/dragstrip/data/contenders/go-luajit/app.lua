@@ -1,11 +1,11 @@
--- A chunk that is called per request with path, query and mark; answers status, content type and body.
-local path, query, mark = ...
+-- A chunk that is called per request with path, query, mark and body; answers status, content type and body.
+local path, query, mark, given = ...
 
 if path == "/" then
   return 200, "text/plain", "hello world\n"
 end
 if path ~= "/multiply" then
-  return 404, "text/plain", "not found\n"
+  return require("others")(path, query, given)
 end
 local a, b = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)"))
 if not (a and b) then

@@ -1,4 +1,5 @@
-// What Go calls of LuaJIT. A chunk gets path, query and mark, and returns status, content type and body.
+// What Go calls of LuaJIT. A chunk gets path, query, mark and the request's body, and returns status, content type and
+// body.
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdlib.h>
@@ -24,12 +25,14 @@ static int push_file(lua_State *L, const char *path) { return luaL_loadfile(L, p
 static int push_text(lua_State *L, const char *text, size_t len) { return luaL_loadbuffer(L, text, len, "app"); }
 
 // Calls the chunk on the stack. What the answer points at lives until `finish`; status 0: the reason is the body.
-static struct answer call(lua_State *L, _GoString_ path, _GoString_ query, _GoString_ mark) {
+static struct answer call(lua_State *L, _GoString_ path, _GoString_ query, _GoString_ mark,
+		_GoString_ given) {
 	struct answer it = {0};
 	lua_pushlstring(L, _GoStringPtr(path), _GoStringLen(path));
 	lua_pushlstring(L, _GoStringPtr(query), _GoStringLen(query));
 	lua_pushlstring(L, _GoStringPtr(mark), _GoStringLen(mark));
-	if (lua_pcall(L, 3, 3, 0)) {
+	lua_pushlstring(L, _GoStringPtr(given), _GoStringLen(given));
+	if (lua_pcall(L, 4, 3, 0)) {
 		it.body = lua_tolstring(L, -1, &it.body_len);
 		return it;
 	}

@@ -1,4 +1,4 @@
-// server PORT MARK MODE FILE: both workloads, net/http around a Lua chunk.
+// server PORT MARK MODE FILE: every workload, net/http around a Lua chunk.
 //
 // MODE is when the chunk is loaded: "cached" once per Lua state, "file" from its file at each request, "string"
 // from memory into a new state at each request (what a write-up of 2015 published as cached).
@@ -11,6 +11,7 @@ package main
 import "C"
 
 import (
+	"io"
 	"log"
 	"net/http"
 	"os"
@@ -59,13 +60,21 @@ func (s *server) push(one state) bool {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var given []byte
+	if r.Method == http.MethodPost {
+		var err error
+		if given, err = io.ReadAll(r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
 	one := s.take()
 	defer s.giveBack(one)
 	if !s.push(one) {
 		http.Error(w, C.GoString(C.reason(one.lua)), http.StatusInternalServerError)
 		return
 	}
-	answer := C.call(one.lua, r.URL.Path, r.URL.RawQuery, s.mark)
+	answer := C.call(one.lua, r.URL.Path, r.URL.RawQuery, s.mark, string(given))
 	body := C.GoBytes(unsafe.Pointer(answer.body), C.int(answer.body_len))
 	if answer.status == 0 {
 		http.Error(w, string(body), http.StatusInternalServerError)

@@ -1,14 +1,17 @@
-// server PORT MARK FILE: both workloads, net/http around a function of Lua that gopher-lua runs, in pure Go.
+// server PORT MARK FILE: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
 package main
 
 import (
+	"io"
 	"log"
 	"net/http"
 	"os"
 	"runtime"
 	"strconv"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
+	luajson "layeh.com/gopher-json"
 )
 
 type state struct {
@@ -21,8 +24,16 @@ type server struct {
 	states chan state // as many as may run at once
 }
 
+// sleep is Lua's: it blocks the state that calls it for so many milliseconds.
+func sleep(one *lua.LState) int {
+	time.Sleep(time.Duration(one.CheckInt(1)) * time.Millisecond)
+	return 0
+}
+
 func open(file string) state {
 	one := lua.NewState()
+	luajson.Preload(one)
+	one.SetGlobal("sleep", one.NewFunction(sleep))
 	if err := one.DoFile(file); err != nil {
 		log.Fatal(err)
 	}
@@ -32,9 +43,17 @@ func open(file string) state {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var given []byte
+	if r.Method == http.MethodPost {
+		var err error
+		if given, err = io.ReadAll(r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
 	one := <-s.states
 	err := one.lua.CallByParam(lua.P{Fn: one.handle, NRet: 3, Protect: true},
-		lua.LString(r.URL.Path), lua.LString(r.URL.RawQuery), s.mark)
+		lua.LString(r.URL.Path), lua.LString(r.URL.RawQuery), s.mark, lua.LString(given))
 	if err != nil {
 		s.states <- one
 		http.Error(w, err.Error(), http.StatusInternalServerError)

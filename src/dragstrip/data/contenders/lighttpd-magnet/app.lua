@@ -8,7 +8,7 @@ if path == "/" then
   return 200
 end
 if path ~= "/multiply" then
-  return 404
+  return require("others")(request)
 end
 local query = request.req_attr["uri.query"] or ""
 -- tonumber first: Lua 5.3 and later multiply strings as floats and would print 6.0

@@ -24,11 +24,37 @@ local function multiply(path, query)
     "<html><body><p>Hello %s!</p><p>PATH=%s</p><p>RESULT: %d*%d=%d</p></body></html>\n", mark, path, a, b, a * b)
 end
 
-local function missing()
+local function json(_, query)
+  local n, m = tonumber(query:match("%f[%w]n=(%d+)")), tonumber(query:match("%f[%w]m=(%d+)"))
+  if not (n and m) then
+    return "400 Bad Request", "text/plain", "n and m must be whole numbers\n"
+  end
+  -- Loaded when it is first asked for: nothing else needs its library.
+  return "200 OK", "application/json", require("items")(n, m)
+end
+
+local function sum(_, query, body)
+  local a, b, c = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)")), tonumber(body)
+  if not (a and b and c) then
+    return "400 Bad Request", "text/plain", "a, b and the body must be whole numbers\n"
+  end
+  return "200 OK", "text/plain", string.format("%d", a + b + c)
+end
+
+-- Blocks: this server has one thread, and its loop waits as well.
+local function delay(path)
+  socket.sleep(path:match("%d+$") / 1000)
+  return "200 OK", "text/plain", "ok"
+end
+
+local function missing(path)
+  if path:find("^/delay/%d+$") then
+    return delay(path)
+  end
   return "404 Not Found", "text/plain", "not found\n"
 end
 
-local routes = { ["/"] = hello, ["/multiply"] = multiply }
+local routes = { ["/"] = hello, ["/multiply"] = multiply, ["/json"] = json, ["/sum"] = sum }
 
 -- Whether the client wants the connection kept open, and what it is told about it.
 local function persistence(request, minor)
@@ -43,20 +69,52 @@ local function persistence(request, minor)
   return true, "\r\n"
 end
 
--- The answer to one request, and whether the connection stays open after it.
-local function respond(request)
+-- A body in chunks that begins at `first`, and where it ends; nothing while some of it is still to come.
+local function chunked_body(input, first)
+  local pieces = {}
+  while true do
+    local _, last, digits = input:find("^(%x+)[^\r\n]*\r\n", first)
+    local size = last and tonumber(digits, 16)
+    if not last or #input < last + size + 2 then return end
+    if size == 0 then return table.concat(pieces), last + 2 end
+    pieces[#pieces + 1] = input:sub(last + 1, last + size)
+    first = last + size + 3
+  end
+end
+
+-- The body of a request whose head ends at `stop`, and where it ends; nothing while some of it is still to come.
+local function body_of(head, input, stop)
+  local lower = head:lower()
+  if lower:find("\r\ntransfer%-encoding: *chunked\r\n") then
+    return chunked_body(input, stop + 1)
+  end
+  local last = stop + (tonumber(lower:match("\r\ncontent%-length: *(%d+)\r\n")) or 0)
+  if #input >= last then
+    return input:sub(stop + 1, last), last
+  end
+end
+
+-- The answer to the request whose head ends at `stop`, whether the connection stays open after it, and where the
+-- request ends; nothing while some of its body is still to come.
+local function respond(request, input, stop)
   local target, minor = request:match("^GET (/%S*) HTTP/1%.(%d)\r\n")
+  local given
   if not target then
-    return "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false
+    target, minor = request:match("^POST (/%S*) HTTP/1%.(%d)\r\n")
+    if not target then
+      return "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false, stop
+    end
+    given, stop = body_of(request, input, stop)
+    if not given then return end
   end
   local keep, told = persistence(request, minor)
   local path, query = target, ""
   if not routes[target] then
     path, query = target:match("^([^?]*)%??(.*)$")
   end
-  local status, kind, body = (routes[path] or missing)(path, query)
+  local status, kind, body = (routes[path] or missing)(path, query, given)
   return "HTTP/1.1 " .. status .. "\r\nContent-Type: " .. kind .. "\r\nContent-Length: " .. #body .. "\r\n"
-    .. told .. body, keep
+    .. told .. body, keep, stop
 end
 
 local listener = assert(socket.tcp4())
@@ -128,9 +186,10 @@ local function serve(client, own)
   local input, output, keep = own.input .. (text or rest or ""), own.output, not own.closing
   local _, stop = input:find("\r\n\r\n", 1, true)
   while stop and keep do
-    local answer
-    answer, keep = respond(input:sub(1, stop))
-    output, input = output .. answer, input:sub(stop + 1)
+    local answer, stays
+    answer, stays, stop = respond(input:sub(1, stop), input, stop)
+    if not answer then break end
+    keep, output, input = stays, output .. answer, input:sub(stop + 1)
     _, stop = input:find("\r\n\r\n", 1, true)
   end
   own.input, own.output, own.closing = input, output, not keep

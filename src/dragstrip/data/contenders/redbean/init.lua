@@ -1,4 +1,9 @@
--- Both workloads for redbean (Lua 5.4); it sends the length of what Write() gathered.
+-- Every workload for redbean (Lua 5.4); it sends the length of what Write() gathered.
+
+-- Only the workload `json` provides the file.
+local text = Slurp("{{ data }}/items.json")
+local items = text and DecodeJson(text)
+
 local function multiply()
   -- tonumber first: Lua 5.3 and later multiply strings as floats and would print 6.0
   local a, b = tonumber(GetParam("a")), tonumber(GetParam("b"))
@@ -10,6 +15,33 @@ local function multiply()
     .. a * b .. "</p></body></html>\n")
 end
 
+local function json()
+  local n, m = tonumber(GetParam("n")), tonumber(GetParam("m"))
+  if not (n and m) then
+    return ServeError(400)
+  end
+  local chosen = {}
+  for i = 1, n do
+    local item = items[i]
+    chosen[i] = {
+      id = item.id,
+      name = item.name,
+      price = item.price,
+      quantity = item.quantity,
+      total = item.price * item.quantity * m,
+    }
+  end
+  SetHeader("Content-Type", "application/json")
+  Write(EncodeJson({ items = chosen, count = n }))
+end
+
+-- Blocks its process, which has this one connection.
+local function delay(ms)
+  Sleep(ms / 1000)
+  SetHeader("Content-Type", "text/plain")
+  Write("ok")
+end
+
 function OnHttpRequest()
   local path = GetPath()
   if path == "/" then
@@ -17,6 +49,10 @@ function OnHttpRequest()
     Write("hello world\n")
   elseif path == "/multiply" then
     multiply()
+  elseif path == "/json" then
+    json()
+  elseif path:find("^/delay/%d+$") then
+    delay(tonumber(path:match("%d+$")))
   else
     ServeError(404)
   end
