@@ -14,9 +14,9 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dragstrip.contender.entries import LineUp
+from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
-from dragstrip.workload import MixFile, WorkloadFile
+from dragstrip.workload import MixFile, WorkloadFile, names
 from dragstrip.workload.fields import MixedRequest, RequestFields
 
 HERE = Path(__file__).parent
@@ -112,9 +112,29 @@ def mix_tables() -> list[str]:
     return lines
 
 
+def served() -> list[str]:
+    """Which shipped contender serves which workload; below, why the others do not."""
+    asked, lines = names(), []
+    lines += [f"| | {' | '.join(f'`{name}`' for name in asked)} |", f"|-|{'-|' * len(asked)}"]
+    whys: dict[tuple[str, ...], list[str]] = {}
+    for name, one in shipped().items():
+        form = {workload: "own form" for workload, how in one.fields.workload.items() if how.form == "own"}
+        cells = [form.get(workload, "yes") if workload in one.fields.workloads else "–" for workload in asked]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+        for why in dict.fromkeys(one.fields.unable.values()):
+            whys.setdefault((why, *(key for key, own in one.fields.unable.items() if own == why)), []).append(name)
+    lines += ["", "*Own form*: its JSON has other spacing, or another order of keys.", ""]
+    lines += ["| | does not serve | why |", "|-|-|-|"]
+    for (why, *missing), who in whys.items():
+        cells = [", ".join(f"`{name}`" for name in group) for group in (who, missing)]
+        lines.append(f"| {' | '.join(cells)} | {why} |")
+    return lines
+
+
 #: By page, what stands between its markers.
 PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
     "CONTENDERS.md": {
+        "served": served,
         "contender": lambda: tables(ContenderFile),
         "names": placeholders,
         "line-up": lambda: tables(LineUp),

@@ -198,6 +198,9 @@ class ContenderFile(Strict):
     workload: dict[str, Serving] = Field(
         default_factory=dict, description="`[workload.NAME]`: how it serves one of them, where that is not as usual"
     )
+    unable: dict[str, str] = Field(
+        default_factory=dict, description="why it does not serve a workload, by that one's name"
+    )
     needs: Needs = Field(default=Needs(), description="what must be found here")
     install: Install = Field(default=Install(), description="how package managers bring that")
     build: Build | None = Field(default=None, description="how it is compiled")
@@ -376,6 +379,9 @@ def _check_rest(contender: Contender) -> None:
     for name in fields.workload:
         if name not in fields.workloads:
             raise bad(("workload", name), "is not among its workloads", f"name one of {', '.join(fields.workloads)}")
+    for name in fields.unable:
+        if name in fields.workloads:
+            raise bad(("unable", name), "is among its workloads, too", "take it out of one of the two")
     for key, allowed in fields.choices.items():
         if fields.parameters.get(key) not in allowed:
             raise bad(

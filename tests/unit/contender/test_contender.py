@@ -17,6 +17,7 @@ from dragstrip.contender import Missing, Ready, binary, discovery
 from dragstrip.contender.definition import Source
 from dragstrip.errors import BadDefinition, BadUsage, NotReady, StageError
 from dragstrip.workload import load as load_workload
+from dragstrip.workload import names as workload_names
 
 GOOD = """\
 name = "mine"
@@ -612,6 +613,22 @@ def test_shipped_definitions_are_named_like_their_folders_and_marked_apart() -> 
     line_up = contender.line_up("default")
     assert len(line_up.names) == 8
     assert all(load_workload(line_up.workload).name in shipped[name].fields.workloads for name in line_up.names)
+
+
+def test_every_shipped_contender_serves_a_workload_or_says_why_not() -> None:
+    """A reason that goes with what it serves, or with no workload at all, would be in the table for nothing."""
+    asked = {"hello", "multiply", "json", "post", "static", "delay", "pipelined"}
+    for name, one in contender.shipped().items():
+        assert {*one.fields.workloads, *one.fields.unable} >= asked, name
+        assert {*one.fields.unable} <= {*workload_names()}, name
+        assert all(one.fields.unable.values()), name
+
+
+def test_a_workload_that_is_served_and_not_served_is_refused(folder: Path) -> None:
+    """Whose, which field, and what would do."""
+    (folder / "contender.toml").write_text(GOOD.replace("[parameters]", '[unable]\nhello = "too much"\n\n[parameters]'))
+    with pytest.raises(BadDefinition, match=r"toml:8: unable.hello: is among its workloads, too; take"):
+        contender.load(folder / "contender.toml")
 
 
 def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -> None:
