@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from typing import Any
 import psutil
 
 import dragstrip
+from dragstrip import workload
+from dragstrip.contender import shipped
 
 LEAST_READY = 30
 
@@ -81,6 +84,7 @@ def check(person: Person, only: Sequence[str], *, install: bool) -> list[tuple[s
     rows = [row for row in rows if not only or row["name"] in only]
     ready = [row["name"] for row in rows if row["status"] == "ready"]
     failed, rooted, left = [], [], []
+    passed: Counter[str] = Counter()
     for row in rows:
         if row["status"] != "ready":
             print(f"missing  {row['name']}: {row['reason']}; {row['remedy']}")
@@ -94,7 +98,9 @@ def check(person: Person, only: Sequence[str], *, install: bool) -> list[tuple[s
                 flush=True,
             )
             failed += [proof["contender"]] * (proof["status"] != "passed")
+            passed[proof["workload"]] += proof["status"] == "passed"
             rooted += [proof["contender"]] * ("root" in runs_as.split(", "))
+    print(f"passed: {', '.join(f'{count} at {name}' for name, count in sorted(passed.items()))}")
     silent = [row["name"] for row in rows if row["status"] != "ready" and not (row["reason"] and row["remedy"])]
     return [
         (
@@ -106,6 +112,12 @@ def check(person: Person, only: Sequence[str], *, install: bool) -> list[tuple[s
         (f"as {person.name}: no server runs as root{told_of(rooted)}", not rooted),
         (f"as {person.name}: whoever is missing says why and what would do{told_of(silent)}", not silent),
     ]
+
+
+def unexplained() -> list[str]:
+    """Contenders with a workload that they neither serve nor say why not."""
+    asked = {*workload.names()}
+    return [name for name, one in shipped().items() if asked - {*one.fields.workloads, *one.fields.unable}]
 
 
 def told_of(names: Sequence[str]) -> str:
@@ -130,6 +142,7 @@ def main() -> None:
             held += check(Person(None if who == "self" else who, home), only, install=not given.no_install)
         finally:
             shutil.rmtree(home)
+    held.append((f"each serves a workload or says why not{told_of(unexplained())}", not unexplained()))
     print()
     for what, holds in held:
         print(f"{'holds  ' if holds else 'FAILS  '} {what}")
