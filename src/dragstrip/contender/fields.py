@@ -178,6 +178,12 @@ class Serving(Strict):
         description="`own`: its JSON has other spacing or another order of keys than the workload's; its answers are "
         "compared parsed first, and later answers with these, byte by byte",
     )
+    connections: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="how many `verify` opens, where the workload's own are more than it can serve in time",
+    )
 
 
 class ContenderFile(Strict):

@@ -43,7 +43,9 @@ def verify(
             yield Proof(contender=entry.name, status="missing", reason=f"{state.reason}; {state.remedy}")
             continue
         for name in [workload] if workload else entry.workloads or ("hello",):
-            request = Request(entries=(entry,), workload=load_workload(name))
+            own = entry.contender.fields.workload.get(name) if entry.contender else None
+            connections = own.connections if own else None
+            request = Request(entries=(entry,), workload=load_workload(name), connections=connections)
             refuse_unfit_load(request)
             with race_setup(request.workload, load_of(request, lanes), lanes, seed=secrets.randbits(32)) as setup:
                 (result,) = qualify_all(setup, [entry], {entry.name: state}, Silent()).contenders
