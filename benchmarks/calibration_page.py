@@ -49,6 +49,10 @@ PLANTS: dict[str, tuple[str, ...]] = {
     "block length": ("unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",),
     "connections": ("unit/racing/test_environment.py::test_connections_that_are_not_kept_open_as_asked_are_named",),
     "server's count": ("live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0",),
+    "database": (
+        "unit/validity/test_database_checks.py::test_statements_that_are_not_those_of_the_answers_are_found",
+        "unit/validity/test_database_checks.py::test_a_database_that_can_do_no_more_is_the_limit_and_tells_no_servers_apart",
+    ),
     "answers' length": ("unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",),
     "parity": ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }

@@ -69,16 +69,18 @@ def usual(field: FieldInfo) -> str:
     return f"`{value}`" if isinstance(value, str) and value else ""
 
 
-def tables(model: type[BaseModel], path: str = "") -> list[str]:
-    """A model's keys as one table, then each table within it."""
+def tables(model: type[BaseModel], path: str = "", told: set[type[BaseModel]] | None = None) -> list[str]:
+    """A model's keys as one table, then each table within it that was not ``told`` before."""
+    told = set() if told is None else told
     lines = [f"`[{path}]`: {(model.__doc__ or '').strip().replace('``', '`')}", ""] if path else []
     lines += ["| key | is | usual | |", "|-|-|-|-|"]
     below = []
     for name, field in model.model_fields.items():
         key = field.alias or name
         lines.append(f"| `{key}` | {kind(field.annotation)} | {usual(field)} | {field.description or ''} |")
-        if found := inner(field.annotation):
-            below += ["", *tables(found, f"{path}.{key}" if path else key)]
+        if (found := inner(field.annotation)) and found not in told:
+            told.add(found)
+            below += ["", *tables(found, f"{path}.{key}" if path else key, told)]
     return [*lines, *below]
 
 

@@ -18,6 +18,7 @@ import psutil
 
 import dragstrip
 from dragstrip.process.ports import free_port
+from dragstrip.process.scratch import BASES
 
 HERE = Path(__file__).parent
 DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
@@ -66,12 +67,12 @@ def until(condition: Callable[[], bool], seconds: float, otherwise: str) -> None
 
 def scratches() -> list[Path]:
     """Scratch folders of the races begun here that are still there."""
-    return [place for pid in begun for place in Path("/tmp").glob(f"dragstrip-{pid}-*") if place.is_dir()]
+    return [place for pid in begun for base in BASES for place in base.glob(f"dragstrip-{pid}-*") if place.is_dir()]
 
 
 def servers() -> list[str]:
     """Processes whose command line or working directory lies in the scratch directory of a race begun here."""
-    found, ours = [], tuple(f"/tmp/dragstrip-{pid}-" for pid in begun)
+    found, ours = [], tuple(f"{base}/dragstrip-{pid}-" for pid in begun for base in BASES)
     for process in psutil.process_iter():
         try:
             words, cwd = " ".join(process.cmdline()), process.cwd()

@@ -38,6 +38,8 @@ class VoidKind(StrEnum):
     #: Only in races of method versions up to 4.
     STEAL = "steal"
     TOO_FEW_PASSES = "too few passes"
+    #: Of a round: the database ended in it.
+    DATABASE = "database"
     #: None that this version knows.
     OTHER = "other"
 
@@ -193,6 +195,12 @@ class Launch:
         processes, threads: in the tree after warm-up.
         log_tail: last lines of its output.
         served: requests that it had over the round's blocks by its own count; None where it can't say.
+        database_statements: executions of its statements in the database over the round's blocks, as the database
+            counted them; None, as the rest, where the workload asks none, or the database could not be asked.
+        database_wanted: those that its answers took, by the workload.
+        database_cpu_ns: CPU time of its own backends there; None also where one of them ended meanwhile.
+        database_exec_ns: time within its statements' execution, whatever they waited for there.
+        database_connections: how many it had at the end of the blocks.
     """
 
     contender: str
@@ -211,6 +219,11 @@ class Launch:
     threads: int
     log_tail: str
     served: int | None = None
+    database_statements: int | None = None
+    database_wanted: float | None = None
+    database_cpu_ns: int | None = None
+    database_exec_ns: int | None = None
+    database_connections: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +287,8 @@ class EventKind(StrEnum):
     COUNTED_RUN = "counted run"
     FOREIGN = "foreign"
     VERDICT = "verdict"
+    #: The end of the database's output in a round (the round; text).
+    DATABASE = "database"
     #: The race began to run again: whatever ended it before no longer holds.
     RESUMED = "resumed"
     #: The store's own, folded in when a race is read (text).

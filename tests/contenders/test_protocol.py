@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ import pytest
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Missing, Start
+from dragstrip.database import Database, Instance
+from dragstrip.database import find as find_database
+from dragstrip.errors import NotReady
+from dragstrip.process.launcher import scratch_root
 from dragstrip.workload import Data, Exchange
 from dragstrip.workload import load as load_workload
 
@@ -39,7 +43,25 @@ SHIPPED = sorted(
     for name, one in contender.shipped().items()
     if name in DEFAULT or not isinstance(contender.check(one), Missing)
 )
-SERVED = [(name, workload) for name in SHIPPED for workload in contender.find(name).fields.workloads]
+
+
+def _can_be_tried(name: str, workload: str) -> bool:
+    """Of those that ask the database: whether it is here, and the contender's driver."""
+    if not load_workload(workload).asks_database:
+        return True
+    try:
+        find_database()
+    except NotReady:
+        return False
+    return not isinstance(contender.check(contender.find(name).for_database(workload)), Missing)
+
+
+SERVED = [
+    (name, workload)
+    for name in SHIPPED
+    for workload in contender.find(name).fields.workloads
+    if _can_be_tried(name, workload)
+]
 NOBODY = pwd.getpwnam("nobody")
 
 #: Launches at a time: their waiting overlaps.
@@ -80,8 +102,17 @@ class Launched:
 
 
 def data_of(workload: str) -> Data:
-    """What the launches here find: the same files in all of them."""
-    return load_workload(workload).data("test")
+    """What the launches here find: the same files in all of them, and the same database."""
+    data = load_workload(workload).data("test")
+    return replace(data, table=DATABASE[0].rows) if asks_database(workload) else data
+
+
+#: The one instance of the database that all launches here ask, while there are such.
+DATABASE: list[Instance] = []
+
+
+def asks_database(workload: str) -> bool:
+    return load_workload(workload).asks_database
 
 
 @contextlib.contextmanager
@@ -90,8 +121,12 @@ def serving(text: str, workload: str) -> Iterator[tuple[Start, subprocess.Popen[
     scratch = Path(tempfile.mkdtemp(prefix="contender-"))
     try:
         entry: Entry = contender.entry(text)
+        where = DATABASE[0].values(text) if asks_database(workload) else {}
+        entry = entry.for_database(workload) if where else entry
         files = data_of(workload).files
-        start = contender.prepare(entry, scratch=scratch, port=_free_port(), cores=(0,), workload=workload, data=files)
+        start = contender.prepare(
+            entry, scratch=scratch, port=_free_port(), cores=(0,), workload=workload, data=files, database=where
+        )
         who = {}
         if os.geteuid() == 0 and start.unprivileged:
             for place in (scratch, *scratch.rglob("*")):
@@ -297,6 +332,21 @@ def _seen(name: str, workload: str) -> dict[str, BaseException | None]:
     return found
 
 
+@contextlib.contextmanager
+def _database_up(wanted: bool) -> Iterator[None]:
+    if not wanted:
+        yield
+        return
+    with scratch_root() as root, contextlib.ExitStack() as resources:
+        database = Database(find_database(), seed=1, cores=(0,), scratch=root, resources=resources)
+        with database.launch() as instance:
+            DATABASE.append(instance)
+            try:
+                yield
+            finally:
+                DATABASE.clear()
+
+
 @pytest.fixture(scope="module")
 def launches(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], dict[str, BaseException | None]]]:
     """What each launch came to that the chosen tests ask for; they run side by side."""
@@ -309,7 +359,10 @@ def launches(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], di
     wanted = SIDE_BY_SIDE * (BEYOND_SELECT + 100)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
     try:
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        with (
+            _database_up(any(asks_database(workload) for _, workload in chosen)),
+            ThreadPoolExecutor(SIDE_BY_SIDE) as pool,
+        ):
             under_way = {of: pool.submit(_seen, *of) for of in sorted(chosen)}
             yield lambda name, workload: under_way[name, workload].result()
     finally:

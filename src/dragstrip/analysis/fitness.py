@@ -22,6 +22,9 @@ from dragstrip.record import Block, Race, Round
 #: The generator is the limit where it is busier than the first and the server less busy than the second.
 ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
 
+#: From this share of its time on the database was busy, it was the limit, and the servers before it are not told apart.
+DATABASE_FULL = 0.90
+
 #: Fewest rounds that decide anything; the metric is chosen by the first so many (``analysis.FLOOR``).
 FLOOR = 10
 
@@ -43,6 +46,7 @@ class UnfitReason(StrEnum):
     GENERATOR = "generator"  #: the load generator was its limit
     RATE = "rate"  #: it did not sustain the offered rate
     WARMING = "warming"  #: it still warms up
+    DATABASE = "database"  #: the database was its limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,67 @@ class Choice:
     reason: MetricReason | None
 
 
+def shares_lane(race: Race) -> bool:
+    """Whether engine or database run on the servers' cores: of several workloads only some may ask the database."""
+    asked = any(one.database_exec_ns is not None for this in race.rounds for one in this.launches)
+    database = (race.machine.get("database") or {}).get("cores", ()) if asked else ()
+    return bool(set(race.server_cores) & {*race.engine_cores, *database})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseUse:
+    """What one contender made of the race's database over its blocks.
+
+    Args:
+        executed: its statements there; wanted: those that its answers took.
+        cpu_ns: CPU time of its backends; None where it is not known of every launch.
+        answered: requests. lasted_ns: its blocks' time.
+        cores: the share of the database's cores' time that its backends had, as far as it is known.
+        connections: the share of its connections' time that was spent within a statement, while requests were sent.
+    """
+
+    executed: int
+    wanted: float
+    cpu_ns: int | None
+    answered: int
+    lasted_ns: int
+    cores: float
+    connections: float
+
+    @property
+    def busy(self) -> float:
+        """How busy it kept the database: a database also limits by locks and sleeps, which take no core."""
+        return max(self.cores, self.connections)
+
+
+def database_use(race: Race) -> dict[str, DatabaseUse]:
+    """Of each contender of which the database's counts are known, over the rounds that are not void."""
+    cores = max(len((race.machine.get("database") or {}).get("cores", ())), 1)
+    found = {}
+    for entrant in race.entrants:
+        own = [(this, one) for this in race.rounds if not this.void for one in this.launches]
+        asked = [(this, one) for this, one in own if one.contender == entrant.name and one.database_exec_ns is not None]
+        if not asked:
+            continue
+        cpu_ns = [one.database_cpu_ns for _, one in asked]
+        lasted_ns = [sum(b.duration_ns for b in this.blocks if b.contender == entrant.name) for this, _ in asked]
+        # In a block's drain fewer and fewer connections have anything to do.
+        sent_ns = [
+            sum(b.lead_ns + b.counted_ns for b in this.blocks if b.contender == entrant.name) for this, _ in asked
+        ]
+        connected_ns = sum(ns * (one.database_connections or 1) for ns, (_, one) in zip(sent_ns, asked, strict=True))
+        found[entrant.name] = DatabaseUse(
+            executed=sum(one.database_statements or 0 for _, one in asked),
+            wanted=sum(one.database_wanted or 0.0 for _, one in asked),
+            cpu_ns=None if None in cpu_ns else sum(ns or 0 for ns in cpu_ns),
+            answered=sum(b.answered for this, _ in asked for b in this.blocks if b.contender == entrant.name),
+            lasted_ns=sum(lasted_ns),
+            cores=sum(ns or 0 for ns in cpu_ns) / max(sum(lasted_ns) * cores, 1),
+            connections=min(sum(one.database_exec_ns or 0 for _, one in asked) / max(connected_ns, 1), 1.0),
+        )
+    return found
+
+
 def cores_of(race: Race, this: Sequence[Round]) -> dict[str, int]:
     """How many cores each contender that is still in the race can use: its threads', at most the servers' lane."""
     found = {}
@@ -110,8 +175,8 @@ def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[
         own: by contender, what its threads wait for each other (``cpu_shares.own_waits``); None: the round's median
             (method versions 2 to 4).
     """
-    if set(race.server_cores) & set(race.engine_cores):
-        return lambda _: 0.0  # engine and servers wait for each other: waits say nothing
+    if shares_lane(race):
+        return lambda _: 0.0  # engine, servers and database wait for each other: waits say nothing
     cores = len(race.server_cores)
     usual = usual_taken(this.blocks, cores) if own is None else own
     if own is not None and cores == 1:
@@ -202,9 +267,11 @@ def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
     Their pairs get no verdict; those of the others stand (from method version 5 on).
     """
     rounds = [this for this in race.rounds if not this.void]
-    cores, found = cores_of(race, rounds), dict[str, UnfitReason]()
+    cores, found, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)
     for name, blocks in by_contender(race, rounds).items():
-        if metric == "throughput" and limited(blocks, cores[name]):
+        if name in asked and asked[name].busy > DATABASE_FULL:
+            found[name] = UnfitReason.DATABASE
+        elif metric == "throughput" and limited(blocks, cores[name]):
             found[name] = UnfitReason.GENERATOR
         elif race.load.rate_per_s and KNOWN[metric].quantile and not _sustained(blocks):
             found[name] = UnfitReason.RATE

@@ -1,4 +1,4 @@
-"""``dragstrip install``: what contenders need, by the system's package managers."""
+"""``dragstrip install``: what contenders and the database need, by the system's package managers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import click
 
-from dragstrip import contender
+from dragstrip import contender, database
 from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE, DefinitionOptions, definition_options, gathered
 from dragstrip.contender import install
-from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.errors import BadUsage, DragstripError, NotReady
+from dragstrip.workload import load as load_workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class InstallOptions(DefinitionOptions):
     names: tuple[str, ...]
     everything: bool
     line_up: str | None
+    workload: str | None
     yes: bool
 
 
@@ -28,23 +30,41 @@ class InstallOptions(DefinitionOptions):
 @click.argument("names", nargs=-1, shell_complete=completion.contenders)
 @click.option("--all", "everything", is_flag=True)
 @click.option("--line-up", default=None)
+@click.option("--workload", default=None, help="Also what it takes: the drivers, and the database itself.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @definition_options
 @gathered(InstallOptions)
 def install_command(options: InstallOptions) -> None:
-    """Install what contenders need, by the system's own package managers; says what it will run, then asks."""
+    """Install what contenders need, by the system's own package managers; says what it will run, then asks.
+
+    `postgresql` is the database that the workloads `db` and `queries` ask.
+    """
     wanted = _wanted(options)
     if not wanted:
-        raise BadUsage("nothing to install: name contenders, or --all, or --line-up default")
-    entries = contender.entrants(wanted, extra_dirs=options.folders, settings=options.settings)
+        raise BadUsage(f"nothing to install: name contenders or {database.NAME}, or --all, or --line-up default")
+    asked = load_workload(options.workload) if options.workload else None
+    asks = asked is not None and asked.asks_database
+    names = [name for name in wanted if name != database.NAME]
+    entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
+    if asked is not None and asks:
+        entries = [entry.for_database(asked.name) for entry in entries]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
-    plan = install.plan(missing)
+    plan = install.plan(missing, more=_database() if asks or database.NAME in wanted else {})
     click.echo(plan.text())
     if plan.steps:
         if not options.yes and not click.confirm("Run these?"):
             raise BadUsage("nothing was installed")
         install.carry_out(plan, say=click.echo)
     _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+
+
+def _database() -> dict[str, str]:
+    """The database's package, by its name, unless it is here."""
+    try:
+        database.find()
+    except NotReady:
+        return {database.NAME: database.DEBIAN}
+    return {}
 
 
 def _wanted(options: InstallOptions) -> tuple[str, ...]:

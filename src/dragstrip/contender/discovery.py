@@ -298,7 +298,8 @@ def _remedy(contender: Contender) -> str:
     install = contender.fields.install
     ways = []
     if install.debian or install.pip or install.npm or install.alternatives:
-        ways.append(f"`dragstrip install {contender.name}` installs it")
+        asking = f" --workload {contender.asking}" if contender.asking else ""
+        ways.append(f"`dragstrip install {contender.name}{asking}` installs it")
     if install.hint:
         ways.append(f"see {install.hint}")
     return ", or ".join(ways) or f"install what {contender.source.file} names under [needs]"

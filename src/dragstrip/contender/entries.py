@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
-from dragstrip.contender.fields import FILE_NAME, PER_CORE, SHIPPED, Contender, Value, Words, load
+from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
@@ -33,7 +33,7 @@ LINE_UPS = SHIPPED.parent / "lineups"
 AD_HOC_MARK = "USER"
 
 #: Names in braces that ``--serve`` may use.
-SERVE_NAMES = ("port", "socket", "cores", "scratch", "data")
+SERVE_NAMES = ("port", "socket", "cores", "scratch", "data", *sorted(DATABASE))
 
 #: Keys of an entry's parameters: the file of a definition that isn't shipped; what was typed for an entrant with a name
 #: of its own. The last stands before a command's name: the place that the user gave.
@@ -102,6 +102,15 @@ class Entry:
         others = [name for name, one in shipped().items() if workload in one.fields.workloads]
         having = f"the contenders that have it: {', '.join(others)}" if others else "no shipped contender has it"
         raise BadUsage(f"{self.name} has no workload {workload!r}, only {', '.join(self.workloads)}; {having}")
+
+    def for_database(self, workload: str) -> Entry:
+        """This entrant with what its definition wants for a workload that asks the database; again: the same."""
+        if self.contender is None:
+            return self
+        contender = self.contender.for_database(workload)
+        values = _in_words(self.parameters) | {"mark": self.mark}
+        more = {key: fill(text, values) for key, text in contender.fields.database.parity.items()}
+        return replace(self, contender=contender, parity={**self.parity, **more})
 
 
 class LineUp(Strict):
@@ -315,7 +324,7 @@ def variant(
     }
     typed = ",".join(f"{key}={text}" for key, text in (overrides or {}).items())
     name = f"{contender.name}:{typed}" if typed else contender.name
-    values = {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
+    values = _in_words(parameters)
     origin = {} if contender.shipped else {DEFINITION: str(contender.source.file)}
     origin |= {TYPED: name} if label else {}
     origin |= {f"{PLACE}{key}": text for key, text in absolute.items()}
@@ -336,6 +345,11 @@ def variant(
         lead_ns=round(1e6 * fields.warm_up.lead_ms),
         contender=replace(contender, places=MappingProxyType(absolute)) if absolute else contender,
     )
+
+
+def _in_words(parameters: Mapping[str, Value]) -> dict[str, Value]:
+    """Parameters as a sheet shows them, before the lane's size is known."""
+    return {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
 
 
 def _converted(name: str, key: str, text: str, default: Value) -> Value:

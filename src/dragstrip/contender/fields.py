@@ -6,7 +6,7 @@ import hashlib
 import re
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -36,7 +36,12 @@ PROGRAM = "program"
 #: Names in braces by where they may stand; parameters come on top in start and parity.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
-STARTING = BUILDING | {"port", "socket", "scratch", "data", "cores", "mark", "workload", "served"}
+DATABASE = frozenset(
+    {
+        "database_host", "database_port", "database_socket", "database_user", "database_name", "database_connections",
+    }
+)  # fmt: skip
+STARTING = BUILDING | {"port", "socket", "scratch", "data", "cores", "mark", "workload", "served"} | DATABASE
 
 #: What each of these names stands for.
 MEANING = {
@@ -48,6 +53,12 @@ MEANING = {
     "mark": "the four characters above",
     "workload": "the workload that is raced",
     "served": "whether its own count can be read here (`[served]`): for templates, `{% if served %}`",
+    "database_host": "where the race's database listens; empty, as the next five, where the workload asks none",
+    "database_port": "its port",
+    "database_socket": "the folder of its unix socket",
+    "database_user": "this contender's own user there, who needs no password",
+    "database_name": "the database, which has the table `rows`",
+    "database_connections": "how many connections the server may open, over all its workers",
     "build": "the folder that the build filled",
     "python": "the interpreter of its private environment",
     "npm": "the folder of its npm packages (`node_modules`), for `NODE_PATH`",
@@ -186,6 +197,15 @@ class Serving(Strict):
     )
 
 
+class ForDatabase(Strict):
+    """What workloads that ask the database want of it besides; nothing of this is asked for by any other."""
+
+    needs: Needs = Field(default=Needs(), description="what must be found here, too")
+    install: Install = Field(default=Install(), description="how package managers bring that")
+    build: Build | None = Field(default=None, description="how it is compiled then, in place of `[build]`")
+    parity: dict[str, str] = Field(default_factory=dict, description="further facts for the parity sheet: its driver")
+
+
 class ContenderFile(Strict):
     """One contender.toml."""
 
@@ -224,6 +244,9 @@ class ContenderFile(Strict):
     warm_up: WarmUp = Field(default=WarmUp(), description="how long it is loaded before anything counts")
     start: StartFields = Field(description="how it is started and stopped")
     served: Served | None = Field(default=None, description="how it says itself how many requests it had")
+    database: ForDatabase = Field(
+        default=ForDatabase(), description="what is needed besides where the workload asks the database"
+    )
 
 
 @dataclass(frozen=True)
@@ -235,11 +258,13 @@ class Contender:
         source: the file itself, for refusals that come up later.
         places: where the user says that needed programs (by command) or nginx's ``modules`` are; they are looked
             for otherwise.
+        asking: the workload that asks the database, where it is to be ready for one.
     """
 
     fields: ContenderFile
     source: Source
     places: Mapping[str, str] = field(default_factory=dict)
+    asking: str = ""
 
     @property
     def name(self) -> str:
@@ -266,6 +291,31 @@ class Contender:
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
 
+    def for_database(self, workload: str) -> Contender:
+        """This contender with what it needs for a workload that asks the database; again: the same."""
+        if self.asking:
+            return self
+        own, more = self.fields, self.fields.database
+        needs = own.needs.model_copy(
+            update={
+                "commands": (*own.needs.commands, *more.needs.commands),
+                "files": (*own.needs.files, *more.needs.files),
+                "python": (*own.needs.python, *more.needs.python),
+                "run": (*own.needs.run, *more.needs.run),
+            }
+        )
+        install = own.install.model_copy(
+            update={
+                "debian": (*own.install.debian, *more.install.debian),
+                "pip": (*own.install.pip, *more.install.pip),
+                "npm": (*own.install.npm, *more.install.npm),
+                "hint": more.install.hint or own.install.hint,
+            }
+        )
+        update: dict[str, Any] = {"needs": needs, "install": install, "build": more.build or own.build}
+        update |= {"parity": {**own.parity, **more.parity}}
+        return replace(self, fields=own.model_copy(update=update), asking=workload)
+
     def place_keys(self) -> dict[str, str]:
         """Words by which a user may say where something is, and what each stands for in ``places``."""
         commands = self.fields.needs.commands
@@ -274,8 +324,9 @@ class Contender:
 
     def files(self) -> tuple[str, ...]:
         """Files it is made of besides the definition itself, relative to its folder."""
-        build = self.fields.build
-        names = {*self.fields.start.render, *self.fields.start.copy_, *(build.files if build else ())}
+        names = {*self.fields.start.render, *self.fields.start.copy_}
+        for build in (self.fields.build, self.fields.database.build):
+            names |= {*build.files} if build else set()
         return tuple(sorted(names))
 
 
@@ -294,11 +345,12 @@ def load(path: Path) -> Contender:
 
 
 def _check_files(contender: Contender) -> None:
-    start, build = contender.fields.start, contender.fields.build
+    start, build, with_database = contender.fields.start, contender.fields.build, contender.fields.database.build
     listed: list[tuple[tuple[Key, ...], tuple[str, ...]]] = [
         (("start", "render"), start.render),
         (("start", "copy"), start.copy_),
         (("build", "files"), build.files if build else ()),
+        (("database", "build", "files"), with_database.files if with_database else ()),
     ]
     for at, names in listed:
         for name in names:
@@ -313,12 +365,13 @@ def _check_files(contender: Contender) -> None:
                 raise contender.source.bad(
                     at, f"given {name!r}, which is not in {contender.folder}", "add that file or take the name out"
                 )
-    if build and "files" not in build.model_fields_set:
-        raise contender.source.bad(
-            ("build", "files"),
-            "is missing",
-            'add `files = ["main.go"]`: what the build reads; it runs on a copy (`[]`: nothing)',
-        )
+    for at, one in ((("build",), build), (("database", "build"), with_database)):
+        if one and "files" not in one.model_fields_set:
+            raise contender.source.bad(
+                (*at, "files"),
+                "is missing",
+                'add `files = ["main.go"]`: what the build reads; it runs on a copy (`[]`: nothing)',
+            )
 
 
 def _check_names_in_braces(contender: Contender) -> None:
@@ -337,21 +390,22 @@ def _check_names_in_braces(contender: Contender) -> None:
 def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozenset[str]]]:
     """Every text with names in braces: where it stands, the text, and the names that are valid there."""
     parameters = frozenset(fields.parameters)
-    for text in fields.needs.files:
-        yield ("needs", "files"), text, SETTING
-    for command in fields.needs.run:
-        for text in command:
-            yield ("needs", "run"), text, SETTING
+    for above, needs in (((), fields.needs), (("database",), fields.database.needs)):
+        for text in needs.files:
+            yield (*above, "needs", "files"), text, SETTING
+        for command in needs.run:
+            for text in command:
+                yield (*above, "needs", "run"), text, SETTING
     for text in fields.version.command:
         yield ("version", "command"), text, SETTING
     for number, way in enumerate(fields.install.alternatives):
         for name, text in way.programs.items():
             yield ("install", "alternatives", number, "programs", name), text, frozenset({"arch"})
-    if fields.build:
-        for text in fields.build.command:
-            yield ("build", "command"), text, BUILDING
-        for name, text in fields.build.env.items():
-            yield ("build", "env", name), text, BUILDING
+    for above, build in (((), fields.build), (("database",), fields.database.build)):
+        for text in build.command if build else ():
+            yield (*above, "build", "command"), text, BUILDING
+        for name, text in build.env.items() if build else ():
+            yield (*above, "build", "env", name), text, BUILDING
     for text in fields.start.command:
         yield ("start", "command"), text, STARTING | parameters
     for name, text in fields.start.env.items():
@@ -362,6 +416,8 @@ def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozen
             yield ("served", "if_command"), text, SETTING
     for name, text in fields.parity.items():
         yield ("parity", name), text, parameters | {"mark"}
+    for name, text in fields.database.parity.items():
+        yield ("database", "parity", name), text, parameters | {"mark"}
 
 
 def _check_rest(contender: Contender) -> None:

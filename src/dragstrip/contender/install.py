@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from dragstrip.contender import Alternative, Entry, Install, environment
 from dragstrip.errors import NotReady
@@ -65,11 +66,18 @@ class InstallPlan:
         return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in self.impossible)])
 
 
-def plan(entries: Sequence[Entry], *, root: bool | None = None, apt: bool | None = None) -> InstallPlan:
+def plan(
+    entries: Sequence[Entry],
+    *,
+    more: Mapping[str, str] = MappingProxyType({}),
+    root: bool | None = None,
+    apt: bool | None = None,
+) -> InstallPlan:
     """What must run so that these contenders become ready.
 
     Args:
         entries: those that are missing; ready ones need no step.
+        more: what is wanted besides, by the name for whom: a Debian package.
         root, apt: whether we are root and on a Debian system; None finds out.
     """
     root = os.geteuid() == 0 if root is None else root
@@ -77,6 +85,11 @@ def plan(entries: Sequence[Entry], *, root: bool | None = None, apt: bool | None
     debian: dict[str, list[str]] = {}
     private: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     impossible = []
+    for name, package in more.items():
+        if root and apt:
+            debian.setdefault(package, []).append(name)
+        else:
+            impossible.append(f"{name}: {_why_not(Install(debian=(package,)), root)}")
     for entry in entries:
         if entry.contender is None:
             continue
@@ -89,6 +102,8 @@ def plan(entries: Sequence[Entry], *, root: bool | None = None, apt: bool | None
         way = next((way for way in ways if way.pip or way.npm), None)
         if way:
             private.setdefault((way.pip, way.npm), []).append(entry.name)
+            if way is not own and own.npm:
+                private.setdefault(((), own.npm), []).append(entry.name)
         elif not by_apt:
             impossible.append(f"{entry.name}: {_why_not(how, root)}")
     steps = [*_apt_steps(debian)]

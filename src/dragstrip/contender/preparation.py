@@ -22,13 +22,16 @@ from dragstrip.contender import discovery
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
-from dragstrip.contender.fields import PER_CORE, Contender
+from dragstrip.contender.fields import DATABASE, PER_CORE, Contender
 from dragstrip.errors import BadDefinition, NotReady, StageError
 
 #: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
 BUILD_S = 900.0
 
 _TAIL_LINES, _TAIL_BYTES = 15, 65_536
+
+#: How many connections to the race's database a server may open, as its environment has it; unset where there is none.
+CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
 
 #: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
 SOCKET = "http.socket"
@@ -230,6 +233,7 @@ def prepare(
     cores: tuple[int, ...],
     workload: str,
     data: Mapping[str, bytes] = MappingProxyType({}),
+    database: Mapping[str, str | int] = MappingProxyType({}),
 ) -> Start:
     """Fills a launch's scratch folder and settles its command.
 
@@ -237,6 +241,7 @@ def prepare(
         scratch: an empty folder of this launch's own.
         cores: the servers' lane; parameters that say ``{cores}`` become its size.
         data: files for ``{data}``, by their paths within it.
+        database: where the race's is reached, by the names that definitions have for it; none: there is none.
 
     Raises:
         BadUsage: the entrant doesn't have the workload, or is a running server.
@@ -244,14 +249,16 @@ def prepare(
     """
     entry.refuse_unless_it_serves(workload)
     _write_data(scratch / DATA, data)
+    where = {**dict.fromkeys(DATABASE, ""), **database}
     if entry.contender is not None:
-        return _prepare_definition(entry, entry.contender, scratch, port, len(cores), workload)
-    values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET)}
+        return _prepare_definition(entry, entry.contender, scratch, port, len(cores), workload, where)
+    values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET), **where}
     values |= {"data": str(scratch / DATA)}
     command = tuple(fill(word, values) for word in entry.command)
     return Start(
         name=entry.name,
         command=command,
+        env=_database_environment(database),
         socket=_asked_for(scratch, command),
         cwd=entry.folder or scratch,
         port=port,
@@ -271,12 +278,19 @@ def _write_data(folder: Path, data: Mapping[str, bytes]) -> None:
 
 
 def _prepare_definition(
-    entry: Entry, contender: Contender, scratch: Path, port: int, cores: int, workload: str
+    entry: Entry,
+    contender: Contender,
+    scratch: Path,
+    port: int,
+    cores: int,
+    workload: str,
+    database: Mapping[str, str | int],
 ) -> Start:
     ready, fields = _ready(contender), contender.fields.start
     values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= discovery.settings(contender, ready.programs)
     values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
+    values |= database
     values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA)}
     values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
     values |= {"served": discovery.counts(contender, ready.programs, values)}
@@ -295,7 +309,9 @@ def _prepare_definition(
     return Start(
         name=entry.name,
         command=command,
-        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)} | own,
+        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
+        | _database_environment(database)
+        | own,
         socket=_asked_for(scratch, (*command, *own.values(), *written)),
         cwd=scratch,
         port=port,
@@ -305,6 +321,23 @@ def _prepare_definition(
         kind=entry.kind,
         own_count=_own_count(contender, values),
     )
+
+
+def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:
+    """Where the race's database is, by the names that PostgreSQL's own client library reads (libpq, 34.15).
+
+    Empty where there is none.
+    """
+    if not database.get("database_host"):
+        return {}
+    return {
+        "PGHOST": str(database["database_host"]),
+        "PGPORT": str(database["database_port"]),
+        "PGUSER": str(database["database_user"]),
+        "PGDATABASE": str(database["database_name"]),
+        "PGSSLMODE": "disable",
+        CONNECTIONS_VARIABLE: str(database["database_connections"]),
+    }
 
 
 def _own_count(contender: Contender, values: Mapping[str, Any]) -> OwnCount | None:

@@ -16,7 +16,15 @@ from dragstrip.machine.activity import (
     wait_for_quiet,
     who_worked,
 )
-from dragstrip.machine.cores import ENGINE_CORES_AT_MOST, Lanes, lanes, parse_cores, show_cores, siblings
+from dragstrip.machine.cores import (
+    ENGINE_CORES_AT_MOST,
+    Lanes,
+    lanes,
+    parse_cores,
+    show_cores,
+    siblings,
+    with_database,
+)
 from dragstrip.machine.inventory import facts
 
 __all__ = [
@@ -37,4 +45,5 @@ __all__ = [
     "throttled",
     "wait_for_quiet",
     "who_worked",
+    "with_database",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragstrip.errors import BadUsage
 from dragstrip.machine import kernel_files
@@ -21,17 +21,24 @@ class Lanes:
         server, engine: core numbers, rising.
         shared: a core is in both; a warning on the parity sheet.
         note: what is not ideal about them, in words, "" if nothing.
+        database: of the race's database; empty where it has none.
     """
 
     server: tuple[int, ...]
     engine: tuple[int, ...]
     shared: bool
     note: str
+    database: tuple[int, ...] = ()
 
     @property
     def all(self) -> tuple[int, ...]:
         """The race's cores, each once, rising."""
-        return tuple(sorted({*self.server, *self.engine}))
+        return tuple(sorted({*self.server, *self.engine, *self.database}))
+
+    @property
+    def servers_share(self) -> bool:
+        """Whether the servers' cores have other work of the race's: the engine's, or its database's."""
+        return self.shared or bool(set(self.database) & set(self.server))
 
 
 def parse_cores(text: str, *, option: str = "cores") -> tuple[int, ...]:
@@ -112,6 +119,32 @@ def lanes(
         firsts = list(usable[:2])  # two threads of one core, or one alone
     half = min(len(firsts) // 2, ENGINE_CORES_AT_MOST)
     return _noted(tuple(firsts[half:]), tuple(firsts[:half] or firsts), threads_of)
+
+
+def with_database(
+    lanes: Lanes,
+    *,
+    divisible: bool,
+    allowed: Iterable[int] | None = None,
+    threads_of: Callable[[int], Sequence[int]] = siblings,
+) -> Lanes:
+    """The same with a lane for the race's database.
+
+    It takes the physical cores that the others leave. Where they leave none, it takes the upper half of the servers'
+    lane, if that may be divided; a lane of one core it shares.
+
+    Args:
+        divisible: nobody named the servers' cores.
+        allowed, threads_of: as in ``lanes``.
+    """
+    usable = tuple(sorted(os.sched_getaffinity(0) if allowed is None else allowed))
+    left = _left(physical_cores(usable, threads_of), lanes.all)
+    if left:
+        return replace(lanes, database=tuple(left))
+    if divisible and not lanes.shared and len(lanes.server) > 1:
+        half = (len(lanes.server) + 1) // 2
+        return replace(lanes, server=lanes.server[:half], database=lanes.server[half:])
+    return replace(lanes, database=lanes.server)
 
 
 def _given(text: str | None, option: str, usable: tuple[int, ...]) -> tuple[int, ...]:

@@ -263,7 +263,7 @@ class Launcher:
             raise StageError(f"{self.name}: scratch directory {scratch} is not below {self._root}")
         number = next(_numbers)
         log = self._root / f"{scratch.name}.log"
-        user = _nobody() if start.unprivileged and os.geteuid() == 0 else None
+        user = unprivileged_user() if start.unprivileged and os.geteuid() == 0 else None
         if user is not None:
             _give(scratch, user)
         began_ns = time.monotonic_ns()
@@ -294,7 +294,7 @@ class Launcher:
             "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
             "cwd": str(start.cwd), "cores": list(cores), "user": user[0] if user else None,
             "group": user[1] if user else None, "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES,
-            "scratch": str(scratch), "cgroup": str(cgroup) if cgroup else None,
+            "scratch": str(scratch), "cgroup": str(cgroup) if cgroup else None, "signal": start.stop_signal,
         })  # fmt: skip
         said = self._await(lambda: self._said.pop(number, None) or self._ends.get(number), LOST_S)
         if said is None or said["is"] != "started":
@@ -446,7 +446,8 @@ def server_environment(own: Mapping[str, str]) -> dict[str, str]:
     return kept | {"LANG": "C.UTF-8", "TZ": "UTC"}
 
 
-def _nobody() -> tuple[int, int] | None:
+def unprivileged_user() -> tuple[int, int] | None:
+    """User and group as whom root's servers run; None where there is no such user."""
     try:
         entry = pwd.getpwnam("nobody")
     except KeyError:

@@ -16,19 +16,28 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+#: Where a tmpfs is mounted for every program (shm_overview(7)).
+MEMORY = Path("/dev/shm")
+
+#: Where scratch roots are made, and swept; besides the user's own folder for temporary files.
+BASES = (Path("/tmp"), MEMORY)
+
 _CGROUP_MOUNTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _SCRATCH_NAME = re.compile(r"dragstrip-(\d+)-\w+")
 _CGROUP_NAME = re.compile(r"dragstrip-(\d+)-\d+")
 
 
 @contextlib.contextmanager
-def scratch_root() -> Iterator[Path]:
+def scratch_root(base: Path | None = None) -> Iterator[Path]:
     """The race's directory for everything that is thrown away, removed at the end (or by the last keeper).
 
     In /tmp, where every user may pass through, and 0711: a server that runs as ``nobody`` reaches its own
     part and can't list the others'. A shared lock on it says that somebody still cares for it.
+
+    Args:
+        base: one of ``BASES`` instead of /tmp.
     """
-    base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()
+    base = base or Path("/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir())
     root = Path(tempfile.mkdtemp(prefix=f"dragstrip-{os.getpid()}-", dir=base))
     lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     with _guard(root):
@@ -67,7 +76,7 @@ def sweep_stale() -> list[Path]:
     process standing in it. Empty cgroups of dead directors go as well.
     """
     swept: list[Path] = []
-    for base in {Path("/tmp"), Path(tempfile.gettempdir())}:
+    for base in {*BASES, Path(tempfile.gettempdir())}:
         for root in base.glob("dragstrip-*"):
             with contextlib.suppress(OSError):
                 if _is_stale(root):

@@ -5,7 +5,7 @@ for the length of a race per contender, one launch at a time. It talks JSON line
 over stdin and stdout:
 
 ``{"do": "start", "launch", "command", "env", "cwd", "cores", "user", "group", "log", "log_limit_bytes",
-"scratch", "cgroup"}`` → ``{"is": "started", "launch", "pid", "cgroup", "note"}`` or
+"scratch", "cgroup", "signal"}`` → ``{"is": "started", "launch", "pid", "cgroup", "note"}`` or
 ``{"is": "failed", "launch", "why"}``;
 ``{"do": "stop", "signal", "grace_s"}`` → ``{"is": "ended", "launch", "exit_status", "cpu_ns", "cpu_source",
 "peak_memory_bytes", "how", "log_tail"}``; the same with ``"is": "died"``, unasked, when the server ends
@@ -267,6 +267,7 @@ class Launch:
         self.scratch: str = order["scratch"]
         self.log_path: str = order["log"]
         self.cgroup: str | None = order["cgroup"]
+        self.stop_signal: str = order.get("signal", "TERM")
         self.note = self.why = ""
         self.silent = False
         self.exit_status: int | None = None
@@ -353,7 +354,7 @@ class Supervisor:
             if self._launch and self._launch.exit_status is not None:
                 self._finish("died", "TERM", LEFTOVER_GRACE_S)
         if self._launch:
-            self._finish("ended", "TERM", ABANDONED_GRACE_S)
+            self._finish("ended", self._launch.stop_signal, ABANDONED_GRACE_S)
         if self._abandoned:
             self._remove_root()
 

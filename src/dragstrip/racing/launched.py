@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip.contender import Entry, OwnCount
+from dragstrip.database import Spent
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended
 from dragstrip.process.running import Running
 from dragstrip.record import Launch
@@ -45,6 +46,9 @@ class Launched:
         warm_up: None until it is warm, or where it never became so.
         processes, threads: once it was warmed up; 0 until then, or where it can't be read.
         served: requests that it had over the round's blocks by its own count; None where it can't say.
+        statements: that answers take in the database, by the requests in the order in which they are sent.
+        spent: what it made of the database over the round's blocks; None where there is none, or it could not be asked.
+        wanted: statements that its answers took.
         ended: how it ended; None while it runs.
     """
 
@@ -57,6 +61,9 @@ class Launched:
     processes: int = 0
     threads: int = 0
     served: int | None = None
+    statements: tuple[int, ...] = ()
+    spent: Spent | None = None
+    wanted: float | None = None
     ended: Ended | None = field(default=None, repr=False)
 
     @property
@@ -106,7 +113,19 @@ class Launched:
             threads=self.threads,
             log_tail=ended.log_tail,
             served=self.served,
+            **self._of_database(),
         )
+
+    def _of_database(self) -> dict[str, Any]:
+        if self.spent is None:
+            return {}
+        return {
+            "database_statements": self.spent.statements,
+            "database_wanted": self.wanted,
+            "database_cpu_ns": self.spent.cpu_ns,
+            "database_exec_ns": self.spent.exec_ns,
+            "database_connections": self.spent.connections,
+        }
 
 
 class Servers:

@@ -168,7 +168,7 @@ class RaceLoop(RoundLoop):
             connections=self.setup.load.connections * self.setup.load.pipelining,
             server_cores=len(self.setup.lanes.server),
             single_threaded=single_threaded,
-            shared_lanes=self.setup.lanes.shared,
+            shared_lanes=self.setup.lanes.servers_share,
             by_cpu=known_or_auto(self.race.plan.metric) != "throughput",
         )
 

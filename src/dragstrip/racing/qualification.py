@@ -17,7 +17,7 @@ from dragstrip import parity
 from dragstrip.contender import BUILD_S, Entry, Missing, Ready, build, check, pending_build
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
-from dragstrip.racing import environment
+from dragstrip.racing import database_proof, environment
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
 from dragstrip.racing.launched import Launched, Servers
 from dragstrip.racing.progress import Progress
@@ -98,6 +98,11 @@ def _installed(request: Request) -> dict[str, Ready | Missing]:
         states[entry.name] = state = check(entry)
         if isinstance(state, Missing) and request.explicit:
             raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
+        for workload in request.workloads:
+            if workload.asks_database and entry.serves(workload.name) and request.explicit:
+                asking = check(entry.for_database(workload.name))
+                if isinstance(asking, Missing):
+                    raise NotReady(f"{entry.name} is not ready for {workload.name}: {asking.reason}; {asking.remedy}")
     return states
 
 
@@ -114,6 +119,9 @@ def qualify_all(
         states: by name, what ``contender.check`` said.
         store: of those kept; None: all are proved anew, and nothing is kept.
     """
+    if setup.workload.asks_database:
+        entries = [entry.for_database(setup.workload.name) for entry in entries]
+        states = {entry.name: check(entry) for entry in entries}
     candidates = [_candidate(entry, states[entry.name], progress, store) for entry in entries]
     to_try = [candidate for candidate in candidates if candidate.rejected is None and candidate.kept is None]
     for first in range(0, len(to_try), AT_ONCE):
@@ -135,6 +143,7 @@ class _Candidate:
         key, kept: its qualification of before, if one stands.
         rejected: why it is out; None: nothing was found against it so far.
         limit: of what it does now.
+        wanted: statements that its answers took in the database.
     """
 
     entry: Entry
@@ -147,6 +156,7 @@ class _Candidate:
     calibrated: Calibrated | None = None
     started: threading.Event = field(default_factory=threading.Event)
     limit: Deadline | None = None
+    wanted: int = 0
 
     @property
     def name(self) -> str:
@@ -207,13 +217,14 @@ def _candidate(
 
 def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progress) -> None:
     """Some contenders at once: asked side by side, loaded one by one, watched while idle together, stopped together."""
-    with Servers(setup.engine) as servers:
+    with setup.database_up(), Servers(setup.engine) as servers:
         asked = _SideBySide()
         for candidate in candidates:
             asked.begin(candidate, partial(_launch_and_ask, setup, servers, candidate, asked.room))
             candidate.started.wait(HELD_UP_S)
             asked.tell(progress)
         asked.end(progress)
+        _prove_by_the_database(setup, candidates)
         servers.stop([one.launched for one in candidates if one.launched and one.rejected is not None])
         for candidate in candidates:
             _calibrate(setup, servers, candidate, progress)
@@ -252,6 +263,7 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
         )
         for keep in (True, False)
     )
+    candidate.wanted = sum(one.statements for one in (*keepalive, *closing))
     findings = check_correctness(
         running.host, running.port, keepalive=keepalive, closing=closing, together=load.pipelining
     )
@@ -264,6 +276,17 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
         candidate.rejected = "; ".join(problems)
     elif entry.contender is not None:
         candidate.facts |= _connection_facts(setup, launched)
+
+
+def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -> None:
+    """Lets out who answered without asking it; all have been asked, and nobody is under load."""
+    running = {one.name: launched for one in candidates if (launched := one.running)}
+    used = database_proof.usage_of(setup.instance)
+    stale = database_proof.stale_answers(setup, running.values())
+    for candidate in candidates:
+        if candidate.name in running and candidate.name in used:
+            missing = database_proof.served_from_elsewhere(used[candidate.name].statements, candidate.wanted)
+            candidate.rejected = missing or stale.get(candidate.name)
 
 
 def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semaphore) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from dragstrip import database
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Backend, Block, KindCount
 
@@ -31,6 +32,23 @@ class Began:
     def now(cls) -> Self:
         """This moment."""
         return cls(datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns())
+
+
+def database_facts(setup: RaceSetup) -> dict[str, Any]:
+    """Which database the contenders ask, how it is set and where it runs; nothing where they ask none."""
+    if setup.database is None:
+        return {}
+    return {
+        "database": {
+            "title": database.TITLE,
+            "version": setup.database.programs.version,
+            "cores": list(setup.lanes.database),
+            "shared": bool(set(setup.lanes.database) & set(setup.lanes.server)),
+            "data": setup.database.place,
+            "connections": database.CONNECTIONS,
+            "settings": database.settings(),
+        }
+    }
 
 
 def io_facts(setup: RaceSetup) -> dict[str, str | bool]:

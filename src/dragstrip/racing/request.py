@@ -99,7 +99,13 @@ def lanes_of(request: Request) -> machine.Lanes:
             f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
             f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
         )
-    return lanes
+    return database_lane(lanes, request.workloads, divisible=request.server_cores is None)
+
+
+def database_lane(lanes: machine.Lanes, workloads: Sequence[Workload], *, divisible: bool) -> machine.Lanes:
+    """The lanes, with one for the database where a workload asks it; ``divisible``: nobody named the servers' cores."""
+    asked = any(workload.asks_database for workload in workloads)
+    return machine.with_database(lanes, divisible=divisible) if asked else lanes
 
 
 def load_of(request: Request, lanes: machine.Lanes) -> Load:
@@ -204,6 +210,11 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
         raise BadUsage(
             f"workload {workload.name} puts files into the folder of each launch, which {running[0]} can't have: it "
             "runs already; use --serve with its command, which may name {data}"
+        )
+    if running and workload.asks_database:
+        raise BadUsage(
+            f"workload {workload.name} has a fresh database for each round, which {running[0]} can't know: it runs "
+            "already; use --serve with its command"
         )
 
 

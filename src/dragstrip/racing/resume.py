@@ -13,6 +13,7 @@ from dragstrip.process import keep_awake
 from dragstrip.racing import schedule
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.request import database_lane
 from dragstrip.racing.run import loop_of
 from dragstrip.racing.setup import race_setup
 from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
@@ -49,6 +50,7 @@ def resume(
     racing_on = {entry.name: entry for entry in _unchanged(race, {entry.name: entry for entry in entries})}
     states = {e.name: Ready(e.version, {}) for e in race.entrants if not e.out}
     lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
+    lanes = database_lane(lanes, workloads, divisible=False)
     first = given[next(iter(wanted))]
     with race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
         if extra_s is not None:

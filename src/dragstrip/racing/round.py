@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dragstrip import validity
+from dragstrip.database import spent
 from dragstrip.errors import StageError
-from dragstrip.racing import environment
+from dragstrip.racing import database_proof, environment
 from dragstrip.racing.blocks import PlannedBlock, run_blocks
 from dragstrip.racing.launched import Servers
 from dragstrip.racing.qualified import Qualified
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.racing.warming import come_to_rest, warm_up
-from dragstrip.record import Block, Event, Round
+from dragstrip.record import Block, Event, EventKind, Round, Void, VoidKind
 from dragstrip.scrutiny import count_from_now
 from dragstrip.validity.block import LoadFault, LoadFaultKind
 
@@ -62,22 +63,72 @@ def run_round(setup: RaceSetup, plan: RoundPlan, contenders: Mapping[str, Qualif
     Args:
         contenders: those still in the race, by name.
     """
+    run = _Run(Servers(setup.engine))
     started_ns = time.monotonic_ns()
-    with Servers(setup.engine) as servers:
-        not_launched = _launch_all(setup, plan, contenders, servers)
-        not_warm = _warm_up_all(setup, contenders, servers)
-        planned = tuple(block for block in plan.blocks if block.contender in servers.warm())
-        blocks, events = _measure(setup, plan, planned, contenders, servers)
-        out = _fallen_under_load(blocks, servers) | not_launched | not_warm
+    try:
+        with setup.database_up() as database, run.servers as servers:
+            run.out = _launch_all(setup, plan, contenders, servers)
+            run.out |= _warm_up_all(setup, contenders, servers)
+            run.planned = tuple(block for block in plan.blocks if block.contender in servers.warm())
+            run.blocks, run.events = _measure(setup, plan, run.planned, contenders, servers)
+            run.out = _fallen_under_load(run.blocks, servers) | run.out
+            run.out |= _not_of_the_database(setup, run.blocks, servers, run.out)
+            run.lost = database is not None and not database.alive()
+    except StageError:  # whatever a contender's own was has been taken in: this is the database's
+        run.lost = True
     record = Round(
         index=plan.index,
         started_ns=started_ns,
         ended_ns=time.monotonic_ns(),
-        launches=tuple(launched.record(plan.index, setup.lanes.server) for launched in servers),
-        blocks=blocks,
+        launches=tuple(launched.record(plan.index, setup.lanes.server) for launched in run.servers),
+        blocks=run.blocks,
     )
-    record = replace(record, void=validity.round_reasons(record))
-    return Outcome(round=record, planned=planned, out=out, events=events)
+    # What fell with the database fell by no fault of its own.
+    void = (Void(kind=VoidKind.DATABASE),) if run.lost else validity.round_reasons(record)
+    out = {} if run.lost else run.out
+    events = [*run.events, *_database_log(setup, plan.index)]
+    return Outcome(round=replace(record, void=void), planned=run.planned, out=out, events=events)
+
+
+@dataclass
+class _Run:
+    """What a round has come to so far.
+
+    Args:
+        lost: the database could not be started, or ended.
+    """
+
+    servers: Servers
+    planned: tuple[PlannedBlock, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    events: list[Event] = field(default_factory=list)
+    out: dict[str, str] = field(default_factory=dict)
+    lost: bool = False
+
+
+def _database_log(setup: RaceSetup, index: int) -> list[Event]:
+    """The end of what the round's database wrote, if it wrote anything."""
+    text = setup.database.log_tail() if setup.database else ""
+    return [replace(environment.event(EventKind.DATABASE, round=index), text=text)] if text else []
+
+
+def _not_of_the_database(
+    setup: RaceSetup, blocks: Sequence[Block], servers: Servers, fallen: Mapping[str, str]
+) -> dict[str, str]:
+    """Those that answered without asking the database, with the reason; looked at once nobody is under load.
+
+    Raises:
+        DatabaseGoneError: it can't be asked any more.
+    """
+    if setup.instance is None:
+        return {}
+    left = [launched for launched in servers.warm().values() if launched.name not in fallen]
+    out = database_proof.stale_answers(setup, left)
+    for launched in left:
+        if launched.spent is not None and launched.wanted:
+            reason = database_proof.served_from_elsewhere(launched.spent.statements, launched.wanted)
+            out |= {launched.name: reason} if reason else {}
+    return out
 
 
 def _launch_all(
@@ -121,17 +172,22 @@ def _measure(
         name: count_from_now(launched.own_count, launched.running.host, launched.running.port)
         for name, launched in warm.items()
     }
+    used = database_proof.usage_of(setup.instance)
     before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
     began_s = time.monotonic()
     with setup.awake.held():
         blocks = run_blocks(setup, planned, warm, plan.index, restless)
     lasted_s = time.monotonic() - began_s
+    after = database_proof.usage_of(setup.instance)
     single_threaded = {name: launched.running.counts()[1] == 1 for name, launched in warm.items()}
     events = list[Event]()
     for name, launched in warm.items():
         after_bytes = launched.running.resident_bytes()
         events += environment.memory_growth_events(name, before_bytes[name], after_bytes, lasted_s)
         launched.served = since[name]()
+        if name in used:
+            launched.spent = spent(used[name], after[name])
+            launched.wanted = database_proof.wanted_by(launched, blocks, launched.spent.statements)
     return plan.judge(blocks, single_threaded), events
 
 

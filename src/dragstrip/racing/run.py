@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dragstrip import analysis, machine
+from dragstrip import analysis, database, machine
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.column_loop import ColumnsLoop
 from dragstrip.racing.columns import Entered, columns_of, enter, entrants_of
@@ -30,7 +30,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import set_up
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.qualified import Qualification, Qualified
-from dragstrip.racing.records import Began, backend_of, io_facts
+from dragstrip.racing.records import Began, backend_of, database_facts, io_facts
 from dragstrip.racing.request import (
     Request,
     lanes_of,
@@ -70,7 +70,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     with set_up(request, load, lanes, seed, progress) as (setup, states):
         entered = enter(request, setup, states, progress, kept)
         facts |= machine_profile.known(store.path, facts, lanes)
-        race = _record(request, entered, began, {**facts, **io_facts(setup)})
+        race = _record(request, entered, began, {**facts, **io_facts(setup), **database_facts(setup)})
         store.begin(race)
         race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
     for column, one in zip(analysis.by_column(race), entered, strict=True):
@@ -111,8 +111,19 @@ def kept_qualifications(
     facts: Mapping[str, Any],
 ) -> QualificationStore:
     """Qualifications for a workload that lie beside the store, of races as this one."""
-    depends_on = qualification_store.context(workload, load, lanes, request.io, facts, request.awake, request.wait)
+    depends_on = qualification_store.context(
+        workload, load, lanes, request.io, facts, request.awake, request.wait, *_database(workload)
+    )
     return QualificationStore(store.path.with_suffix(".scrutiny"), depends_on, fresh=request.fresh_scrutiny)
+
+
+def _database(workload: Workload) -> tuple[str, ...]:
+    """The database that proofs depend on, where the workload asks one.
+
+    Raises:
+        NotReady: it is not here.
+    """
+    return (database.find().version,) if workload.asks_database else ()
 
 
 def _record(request: Request, entered: Sequence[Entered], began: Began, facts: Mapping[str, Any]) -> Race:

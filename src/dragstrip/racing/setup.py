@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragstrip import machine
+from dragstrip import database, machine
 from dragstrip.contender import Entry, prepare
+from dragstrip.database import Database, Instance
 from dragstrip.errors import BadUsage, EngineFailure, PortTaken, StageError
 from dragstrip.machine import Lanes
 from dragstrip.process import keep_awake, launcher
@@ -36,6 +37,8 @@ class RaceSetup:
     Args:
         keepers: ends the keepers with the race.
         awake: what keeps the cores awake while blocks run.
+        database: what instances of it are made of; None where no workload of the race asks one.
+        instance: the one that is up now.
     """
 
     engine: Engine
@@ -46,6 +49,8 @@ class RaceSetup:
     keepers: ExitStack
     seed: int
     awake: Awake = field(default_factory=Awake)
+    database: Database | None = None
+    instance: Instance | None = None
 
     def __post_init__(self) -> None:
         self._keepers: dict[str, Launcher] = {}
@@ -63,6 +68,22 @@ class RaceSetup:
             if entry.url is None and entry.name not in self._keepers:
                 keeper = Launcher(name=entry.name, scratch_root=self.scratch)
                 self._keepers[entry.name] = self.keepers.enter_context(keeper)
+
+    @contextmanager
+    def database_up(self) -> Iterator[Instance | None]:
+        """A fresh instance of the database for as long; None where the workload asks none.
+
+        Raises:
+            StageError: it can't be started.
+        """
+        if self.database is None or not self.workload.asks_database:
+            yield None
+            return
+        with self.database.launch() as self.instance:
+            try:
+                yield self.instance
+            finally:
+                self.instance = None
 
     def launch(self, entry: Entry) -> Launched:
         """Starts a contender and waits for its first right answer.
@@ -93,6 +114,8 @@ class RaceSetup:
         before = self._data.get((workload.name, entry.name))
         # By the moment, too: a race that goes on, or one more of the same seed, finds other files.
         data = workload.data(f"{self.seed} {entry.name} {time.time_ns()}")
+        if self.instance is not None:
+            data = replace(data, table=self.instance.rows)
         self._data[workload.name, entry.name] = data
         start = prepare(
             entry,
@@ -101,6 +124,7 @@ class RaceSetup:
             cores=self.lanes.server,
             workload=workload.name,
             data=data.files,
+            database=self.instance.values(entry.name) if self.instance else {},
         )
         probe = is_right(self._first_exchange(entry, data, before), within_s=start.wake_s)
         running = self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
@@ -157,6 +181,8 @@ class RaceSetup:
             exchanges = with_own_form(running.host, running.port, exchanges)
         except TROUBLE as error:
             raise StageError(f"{entry.name}: {describe_error(error)}") from error
+        sequence = self.workload.sequence(exchanges, self.seed)
+        launched.statements = tuple(exchanges[place].statements for place in sequence or range(len(exchanges)))
         plan = SessionPlan(
             Target.unix(running.host.removeprefix("unix:")) if unix else Target(running.host, running.port),
             exchanges,
@@ -165,7 +191,7 @@ class RaceSetup:
             timeout_ns=load.timeout_ns,
             pipelining=load.pipelining,
             by_length=self.workload.by_length,
-            sequence=self.workload.sequence(exchanges, self.seed),
+            sequence=sequence,
         )
         try:
             return self.engine.open(plan)
@@ -231,6 +257,10 @@ def race_setup(
         try:
             engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
             resources.callback(engine.shutdown)
-            yield RaceSetup(engine, lanes, load, workload, scratch, resources, seed, awake=kept)
+            stored = None
+            if lanes.database:
+                programs = database.find()
+                stored = Database(programs, seed=seed, cores=lanes.database, scratch=scratch, resources=resources)
+            yield RaceSetup(engine, lanes, load, workload, scratch, resources, seed, awake=kept, database=stored)
         except EngineError as error:
             raise EngineFailure(f"the load engine: {error}") from error

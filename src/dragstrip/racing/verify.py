@@ -6,12 +6,11 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dragstrip import machine
 from dragstrip.contender import Entry, Missing, check
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.qualified import Rejected
-from dragstrip.racing.request import Request, load_of, refuse_unfit_load
+from dragstrip.racing.request import Request, lanes_of, load_of, refuse_unfit_load
 from dragstrip.racing.setup import race_setup
 from dragstrip.workload import load as load_workload
 
@@ -36,17 +35,27 @@ def verify(
     entries: Sequence[Entry], workload: str | None, *, server_cores: str | None = None, engine_cores: str | None = None
 ) -> Iterator[Proof]:
     """Scrutineering alone, for each contender and each of its workloads (or the one given)."""
-    lanes = machine.lanes(server_cores, engine_cores)
-    for entry in entries:
-        state = check(entry)
+    for named in entries:
+        state = check(named)
         if isinstance(state, Missing):
-            yield Proof(contender=entry.name, status="missing", reason=f"{state.reason}; {state.remedy}")
+            yield Proof(contender=named.name, status="missing", reason=f"{state.reason}; {state.remedy}")
             continue
-        for name in [workload] if workload else entry.workloads or ("hello",):
-            own = entry.contender.fields.workload.get(name) if entry.contender else None
-            connections = own.connections if own else None
-            request = Request(entries=(entry,), workload=load_workload(name), connections=connections)
+        for name in [workload] if workload else named.workloads or ("hello",):
+            own = named.contender.fields.workload.get(name) if named.contender else None
+            request = Request(
+                entries=(named,),
+                workload=load_workload(name),
+                connections=own.connections if own else None,
+                server_cores=server_cores,
+                engine_cores=engine_cores,
+            )
             refuse_unfit_load(request)
+            entry = named.for_database(name) if request.workload.asks_database else named
+            if entry is not named and isinstance(state := check(entry), Missing):
+                reason = f"{state.reason}; {state.remedy}"
+                yield Proof(contender=entry.name, workload=name, status="missing", reason=reason)
+                continue
+            lanes = lanes_of(request)
             with race_setup(request.workload, load_of(request, lanes), lanes, seed=secrets.randbits(32)) as setup:
                 (result,) = qualify_all(setup, [entry], {entry.name: state}, Silent()).contenders
             if isinstance(result, Rejected):

@@ -10,12 +10,20 @@ from statistics import median
 
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others
-from dragstrip.analysis.fitness import SERVER_IDLE, choose, limited, rises_of
+from dragstrip.analysis.fitness import (
+    DATABASE_FULL,
+    SERVER_IDLE,
+    choose,
+    database_use,
+    limited,
+    rises_of,
+    shares_lane,
+)
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
 from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures
 from dragstrip.validity.check import PASS, RANK, VOID, WARN, Check, Finding, Saw, check_result, passed
-from dragstrip.validity.environment import surroundings
+from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import MOST_VOID_PASSES, causes, void_passes
@@ -107,11 +115,12 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _errors(race, measured),
         _little(race, measured),
         _turn_round(race, measured),
-        _offered(race, measured) if race.load.rate_per_s else _saturation(measured),
+        _offered(race, measured) if race.load.rate_per_s else _saturation(race, measured),
         _launches(measured),
         _trend(race, measured),
         _void_passes(race),
         *surroundings(race, {side.name: side.blocks for side in measured}),
+        *_database(race, measured),
         *_parity(race),
     )
 
@@ -128,6 +137,27 @@ def _sides(race: Race) -> list[_Side]:
             cores = max(min(len(race.server_cores), threads), 1)
             sides.append(_Side(entrant.name, entrant.kind, cores, blocks, launches))
     return [side for side in sides if side.blocks]
+
+
+def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
+    """Whether the database executed what the answers took, and whether it was the limit; nothing without one."""
+    used = database_use(race)
+    if not used:
+        return
+    findings, most = [], 0.0
+    for name in (side.name for side in sides if side.name in used):
+        use = used[name]
+        if use.busy > DATABASE_FULL:
+            findings.append(Finding(WARN, Saw.DATABASE_LIMIT, (name,), {"busy": use.busy}))
+        off = use.executed / use.wanted - 1 if use.wanted else 0.0
+        most = max(most, abs(off))
+        if abs(off) > MISCOUNT[0]:
+            # Fewer than the answers take: some came from elsewhere. More: a server asks for more than it answers.
+            status = VOID if off < -MISCOUNT[1] else WARN
+            counts = {"executed": use.executed, "wanted": use.wanted}
+            findings.append(Finding(status, Saw.DATABASE_MISCOUNTED, (name,), counts))
+    asked = passed(Saw.DATABASE_ASKED, most=most, busy=max(use.busy for use in used.values()))
+    yield check_result("database", findings, asked)
 
 
 def _parity(race: Race) -> Iterator[Check]:
@@ -230,7 +260,7 @@ def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
     """Several threads may wait for each other while the core is idle for another reason: they warn, never void."""
-    if _shared(race):
+    if shares_lane(race):
         return check_result("server wait", (), passed(Saw.SERVER_WAIT_SHARED))
     findings, most, unread = [], 0.0, list[str]()
     for side in sides:
@@ -353,10 +383,12 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
     return check_result("offered rate", findings, passed(Saw.OFFERED, rate_per_s=race.load.rate_per_s))
 
 
-def _saturation(sides: Sequence[_Side]) -> Check:
-    findings = []
+def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
+    findings, beside = [], database_use(race) if shares_lane(race) else {}
     for side in sides:
         busy, cores = side.busy(), side.cores
+        if busy is not None and side.name in beside:
+            busy += beside[side.name].cores  # what its own backends had of the same cores
         if busy is not None and busy < SERVER_IDLE:
             findings.append(Finding(WARN, Saw.NOT_SATURATED, (side.name,), {"busy": busy, "cores": cores}))
     unread = [side.name for side in sides if side.busy() is None]

@@ -6,7 +6,7 @@ scrutineering draws others, so that an answer which isn't computed is found out.
 ``exchange`` is one request with its right answer.
 """
 
-from dragstrip.workload.data import Data
+from dragstrip.workload.data import TABLE_ROWS, Data
 from dragstrip.workload.definition import Kind, Workload
 from dragstrip.workload.exchange import HOST, Exchange, connection_words, in_chunks
 from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
@@ -15,6 +15,7 @@ from dragstrip.workload.reading import load, names, several
 __all__ = [
     "HOST",
     "MARK_LENGTH",
+    "TABLE_ROWS",
     "Data",
     "Exchange",
     "Kind",

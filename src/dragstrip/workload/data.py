@@ -10,6 +10,9 @@ from dragstrip.workload.draw import Drawn, one
 from dragstrip.workload.fields import DataFields
 from dragstrip.workload.template import render
 
+#: Rows of the race's database, with the ids 1 to this.
+TABLE_ROWS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Data:
@@ -18,10 +21,12 @@ class Data:
     Args:
         files: their contents, by their paths within ``{data}``.
         rows: what the answers' templates know: drawn rows, by name.
+        table: ``n`` of each row of the race's database as it is now, of id 1 first; answers' templates know it so.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     rows: Mapping[str, Sequence[Drawn]] = field(default_factory=dict)
+    table: Sequence[int] = ()
 
 
 def drawn(wanted: Sequence[DataFields], seed: str) -> Data:

@@ -94,6 +94,11 @@ class Workload:
         return bool(self.fields.data)
 
     @property
+    def asks_database(self) -> bool:
+        """Whether its answers come out of the race's database."""
+        return any(kind.answer.statements for kind in self.kinds)
+
+    @property
     def by_length(self) -> bool:
         """Whether large bodies are mostly compared by their length under load."""
         return all(kind.answer.check == "length" for kind in self.kinds)
@@ -252,6 +257,7 @@ class _Asking:
             sends=sends or b"",
             chunked=chunked,
             stale=before if before != right else None,
+            statements=answer.statements,
         )
 
     def _right(self, answer: AnswerFields, values: Drawn, data: Data | None) -> bytes:
@@ -262,7 +268,7 @@ class _Asking:
         data = data or Data()
         if answer.data is not None:
             return data.files[render(answer.data, values)]
-        return render(answer.body or "", {**values, "mark": self.mark, **data.rows}).encode()
+        return render(answer.body or "", {**values, "mark": self.mark, "table": data.table, **data.rows}).encode()
 
 
 def _body_of(kind: Kind, values: Drawn) -> bytes | None:

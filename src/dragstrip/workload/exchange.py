@@ -26,6 +26,7 @@ class Exchange:
         earliest_ns: an answer that comes sooner after its request left is wrong.
         kind: which of the workload's requests it is, from 0. kind_name: that one's name where there are several.
         sends: the request's body without its framing. chunked: how it is framed.
+        statements: executions in the race's database that the answer takes.
         stale: what would have been right in an earlier launch, whose files were others; None: nothing else.
     """
 
@@ -41,6 +42,7 @@ class Exchange:
     sends: bytes = b""
     chunked: bool = False
     stale: bytes | None = None
+    statements: int = 0
 
     @property
     def any_body(self) -> bool:

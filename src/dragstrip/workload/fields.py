@@ -67,6 +67,13 @@ class AnswerFields(Strict):
     check: Literal["full", "length"] = Field(
         default="full", description="`length`: under load, large bodies mostly by their length"
     )
+    statements: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="above 0: the race has a database, whose rows the template knows as `table`, and the answer takes "
+        "so many statements there",
+    )
     earliest_ms: float = Field(
         default=0.0, ge=0, le=60_000, description="milliseconds; an answer sooner after its request left is wrong"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jinja2 import TemplateError
 from dragstrip.contender import Key, Source, nearest, parsed, validated
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
+from dragstrip.workload.data import TABLE_ROWS
 from dragstrip.workload.definition import Kind, Workload
 from dragstrip.workload.fields import MixFile, RequestFields, Varying, WorkloadFile
 from dragstrip.workload.template import names_in, render
@@ -200,7 +202,7 @@ def _check_templates(kind: Kind, workload: Workload) -> None:
     texts += [(_asked_at(kind, "headers", name), text) for name, text in request.headers.items()]
     for at, text in texts:
         _check_template(source, at, text, known)
-    _check_template(source, (*kind.at, "answer", "body"), kind.answer.body or "", known | {"mark"} | rows)
+    _check_template(source, (*kind.at, "answer", "body"), kind.answer.body or "", known | {"mark", "table"} | rows)
     _check_template(source, (*kind.at, "answer", "data"), kind.answer.data or "", known)
 
 
@@ -215,7 +217,7 @@ def _check_template(source: Source, at: tuple[Key, ...], text: str, valid: set[s
 
 def _check_rendering(workload: Workload) -> None:
     """Every request must be rendered, and its first line visible ASCII: a space in it would split it."""
-    data = workload.data("check")
+    data = replace(workload.data("check"), table=range(TABLE_ROWS))
     for kind in workload.kinds:
         if kind.answer.data is None:
             continue

@@ -30,7 +30,7 @@ EVERY_OPTION = {
     "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",
     "export": "last f --as csv --contender a --rounds --chart pairs --column c --dark --store s",
     "import": "here --beside last --name n --store s",
-    "install": "a b --all --line-up default --yes --contenders . --set a.b=c",
+    "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
     "load": "http://127.0.0.1/ -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p --raw r "
     "--url-template /{int:1..2} --urls 5 --latency --no-keepalive --close-after 3 --pipeline 4 --unix u "
     "--cacert c --insecure --sources auto --first-byte "

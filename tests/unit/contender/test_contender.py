@@ -617,7 +617,7 @@ def test_shipped_definitions_are_named_like_their_folders_and_marked_apart() -> 
 
 def test_every_shipped_contender_serves_a_workload_or_says_why_not() -> None:
     """A reason that goes with what it serves, or with no workload at all, would be in the table for nothing."""
-    asked = {"hello", "multiply", "json", "post", "static", "delay", "pipelined"}
+    asked = {"hello", "multiply", "json", "post", "static", "delay", "pipelined", "db", "queries"}
     for name, one in contender.shipped().items():
         assert {*one.fields.workloads, *one.fields.unable} >= asked, name
         assert {*one.fields.unable} <= {*workload_names()}, name

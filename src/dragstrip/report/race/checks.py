@@ -18,6 +18,7 @@ SEE_LOG = "see the contender's log; try fewer connections (-c)"
 
 #: What to do where most void passes were void by one kind of reason; ``QUIET`` where none is named.
 VOID_REMEDIES: Mapping[VoidKind, str] = {
+    VoidKind.DATABASE: "see the database's log among the race's events",
     VoidKind.STEAL: ELSEWHERE,
     VoidKind.GENERATOR: MORE_ENGINE,
     VoidKind.CLOCK: "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
@@ -290,6 +291,17 @@ def _counted_alike(_: str, names: Sequence[str], most: float) -> str:
     return f"{_listed(names)} had as many requests as were sent, within {percent(most)}"
 
 
+def _database_asked(_: str, most: float, busy: float) -> str:
+    return f"it executed what the answers took, within {percent(most)}, and was at most {percent(busy)} busy"
+
+
+def _database_miscounted(who: str, executed: int, wanted: float) -> str:
+    way = "fewer" if executed < wanted else "more"
+    return (
+        f"the database executed {executed:,} statements for {who}, {way} than the {wanted:,.0f} that its answers took"
+    )
+
+
 def _shorter(who: str, share: float) -> str:
     return f"{who}'s answers were {percent(share)} shorter in one block than usual"
 
@@ -372,7 +384,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.ENGINE_WAITED: _engine_waited,
     Saw.ENGINE_WAITED_SHARED: lambda _, share: f"{_engine_waited('', share)}; it shares them with the servers",
     Saw.ENGINE_WAIT_TAKEN: lambda _, share: f"{_engine_waited('', share)}, taken by others",
-    Saw.SERVER_WAIT_SHARED: _always("says nothing: servers share cores with the engine"),
+    Saw.SERVER_WAIT_SHARED: _always("says nothing: servers share cores with the engine or the database"),
     Saw.SERVER_WAIT_MOST: _server_wait_most,
     Saw.SERVER_WAIT_TAKEN: lambda who, taken: f"others took up to {percent(taken)} of {who}'s time on its cores",
     Saw.STEAL: lambda _, share: f"the hypervisor took {percent(share)} of the race's cores",
@@ -421,6 +433,9 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.MISCOUNTED: _miscounted,
     Saw.AS_LONG: _always("as long in every block as in all"),
     Saw.SHORTER: _shorter,
+    Saw.DATABASE_ASKED: _database_asked,
+    Saw.DATABASE_LIMIT: lambda who, busy: f"the database is the limit: {who} kept it {percent(busy)} busy",
+    Saw.DATABASE_MISCOUNTED: _database_miscounted,
     Saw.NO_TILT: _always("nothing on the parity sheet tilts the race"),
     Saw.FRAMING: _framing,
     Saw.SIZE: _size,
@@ -468,5 +483,7 @@ _REMEDIES: Mapping[Saw, str | Callable[[Finding], str]] = {
     Saw.CLOSED: "raise its keep-alive limit, or race all with --no-keepalive",
     Saw.REUSED: "this is a fault of the engine, please report it with `dragstrip export`",
     Saw.MISCOUNTED: "see that nobody else serves or asks at its port, and what [served] in its definition reads",
+    Saw.DATABASE_LIMIT: "the servers before it are not told apart; give it more cores, or ask less of it",
+    Saw.DATABASE_MISCOUNTED: "see what its handler does beside one statement per row",
     Saw.SHORTER: lambda finding: f"see what it leaves out under load (`dragstrip verify {finding.about[0]}`)",
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
-from dragstrip.report.race import columns, external, heading, latency, standing, summary, wording
+from dragstrip.report.race import columns, database, external, heading, latency, standing, summary, wording
 from dragstrip.report.race.badge import KIND
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_kind, event_text, void_text
@@ -56,6 +56,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "plan": plain(asdict(race.plan)),
         "contenders": [
             _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
+            | ({} if entrant.out else database.as_json(race, entrant.name))
             | ({"requests_by_kind": [_kind(row) for row in kinds if row.contender == entrant.name]} if kinds else {})
             for entrant in race.entrants
         ],

@@ -80,6 +80,7 @@ _VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
     VoidKind.TOO_FEW_BLOCKS: _too_few,
     VoidKind.STEAL: lambda void: f"the hypervisor took {percent(void.numbers['share'])} of the race's cores",
     VoidKind.TOO_FEW_PASSES: _too_few,
+    VoidKind.DATABASE: lambda _: "it ended in the round, or could not be started",
     VoidKind.OTHER: lambda _: "of a kind that this version doesn't know",
 }
 

@@ -19,7 +19,8 @@ MOST, LONGEST = 3, 240
 
 #: What weighs more in how a result is read, first. A check that is void weighs more than any warning.
 _WEIGHTS = {
-    "errors": 95, "generator": 90, "offered rate": 88, "server's count": 86, "answers' length": 84, "saturation": 70,
+    "errors": 95, "generator": 90, "offered rate": 88, "server's count": 86, "database": 89,
+    "answers' length": 84, "saturation": 70,
     "turn-round": 65, "connections": 62, "lanes": 60, "Little's law": 60, "rounds": 58, "launches": 55, "trend": 55,
     "memory": 50, "block length": 50,
 }  # fmt: skip

@@ -23,7 +23,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, columns, external, forest, heading, notes, standing, tables, wording
+from dragstrip.report.race import charts, columns, database, external, forest, heading, notes, standing, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary as rows
@@ -120,6 +120,7 @@ def _column(part: Part, at: int, *, several: bool) -> dict[str, Any]:
         "void": standing.is_void(race, verdict, part.checks),
         "rows": found,
         "kinds": kind_rows(race),
+        "database": database.text(race, verdict, names),
         "tie_count": rows.ties_wide(found),
         "charts": _charts(race, verdict, found),
         "matrix": [(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],

@@ -14,7 +14,7 @@ from rich.text import Text
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import columns, external, forest, heading, notes, standing
+from dragstrip.report.race import columns, database, external, forest, heading, notes, standing
 from dragstrip.report.race import summary as rows
 from dragstrip.report.race.badge import Badge, badge
 from dragstrip.report.race.parts import Part, of_rates, parts
@@ -84,6 +84,8 @@ def _measured(part: Part, found: Sequence[Row], shown: _Shown) -> list[Renderabl
     """One column's ranking, who is out of it, and its pairs."""
     lines: list[RenderableType] = [ranking(part.verdict, found, beside=shown.wide), Text()] if found else []
     lines += _by_kind(part.race)
+    if told := database.text(part.race, part.verdict, [row.name for row in found]):
+        lines += [Text(told), Text()]
     lines += _out(part.race)
     pairs = rows.shown_pairs(part.verdict, [row.name for row in found], every=shown.all_pairs)
     if pairs:

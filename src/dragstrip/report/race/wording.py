@@ -19,6 +19,7 @@ _UNFIT = {
     UnfitReason.GENERATOR: "the load generator was the limit of",
     UnfitReason.RATE: "the offered rate was not sustained by",
     UnfitReason.WARMING: "still warming up",
+    UnfitReason.DATABASE: "the database was the limit of",
 }
 
 

@@ -15,6 +15,9 @@ struct App {
     items: Vec<Item>,
 }
 
+#[cfg(feature = "database")]
+mod database;
+
 #[derive(Deserialize)]
 struct Factors {
     a: u64,
@@ -104,6 +107,11 @@ async fn main() {
         .route("/delay/{ms}", get(delay))
         .nest_service("/static", ServeDir::new(Path::new(&data).join("static")))
         .with_state(app);
+    #[cfg(feature = "database")]
+    let app = match database::routes() {
+        Some(more) => app.merge(more),
+        None => app,
+    };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);

@@ -33,6 +33,22 @@ local function json(_, query)
   return "200 OK", "application/json", require("items")(n, m)
 end
 
+local function db(_, query)
+  local id = tonumber(query:match("%f[%w]id=(%d+)"))
+  if not id then
+    return "400 Bad Request", "text/plain", "id must be a whole number\n"
+  end
+  return "200 OK", "application/json", require("database").row(id)
+end
+
+local function queries(_, query)
+  local id, n = tonumber(query:match("%f[%w]id=(%d+)")), tonumber(query:match("%f[%w]n=(%d+)"))
+  if not (id and n) then
+    return "400 Bad Request", "text/plain", "id and n must be whole numbers\n"
+  end
+  return "200 OK", "application/json", require("database").rows(id, n)
+end
+
 local function sum(_, query, body)
   local a, b, c = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)")), tonumber(body)
   if not (a and b and c) then
@@ -54,7 +70,7 @@ local function missing(path)
   return "404 Not Found", "text/plain", "not found\n"
 end
 
-local routes = { ["/"] = hello, ["/multiply"] = multiply, ["/json"] = json, ["/sum"] = sum }
+local routes = { ["/"] = hello, ["/multiply"] = multiply, ["/json"] = json, ["/sum"] = sum, ["/db"] = db, ["/queries"] = queries }
 
 -- Whether the client wants the connection kept open, and what it is told about it.
 local function persistence(request, minor)

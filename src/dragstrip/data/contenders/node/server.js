@@ -10,6 +10,8 @@ const [mark, data] = process.argv.slice(4, 6);
 const HELLO = "hello world\n";
 const ITEMS = path.join(data, "items.json");
 const items = fs.existsSync(ITEMS) ? JSON.parse(fs.readFileSync(ITEMS, "utf8")) : [];
+const connections = Number(process.env.DATABASE_CONNECTIONS || 0);
+const database = connections ? require("./database.js")(Math.max(1, Math.floor(connections / workers))) : {};
 
 function answer(response, status, type, body) {
   response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(body) });
@@ -64,6 +66,13 @@ function delay(response, milliseconds) {
   setTimeout(() => answer(response, 200, "text/plain", "ok"), Number(milliseconds) + 1);
 }
 
+function rows(response, found) {
+  found.then(
+    (some) => answer(response, 200, "application/json", JSON.stringify(some)),
+    (error) => answer(response, 500, "text/plain", `${error.message}\n`),
+  );
+}
+
 function file(response, name) {
   const stream = fs.createReadStream(path.join(data, "static", path.basename(name)));
   stream.on("error", () => answer(response, 404, "text/plain", "not found\n"));
@@ -80,6 +89,7 @@ function handle(request, response) {
   if (request.url === "/") return answer(response, 200, "text/plain", HELLO);
   const [place, query] = request.url.split("?", 2);
   if (place === "/multiply") return multiply(response, query);
+  if (database[place]) return rows(response, database[place](numbers(query, "id", "n")));
   if (place === "/json") return json(response, query);
   if (place === "/sum" && request.method === "POST") return sum(request, response, query);
   if (place.startsWith("/delay/")) return delay(response, place.slice("/delay/".length));

@@ -13,6 +13,10 @@ import tornado.netutil
 import tornado.process
 import tornado.web
 
+CONNECTIONS = int(os.environ.get("DATABASE_CONNECTIONS", "0"))
+if CONNECTIONS:
+    import asyncpg
+
 PORT, WORKERS, MARK, DATA = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
 
 
@@ -75,19 +79,48 @@ class Delay(tornado.web.RequestHandler):
         self.write("ok")
 
 
+ROWS, ROW = 10_000, "SELECT id, n FROM rows WHERE id = $1"
+
+
+class Db(Handler):
+    def initialize(self, pool):
+        self.pool = pool
+
+    async def get(self):
+        (number,) = self.numbers("id")
+        self.answer(dict(await self.pool.fetchrow(ROW, number)))
+
+    def answer(self, found):
+        self.set_header("Content-Type", "application/json")
+        self.write(json.dumps(found, separators=(",", ":")))
+
+
+class Queries(Db):
+    async def get(self):
+        first, count = self.numbers("id", "n")
+        async with self.pool.acquire() as connection:
+            rows = [await connection.fetchrow(ROW, (first - 1 + i) % ROWS + 1) for i in range(count)]
+        self.answer([dict(row) for row in rows])
+
+
+async def database_routes():
+    connections = max(CONNECTIONS // WORKERS, 1)
+    pool = await asyncpg.create_pool(min_size=connections, max_size=connections)  # the rest: PGHOST and its like
+    return [("/db", Db, {"pool": pool}), ("/queries", Queries, {"pool": pool})]
+
+
 async def serve(sockets):
     logging.getLogger("tornado.access").disabled = True
     files = {"path": DATA / "static"}
-    application = tornado.web.Application(
-        [
-            ("/", Hello),
-            ("/multiply", Multiply),
-            ("/json", Json),
-            ("/sum", Sum),
-            (r"/delay/(\d{1,5})", Delay),
-            ("/static/(.*)", tornado.web.StaticFileHandler, files),
-        ]
-    )
+    routes = [
+        ("/", Hello),
+        ("/multiply", Multiply),
+        ("/json", Json),
+        ("/sum", Sum),
+        (r"/delay/(\d{1,5})", Delay),
+        ("/static/(.*)", tornado.web.StaticFileHandler, files),
+    ]
+    application = tornado.web.Application(routes + (await database_routes() if CONNECTIONS else []))
     tornado.httpserver.HTTPServer(application).add_sockets(sockets)
     await asyncio.Event().wait()
 

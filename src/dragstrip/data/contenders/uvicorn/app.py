@@ -9,6 +9,9 @@ from urllib.parse import parse_qs
 MARK = os.environ["MARK"]
 FILE = Path(os.environ["DATA"], "items.json")
 ITEMS = json.loads(FILE.read_bytes()) if FILE.exists() else []  # only the workload `json` provides it
+CONNECTIONS = int(os.environ.get("DATABASE_CONNECTIONS", "0")) // int(os.environ.get("WORKERS", "1"))
+ROWS, ROW = 10_000, "SELECT id, n FROM rows WHERE id = $1"
+pool, opening = None, asyncio.Lock()
 
 
 def multiply(path, query):
@@ -56,6 +59,30 @@ async def delay(path):
     return 200, b"text/plain", b"ok"
 
 
+async def database():
+    """The pool, opened by the first request: this worker's share of the server's connections."""
+    global pool
+    async with opening:
+        if pool is None:
+            import asyncpg
+
+            pool = await asyncpg.create_pool(min_size=1, max_size=max(CONNECTIONS, 1))
+    return pool
+
+
+async def db(query):
+    row = await (pool or await database()).fetchrow(ROW, int(parse_qs(query.decode())["id"][0]))
+    return 200, b"application/json", json.dumps(dict(row), separators=(",", ":")).encode()
+
+
+async def queries(query):
+    given = parse_qs(query.decode())
+    first, count = int(given["id"][0]), int(given["n"][0])
+    async with (pool or await database()).acquire() as connection:
+        rows = [await connection.fetchrow(ROW, (first - 1 + i) % ROWS + 1) for i in range(count)]
+    return 200, b"application/json", json.dumps([dict(row) for row in rows], separators=(",", ":")).encode()
+
+
 async def application(scope, receive, send):
     path = scope["path"]
     if path == "/":
@@ -68,6 +95,10 @@ async def application(scope, receive, send):
         status, kind, body = add(scope["query_string"], await read_body(receive))
     elif path.startswith("/delay/"):
         status, kind, body = await delay(path)
+    elif path == "/db":
+        status, kind, body = await db(scope["query_string"])
+    elif path == "/queries":
+        status, kind, body = await queries(scope["query_string"])
     else:
         status, kind, body = 404, b"text/plain", b"not found\n"
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]

@@ -1,0 +1,254 @@
+"""One running PostgreSQL per round, on a fresh copy of the race's data, under a keeper as contenders are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragstrip.contender import Start
+from dragstrip.database import template
+from dragstrip.database.programs import NAME, TITLE, Programs
+from dragstrip.database.usage import Usage
+from dragstrip.errors import StageError
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
+from dragstrip.process.ports import HOST, free_port
+from dragstrip.process.scratch import MEMORY
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: Connections that each contender's server may open, over all its workers: the same for all.
+CONNECTIONS = 16
+
+#: Seconds from its start to the first answer. Its stop signal ends sessions and writes nothing back.
+WAKE_S, STOP_SIGNAL = 30.0, "QUIT"
+
+#: Bytes that must be free in memory for an instance: a data directory has 25 MB, and a race adds little.
+ROOM_BYTES = 48 * 2**20
+
+#: Executions of statements that name the table, and their time in ms, by role.
+_STATEMENTS = r"""
+    SELECT role.rolname, sum(one.calls)::bigint, sum(one.total_exec_time)
+    FROM pg_stat_statements AS one JOIN pg_roles AS role ON role.oid = one.userid
+    WHERE one.query ~* '\mrows\M' GROUP BY role.rolname
+"""
+
+_BACKENDS = "SELECT usename, pid FROM pg_stat_activity WHERE backend_type = 'client backend'"
+
+
+class DatabaseGoneError(StageError):
+    """The database ended, or lost its connections, while it was needed."""
+
+
+class Database:
+    """The race's database: a template that is made once, and one instance at a time.
+
+    Args:
+        seed: the race's; it draws the rows.
+        cores: those it may run on.
+        scratch: the race's folder. resources: what ends with the race.
+    """
+
+    def __init__(
+        self, programs: Programs, *, seed: int, cores: tuple[int, ...], scratch: Path, resources: ExitStack
+    ) -> None:
+        self.programs, self.cores = programs, cores
+        self._seed, self._scratch, self._resources = seed, scratch, resources
+        self._making = threading.Lock()
+        self._data: Path | None = None
+        self._keeper: Launcher | None = None
+        self._process: ServerProcess | None = None
+        self._root = scratch
+        self._count = 0
+
+    def launch(self) -> Instance:
+        """Starts a fresh instance and waits until it answers.
+
+        Raises:
+            StageError: it can't be made or started.
+        """
+        with self._making:
+            if self._data is None or self._keeper is None:
+                self._prepare()
+        assert self._data is not None
+        assert self._keeper is not None
+        self._count += 1
+        folder = self._root / f"{NAME}-{self._count:03d}"
+        folder.mkdir()
+        try:
+            shutil.copytree(self._data, folder / "data")
+        except OSError as error:
+            raise StageError(f"{TITLE}: its data can't be copied to {folder} ({error})") from error
+        port = free_port()
+        start = Start(
+            name=TITLE,
+            command=(
+                *(self.programs.place("postgres"), "-D", str(folder / "data")),
+                *("-h", HOST, "-p", str(port), "-k", str(folder)),
+            ),
+            cwd=folder,
+            port=port,
+            wake_s=WAKE_S,
+            stop_signal=STOP_SIGNAL,
+        )
+        process = self._process = self._keeper.launch(start, scratch=folder, cores=self.cores, is_right=_answers)
+        return Instance(process=process, folder=folder, rows=template.drawn_rows(self._seed))
+
+    def log_tail(self) -> str:
+        """The end of the latest instance's output, also after it has ended; "" if there was none yet."""
+        return self._process.log_tail() if self._process else ""
+
+    def _prepare(self) -> None:
+        making = self._scratch / f"{NAME}-template"
+        making.mkdir()
+        self._data = template.make(self.programs, template.drawn_rows(self._seed), making)
+        if _has_room(MEMORY) and not _in_memory(self._scratch):
+            self._root = self._resources.enter_context(scratch_root(MEMORY))
+        self._keeper = self._resources.enter_context(Launcher(name=TITLE, scratch_root=self._root))
+
+    @property
+    def place(self) -> str:
+        """Where its data lies: a folder in memory, or the race's own."""
+        return str(MEMORY if _has_room(MEMORY) and not _in_memory(self._scratch) else self._scratch.parent)
+
+
+@dataclass(kw_only=True)
+class Instance:
+    """One running database; leaving the ``with`` stops it and removes its data.
+
+    Args:
+        rows: ``n`` of each row as it is now, of id 1 first.
+    """
+
+    process: ServerProcess
+    folder: Path
+    rows: list[int]
+    _roles: dict[str, str] = field(default_factory=dict)
+    _asking: threading.RLock = field(default_factory=threading.RLock)
+    _connection: psycopg.Connection[Any] | None = None
+
+    def __enter__(self) -> Instance:
+        self.ask("SELECT pg_prewarm('rows'), pg_prewarm('rows_pkey')")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends it at once; what it held is thrown away."""
+        if self._connection is not None:
+            self._connection.close()
+        self.process.stop()
+
+    def alive(self) -> bool:
+        """Whether it runs and still has the connection that it was given at first."""
+        try:
+            self.ask("SELECT 1")
+        except DatabaseGoneError:
+            return False
+        return self.process.alive()
+
+    def values(self, name: str) -> Mapping[str, str | int]:
+        """What a contender's definition may say in braces of it; each contender has a role, by which it is counted."""
+        with self._asking:
+            role = self._roles.get(name)
+            if role is None:
+                role = self._roles[name] = f"contender_{len(self._roles) + 1}"
+                self.ask(f"CREATE ROLE {role} LOGIN")
+        return {
+            "database_host": HOST,
+            "database_port": self.process.port,
+            "database_socket": str(self.folder),
+            "database_user": role,
+            "database_name": template.DATABASE,
+            "database_connections": CONNECTIONS,
+        }
+
+    def change_rows(self) -> None:
+        """Gives every row another value, which counts once this returns.
+
+        Raises:
+            DatabaseGoneError: it can't be asked any more.
+        """
+        span = template.MOST - template.LEAST + 1
+        self.ask("UPDATE rows SET n = %s + (n - %s + 1) %% %s", template.LEAST, template.LEAST, span)
+        self.ask("VACUUM (FREEZE, ANALYZE) rows")
+        self.rows[:] = [template.LEAST + (n - template.LEAST + 1) % span for n in self.rows]
+
+    def usage(self) -> dict[str, Usage]:
+        """Each contender's use so far, by its name.
+
+        Raises:
+            DatabaseGoneError: it can't be asked any more.
+        """
+        counted = {role: (int(calls), round(ms * 1e6)) for role, calls, ms in self.ask(_STATEMENTS)}
+        cpu_ns: dict[str, dict[int, int]] = {}
+        for role, pid in self.ask(_BACKENDS):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                own_ns = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+                cpu_ns.setdefault(role, {})[pid] = own_ns
+        found = {}
+        for name, role in self._roles.items():
+            statements, exec_ns = counted.get(role, (0, 0))
+            found[name] = Usage(statements=statements, exec_ns=exec_ns, cpu_ns=cpu_ns.get(role, {}))
+        return found
+
+    def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a statement of ours gives.
+
+        Raises:
+            DatabaseGoneError: it ended, or closed our connection.
+        """
+        import psycopg
+
+        with self._asking:
+            try:
+                if self._connection is None:
+                    self._connection = _connect(self.folder, self.process.port)
+                cursor = self._connection.execute(statement.encode(), values or None)
+                return cursor.fetchall() if cursor.description else []
+            except psycopg.OperationalError as error:
+                raise DatabaseGoneError(f"{TITLE} is gone: {str(error).strip()}") from error
+
+
+def _connect(folder: Path, port: int) -> psycopg.Connection[Any]:
+    import psycopg
+
+    return psycopg.connect(
+        host=str(folder), port=port, user=template.OWNER, dbname=template.DATABASE, connect_timeout=5, autocommit=True
+    )
+
+
+def _answers(host: str, port: int) -> str | None:
+    """Why it is not ready yet; None once it is."""
+    import psycopg
+
+    try:
+        psycopg.connect(host=host, port=port, user=template.OWNER, dbname=template.DATABASE, connect_timeout=2).close()
+    except psycopg.OperationalError as error:
+        return str(error).strip()
+    return None
+
+
+def _has_room(folder: Path) -> bool:
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK) and state.f_bavail * state.f_frsize >= ROOM_BYTES
+
+
+def _in_memory(folder: Path) -> bool:
+    """Whether a folder lies on a tmpfs, by the mount whose place is the longest part of its path (proc(5))."""
+    with contextlib.suppress(OSError):
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+        within = [(place, kind) for place, kind in mounts if folder == Path(place) or Path(place) in folder.parents]
+        return bool(within) and max(within, key=lambda one: len(one[0]))[1] == "tmpfs"
+    return False

@@ -1,0 +1,75 @@
+"""Where PostgreSQL's server programs are, and in which version. Looks only."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragstrip.errors import NotReady
+
+#: What it is called on the command line and in texts.
+NAME, TITLE = "postgresql", "PostgreSQL"
+
+#: Debian's package of the version that is looked for first; it brings the server, and the extensions that are used.
+DEBIAN, MAJOR = "postgresql-15", "15"
+
+#: The oldest that counts executions and their time as it is read here (its release notes, pg_stat_statements).
+LEAST_MAJOR = 13
+
+#: Where Debian keeps each major version; on PATH it has wrappers for clients only.
+_VERSIONS = Path("/usr/lib/postgresql")
+
+#: Seconds that a program may take to say its version.
+_SAY_S = 10.0
+
+_INSTALLS = f"`dragstrip install {NAME}` installs it"
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The server's programs: their folder, and the version as the server says it."""
+
+    folder: Path
+    version: str
+
+    def place(self, name: str) -> str:
+        """One program's path."""
+        return str(self.folder / name)
+
+
+def find() -> Programs:
+    """The server's programs: version 15 where it is, else the newest.
+
+    Raises:
+        NotReady: there is none, or only one that is too old.
+    """
+    for folder in _folders():
+        if all((folder / name).is_file() for name in ("initdb", "postgres")):
+            version = _version(folder / "postgres")
+            major = re.match(r"\d+", version)
+            if major and int(major[0]) >= LEAST_MAJOR:
+                return Programs(folder, version)
+    raise NotReady(f"{TITLE} {LEAST_MAJOR} or later is not here, and the workload asks a database; {_INSTALLS}")
+
+
+def _folders() -> Iterator[Path]:
+    yield _VERSIONS / MAJOR / "bin"
+    numbered = (place for place in _VERSIONS.glob("*/bin") if place.parent.name.isdigit())
+    yield from sorted(numbered, key=lambda place: -int(place.parent.name))
+    if on_path := shutil.which("postgres"):
+        yield Path(on_path).resolve().parent
+
+
+def _version(program: Path) -> str:
+    """As in "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"."""
+    try:
+        said = subprocess.run(
+            [str(program), "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SAY_S
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotReady(f"{program} can't be run ({error}); {_INSTALLS}") from error
+    return said.strip().removeprefix("postgres (PostgreSQL) ")

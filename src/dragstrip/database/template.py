@@ -1,0 +1,124 @@
+"""A data directory that is made once per race: initialised, set, and filled with rows that the seed drew."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dragstrip.database.programs import TITLE, Programs
+from dragstrip.errors import StageError
+from dragstrip.process.launcher import unprivileged_user
+from dragstrip.process.supervisor import PR_SET_PDEATHSIG
+from dragstrip.workload import TABLE_ROWS
+
+#: First and last value of ``n``: all have five digits, so that an answer's length depends on its id alone.
+LEAST, MOST = 10_000, 99_999
+
+#: Whose the rows are, and the database's name.
+OWNER, DATABASE = "dragstrip", "postgres"
+
+#: Seconds that making it may take; on a quiet core it is one or two.
+MAKING_S = 120.0
+
+_SETTINGS: Mapping[str, str] = {
+    # Nothing of an instance is to survive it.
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    # What would work beside the load, or now and then, would be measured as somebody's.
+    "autovacuum": "off",
+    "jit": "off",
+    "bgwriter_lru_maxpages": "0",
+    "checkpoint_timeout": "1d",
+    "max_parallel_workers_per_gather": "0",
+    "max_logical_replication_workers": "0",
+    "logging_collector": "off",
+    "ssl": "off",
+    # Every contender has its connections, whichever round; and a person may look in besides.
+    "max_connections": "1000",
+    "shared_buffers": "64MB",
+    # In the data directory, which goes with the instance, and not in /dev/shm, where a killed one would leave it.
+    "dynamic_shared_memory_type": "mmap",
+    "shared_preload_libraries": "pg_stat_statements",
+    "pg_stat_statements.track_utility": "off",
+    "pg_stat_statements.save": "off",
+}
+
+
+def settings() -> dict[str, str]:
+    """What is set otherwise than PostgreSQL's own defaults, by name (its manual, chapter 20)."""
+    return dict(_SETTINGS)
+
+
+def drawn_rows(seed: int) -> list[int]:
+    """``n`` of each row, of id 1 first: drawn from the seed, so that a copy of another race's rows is wrong."""
+    rng = random.Random(f"{seed} rows")
+    return [rng.randint(LEAST, MOST) for _ in range(TABLE_ROWS)]
+
+
+def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
+    """Makes the data directory in the folder ``into``, which is there and empty, and fills it; returns its path.
+
+    As root it is made by, and belongs to, the user as whom it will run: PostgreSQL refuses root.
+
+    Raises:
+        StageError: it can't be made; with the program's last lines.
+    """
+    data = into / "data"
+    if os.geteuid() == 0 and (user := unprivileged_user()):
+        os.chown(into, *user)
+    _run(
+        programs, into, "initdb", "--pgdata", str(data), "--username", OWNER, "--auth", "trust", "--encoding", "UTF8",
+        "--locale", "C", "--wal-segsize", "1", "--no-sync", "--no-instructions",
+    )  # fmt: skip
+    with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
+        file.writelines(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
+    _run(programs, into, "postgres", "--single", "-j", "-D", str(data), DATABASE, told=_filling(rows))
+    return data
+
+
+def _filling(rows: Sequence[int]) -> str:
+    """Statements for a server in single-user mode; with ``-j`` an empty line behind a semicolon ends each."""
+    values = ",".join(f"({number},{n})" for number, n in enumerate(rows, start=1))
+    statements = (
+        "CREATE EXTENSION pg_stat_statements",
+        "CREATE EXTENSION pg_prewarm",
+        "CREATE TABLE rows (id integer PRIMARY KEY, n integer NOT NULL)",
+        f"INSERT INTO rows VALUES {values}",
+        "GRANT SELECT ON rows TO PUBLIC",
+        # Else the first readers would write hint bits.
+        "VACUUM (FREEZE, ANALYZE) rows",
+    )
+    return "".join(f"{statement};\n\n" for statement in statements)
+
+
+def _run(programs: Programs, folder: Path, name: str, *words: str, told: str = "") -> None:
+    """Runs one program to its end; it ends with us."""
+    user = unprivileged_user() if os.geteuid() == 0 else None
+    try:
+        done = subprocess.run(
+            [programs.place(name), *words],
+            input=told, capture_output=True, text=True, errors="replace", timeout=MAKING_S, cwd=folder,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"}, umask=0o077, preexec_fn=_end_with_us,
+            user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StageError(f"{TITLE}: its data directory can't be made: {error}") from error
+    if done.returncode or "ERROR:" in done.stderr or "FATAL:" in done.stderr:
+        last = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise StageError(f"{TITLE}: {name} failed with exit status {done.returncode}; its last lines:\n{last}")
+
+
+_libc = ctypes.CDLL(None)
+
+
+def _end_with_us() -> None:
+    """In the child: a kill of this process ends it, too."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,52 @@
+"""What a race's servers and their database took of the processor, told as two numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragstrip.analysis.fitness import database_use
+from dragstrip.record import Race
+from dragstrip.report import figures
+from dragstrip.report.race.messages import percent
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+
+
+def cpu_us_per_answer(race: Race) -> dict[str, float]:
+    """CPU time of each contender's own database backends per answer, in microseconds, where it is known."""
+    used = database_use(race)
+    return {name: use.cpu_ns / 1000 / use.answered for name, use in used.items() if use.cpu_ns and use.answered}
+
+
+def as_json(race: Race, name: str) -> dict[str, Any]:
+    """A contender's use of the database, under one key; nothing where it asked none."""
+    use = database_use(race).get(name)
+    if use is None:
+        return {}
+    told = {
+        "statements": use.executed,
+        "wanted_statements": use.wanted,
+        "cpu_us_per_request": figures.finite(cpu_us_per_answer(race).get(name)),
+        "busy": use.busy,
+    }
+    return {"database": told}
+
+
+def text(race: Race, verdict: Verdict, names: Sequence[str]) -> str:
+    """Which database it was, where it ran, and both numbers of each contender; "" without one."""
+    facts, used = race.machine.get("database"), database_use(race)
+    if not facts or not used:
+        return ""
+    cores = ", ".join(map(str, facts["cores"]))
+    where = f"on core {cores}{', which the servers share' if facts['shared'] else ' of its own'}"
+    busiest = max(use.busy for use in used.values())
+    theirs, told = cpu_us_per_answer(race), list[str]()
+    for name in names:
+        estimate = verdict.estimates.get(name)
+        own = estimate.server_cpu_us_per_request if estimate else None
+        if own is not None and name in theirs:
+            told.append(f"{name} {figures.microseconds(own.estimate)} + {figures.microseconds(theirs[name])}")
+    both = f". CPU µs per request, server + its own database processes: {', '.join(told)}" if told else ""
+    return f"{facts['title']} {facts['version']} {where}, at most {percent(busiest)} busy{both}."

@@ -1,0 +1,215 @@
+"""The race's database, with real PostgreSQL: its life, its counts, and what a race says of who does not ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from races import (
+    HERE,
+    SCHEMA,
+    assert_nothing_left,
+    begin,
+    begun,
+    dragstrip_run,
+    rounds_in,
+    servers,
+    settings,
+    until,
+)
+
+from dragstrip.database import CONNECTIONS, Database, DatabaseGoneError, Instance, drawn_rows, find, spent
+from dragstrip.errors import NotReady
+from dragstrip.process.launcher import scratch_root
+
+
+def _is_here() -> bool:
+    try:
+        find()
+    except NotReady:
+        return False
+    return True
+
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not _is_here(), reason="PostgreSQL is not installed"),
+]
+
+
+def planted(name: str, mode: str) -> list[str]:
+    """The words that add a server of `db` in a mode of ``servers/database.py``."""
+    return ["--serve", f"{name}={sys.executable} {HERE}/servers/database.py {{port}} {mode}"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    begun.clear()
+    yield
+    assert_nothing_left()
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    cores = tuple(os.sched_getaffinity(0))
+    with scratch_root() as root, ExitStack() as resources:
+        yield Database(find(), seed=7, cores=cores, scratch=root, resources=resources)
+
+
+def as_contender(instance: Instance, name: str) -> psycopg.Connection[Any]:
+    where = instance.values(name)
+    return psycopg.connect(
+        host=str(where["database_host"]), port=int(where["database_port"]), user=str(where["database_user"]),
+        dbname=str(where["database_name"]), autocommit=True,
+    )  # fmt: skip
+
+
+def test_an_instance_has_the_seeds_rows_counts_by_contender_and_leaves_nothing(database: Database) -> None:
+    with database.launch() as instance, as_contender(instance, "one") as one, as_contender(instance, "two") as two:
+        rows = drawn_rows(7)
+        assert drawn_rows(8) != rows
+        before = instance.usage()
+        for number in (1, 17, 10_000):
+            assert one.execute("SELECT n FROM rows WHERE id = %s", (number,)).fetchone() == (rows[number - 1],)
+        two.execute("SELECT count(*), pg_sleep(0.05) FROM rows")
+        two.execute("SELECT 1")
+        after = instance.usage()
+        first, second = (spent(before[name], after[name]) for name in ("one", "two"))
+        assert (first.statements, second.statements) == (3, 1)
+        assert (first.connections, second.connections) == (1, 1)
+        assert second.exec_ns > 50_000_000 > (second.cpu_ns or 0) > 0
+        assert first.cpu_ns
+
+        instance.change_rows()
+        fresh = one.execute("SELECT n FROM rows ORDER BY id").fetchall()
+        assert [n for (n,) in fresh] == instance.rows
+        assert not any(now == was for now, was in zip(instance.rows, rows, strict=True))
+
+        with pytest.raises(psycopg.Error):
+            one.execute("UPDATE rows SET n = 1")
+        folder, process = instance.folder, psutil.Process(instance.process.pid)
+        assert process.uids().real != 0
+        data = (folder / "data").stat()
+        assert data.st_mode & 0o777 == 0o700
+    assert not folder.exists()
+    assert not process.is_running()
+
+
+def test_each_instance_is_fresh_and_one_that_was_killed_is_told(database: Database) -> None:
+    with database.launch() as instance:
+        instance.change_rows()
+    with database.launch() as instance, as_contender(instance, "one") as one:
+        assert one.execute("SELECT n FROM rows WHERE id = 5").fetchone() == (drawn_rows(7)[4],)
+        os.kill(instance.process.pid, signal.SIGKILL)
+        until(lambda: not instance.alive(), 20, "it is thought to be alive")
+        with pytest.raises(DatabaseGoneError, match="PostgreSQL is gone"):
+            instance.usage()
+
+
+def shown(env: dict[str, str]) -> dict[str, Any]:
+    done = dragstrip_run(env, "show", "last", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_servers_that_answer_from_memory_are_named_and_commits_equal_answers(tmp_path: Path) -> None:
+    """Two right ones beside one that read the table at its start, and one that asks for each row once."""
+    env = settings(tmp_path)
+    words = [
+        *planted("one", "right"),
+        *planted("two", "right"),
+        *planted("knows", "memory"),
+        *planted("keeps", "caches"),
+    ]
+    done = dragstrip_run(env, "race", *words, "--workload", "db", "--rounds", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = shown(env)
+    import jsonschema
+
+    jsonschema.validate(told, SCHEMA)
+    out = {one["name"]: one["out"] for one in told["contenders"]}
+    assert out["one"] == out["two"] == ""
+    assert "did not ask the database for its answers" in out["knows"]
+    assert "did not ask the database for its answers" in out["keeps"]
+    for one in told["contenders"]:
+        if not one["out"]:
+            used = one["database"]
+            assert used["statements"] == pytest.approx(used["wanted_statements"], rel=0.001)
+            assert used["statements"] >= one["requests"]
+            assert used["cpu_us_per_request"] > 1
+    facts = told["machine"]["database"]
+    assert facts["connections"] == CONNECTIONS
+    assert facts["version"] == find().version
+    assert facts["settings"]["fsync"] == "off"
+    assert any(event["kind"] == "database" for event in told["events"])
+    (check,) = (one for one in told["validity"] if one["check"] == "database")
+    assert check["status"] == "pass", check
+    assert "CPU µs per request, server + its own database processes: " in done.stdout
+
+
+def test_a_slow_database_is_called_the_limit(tmp_path: Path) -> None:
+    env = settings(tmp_path)
+    words = [*planted("one", "sleeps"), *planted("two", "sleeps")]
+    done = dragstrip_run(env, "race", *words, "--workload", "db", "--rounds", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = shown(env)
+    (check,) = (one for one in told["validity"] if one["check"] == "database")
+    assert check["status"] == "warn"
+    assert check["detail"].startswith("the database is the limit: ")
+    assert [pair["verdict"] for pair in told["pairs"] if pair["metric"] == told["metric"]] == ["undecided"]
+
+
+def postgres_of(race: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The main processes of a race's databases."""
+    found = []
+    for one in psutil.Process(race.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            words = one.cmdline()
+            if words and words[0].endswith("/postgres") and "-D" in words:
+                found.append(one)
+    return found
+
+
+def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_path: Path) -> None:
+    """Killed in the second round: that one is void and run again, and nobody is out. Then ``kill -9`` of the race."""
+    env = settings(tmp_path)
+    words = [*planted("one", "right"), *planted("two", "right")]
+    race = begin(env, "race", *words, "--workload", "db", "--rounds", "500", stdout=subprocess.PIPE)
+    until(lambda: rounds_in(env) >= 1 or race.poll() is not None, 120, "no round was recorded")
+    until(lambda: bool(postgres_of(race)) or race.poll() is not None, 60, "no database came up")
+    postgres_of(race)[0].kill()
+    before = rounds_in(env)
+    until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "it did not go on")
+    assert race.poll() is None
+    race.kill()
+    race.communicate()
+    until(lambda: not servers(), 20, "something outlives the race")
+    assert_nothing_left()
+    told = shown(env)
+    void = [one for one in told["void_rounds"] if any("database" in reason for reason in one["reasons"])]
+    assert len(void) == 1, told["void_rounds"]
+    assert not any(one["out"] for one in told["contenders"])
+
+
+def test_a_race_without_the_database_says_how_to_install_it(tmp_path: Path) -> None:
+    env = settings(tmp_path) | {"PATH": str(tmp_path)}
+    code = (
+        "from pathlib import Path; import dragstrip.database.programs as p; p._VERSIONS = Path('/nonexistent');"
+        "from dragstrip.cli.main import main; main()"
+    )
+    words = ["race", *planted("one", "right"), *planted("two", "right"), "--workload", "db"]
+    done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "`dragstrip install postgresql` installs it" in done.stderr
