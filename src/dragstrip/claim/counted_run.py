@@ -127,7 +127,7 @@ class _Silent:
     """A display of nothing: the run's end is told in one line."""
 
     def begun(self, request: loading.LoadRequest, learned: loading.Learned, doubts: list[str]) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def slice_done(self, request: loading.LoadRequest, done: list[loading.Slice]) -> None:
-        """Nothing."""
+        """Shows nothing."""

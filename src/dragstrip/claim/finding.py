@@ -223,7 +223,7 @@ class DisturbedMore:
 
 @dataclass(frozen=True, slots=True)
 class CheckWarns:
-    """A check warns."""
+    """A check of the race that warns, beside the finding."""
 
     check: Check
 

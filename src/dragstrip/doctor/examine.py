@@ -58,7 +58,7 @@ class Situation:
 
 
 def examine(lanes: Lanes, *, io: str, seconds: float, tell: Callable[[str], None]) -> Report:
-    """Looks at everything.
+    """Makes all examinations of this machine, one after the other.
 
     Args:
         io: the engine's back end, as races name it.

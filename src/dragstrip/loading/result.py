@@ -141,7 +141,7 @@ class LoadResult:
 
     @property
     def unsent(self) -> int:
-        """Of these, those that found no free connection at all."""
+        """Requests of an open loop that found no free connection at all."""
         return sum(part.unsent or 0 for part in self.slices)
 
     @property
@@ -237,12 +237,12 @@ class LoadResult:
 
     @property
     def bytes_in(self) -> int:
-        """Read, heads included."""
+        """Bytes that were read, heads of answers included."""
         return sum(part.bytes_in for part in self.slices)
 
     @property
     def bytes_out(self) -> int:
-        """Written, heads included."""
+        """Bytes that were written, heads of requests included."""
         return sum(part.bytes_out for part in self.slices)
 
     @property

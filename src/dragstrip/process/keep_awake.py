@@ -281,7 +281,7 @@ class Resume:
                 self._set(path, value)
 
     def end(self) -> None:
-        """As ``off``."""
+        """Gives back what was set, as ``off`` does."""
         self.off()
 
     @staticmethod
@@ -312,7 +312,7 @@ class Spinners:
             os.kill(pid, signal.SIGCONT)
 
     def off(self) -> None:
-        """They stand still."""
+        """Stops the spinners until ``on``: they keep their place and use no time."""
         for pid in self._pids:
             os.kill(pid, signal.SIGSTOP)
 

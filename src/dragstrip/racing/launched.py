@@ -68,11 +68,11 @@ class Launched:
 
     @property
     def name(self) -> str:
-        """The contender's."""
+        """The contender's name."""
         return self.entry.name
 
     def connected(self) -> int:
-        """The engine's session.
+        """The number of the engine's session with it.
 
         Raises:
             RuntimeError: it is not connected: a fault of the caller's.

@@ -50,7 +50,7 @@ class RoundLoop(ABC):
         return how
 
     def step(self) -> None:
-        """One round."""
+        """Runs the next round and keeps what came of it."""
         outcome, events = self._run(self.next_round())
         self.keep(outcome, events)
 

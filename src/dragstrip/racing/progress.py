@@ -29,22 +29,22 @@ class Silent:
     """A progress display that shows nothing."""
 
     def phase(self, text: str, *, waiting: bool = False) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def building(self, name: str, command: Sequence[str], limit_s: float) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def scrutineering(self, name: str) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def ready(self, name: str, proved_at: str | None = None) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def out(self, name: str, reason: str) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def round_done(self, race: Race, judged: analysis.Verdict) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
 
 class Within:

@@ -335,7 +335,7 @@ class _SideBySide:
         self._tell_at = time.monotonic() + TELL_S
 
     def begin(self, candidate: _Candidate, call: Callable[[], None]) -> None:
-        """One more."""
+        """Has one more contender asked, in a thread of its own."""
         thread = threading.Thread(target=self._run, args=(call,), name=f"asking {candidate.name}", daemon=True)
         self._begun += 1
         self._waiting[candidate.name] = (thread, candidate)

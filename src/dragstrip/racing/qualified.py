@@ -28,7 +28,7 @@ class Qualified:
 
     @property
     def name(self) -> str:
-        """The contender's."""
+        """The contender's name."""
         return self.entry.name
 
     def entrant(self) -> Entrant:
@@ -51,7 +51,7 @@ class Rejected:
 
     @property
     def name(self) -> str:
-        """The contender's."""
+        """The contender's name."""
         return self.entry.name
 
     def entrant(self) -> Entrant:

@@ -122,7 +122,7 @@ def load_of(request: Request, lanes: machine.Lanes) -> Load:
 
 
 def refuse_few(entries: Sequence[Entry]) -> None:
-    """A race compares.
+    """Refuses a race of fewer than two contenders.
 
     Raises:
         BadUsage: fewer than two contenders.

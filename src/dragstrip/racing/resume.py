@@ -71,7 +71,7 @@ def resume(
 
 
 def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
-    """Who is still in the race, as they were.
+    """The entries of those still in the race, if their definitions are as they were.
 
     Raises:
         BadUsage: a definition has changed since.

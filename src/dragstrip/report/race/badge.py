@@ -43,12 +43,12 @@ class Badge:
 
     @property
     def line(self) -> str:
-        """Both."""
+        """The badge's word and its text, as one line."""
         return f"{self.word} {self.text}"
 
 
 def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
-    """The race's badge."""
+    """What the race came to in a word, who it is about, and by how much."""
     names = [row.name for row in summary.ranked(race, verdict, with_latency=False)]
     if standing.is_void(race, verdict, checks):
         racing = names or [entrant.name for entrant in race.entrants if not entrant.out]
