@@ -168,3 +168,170 @@ def test_a_bad_workload_is_refused_with_file_line_field_and_remedy(
 def test_every_shipped_workload_is_loaded_by_the_name_of_its_file(name: str) -> None:
     """Contenders list that name."""
     assert workload.load(name).name == name
+
+
+MIX = """\
+name = "shop"
+title = "looks and buys"
+
+[[request]]
+name = "look"
+weight = 3
+path = "/thing/{{ id }}/{{ colour }}"
+
+[request.answer]
+content_type = "text/plain"
+body = "{{ things[id - 1].name }} in {{ colour }}"
+earliest_ms = 1.5
+
+[request.load]
+numbers.id = [1, 3]
+choices.colour = ["red", "blue"]
+
+[request.probes]
+numbers.id = [1, 3]
+choices.colour = ["red", "blue", "green"]
+
+[[request]]
+name = "buy"
+method = "POST"
+path = "/buy"
+headers = { "X-Note" = "{{ note }}", Accept = "text/plain" }
+body = "{{ note }}"
+framing = "chunked"
+
+[request.answer]
+status = 303
+compare = "status"
+
+[request.load]
+count = 2
+texts.note = [3, 3]
+
+[request.probes]
+texts.note = [0, 9]
+
+[load]
+connections = 7
+pipelining = 4
+
+[[data]]
+file = "things.txt"
+name = "things"
+rows = 3
+texts.name = [5, 5]
+content = "{% for row in rows %}{{ row.id }} {{ row.name }}\\n{% endfor %}"
+
+[[data]]
+file = "pictures/one.bin"
+bytes = 100
+"""
+
+
+def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: Path) -> None:
+    """Methods, headers, bodies and framing go over the wire as they are written; answers know the launch's rows."""
+    shop = define(tmp_path, MIX)
+    data = shop.data("one")
+    pool = shop.exchanges(data=data, seed=3)
+    assert (shop.kind_names, shop.connections, shop.pipelining) == (("look", "buy"), 7, 4)
+    looks, buys = ([one for one in pool if one.kind == kind] for kind in (0, 1))
+    assert (len(looks), len(buys)) == (6, 2)
+    names = [line.split(" ")[1] for line in data.files["things.txt"].decode().splitlines()]
+    for look in looks:
+        match = re.fullmatch(r"/thing/(\d)/(red|blue)", look.path)
+        assert match
+        assert look.body == f"{names[int(match[1]) - 1]} in {match[2]}".encode()
+        assert (look.earliest_ns, look.any_body, look.shown) == (1_500_000, False, f"{look.path} (look)")
+    head, _, body = buys[0].request.partition(b"\r\n\r\n")
+    note = buys[0].sends
+    assert head.split(b"\r\n") == [
+        b"POST /buy HTTP/1.1", b"Host: 127.0.0.1", b"User-Agent: dragstrip", b"X-Note: " + note,
+        b"Accept: text/plain", b"Transfer-Encoding: chunked",
+    ]  # fmt: skip
+    assert body == b"3\r\n" + note + b"\r\n0\r\n\r\n"
+    assert (buys[0].any_body, buys[0].status, buys[0].chunked) == (True, 303, True)
+
+
+@given(st.integers(min_value=0, max_value=2**32))
+def test_the_sequence_of_a_mix_has_each_kind_by_its_weight(seed: int) -> None:
+    """Exactly, in an order of the seed's; each exchange of a kind comes as often as another."""
+    shared = workload.load("post")
+    pool = shared.exchanges(seed=seed)
+    order = shared.sequence(pool, seed)
+    assert order == shared.sequence(pool, seed) != shared.sequence(pool, seed + 1)
+    kinds = [pool[place].kind for place in order]
+    assert kinds.count(0) == kinds.count(1) == len(kinds) / 2
+    assert len({order.count(place) for place in range(len(pool))}) == 1
+    assert workload.load("hello").sequence(workload.load("hello").exchanges(), seed) == ()
+
+
+def test_every_launch_finds_other_files_and_their_answers_know_it(tmp_path: Path) -> None:
+    """The same text gives the same ones; what was right before is known as such."""
+    shop = define(tmp_path, MIX)
+    one, two = shop.data("one"), shop.data("two")
+    assert one == shop.data("one")
+    assert all(one.files[name] != two.files[name] for name in one.files)
+    assert len(one.files["pictures/one.bin"]) == 100
+    before, now = (shop.exchanges(data=data, before=one, seed=1)[0] for data in (one, two))
+    assert before.stale is None
+    assert now.stale == before.body != now.body
+
+
+@given(st.integers(min_value=0, max_value=2**63))
+def test_probes_are_outside_the_pool(seed: int) -> None:
+    """As far as there is anything else: whoever is right for the pool alone is found out."""
+    for name in ("json", "post"):
+        one = workload.load(name)
+        data = one.data("any")
+        pool = {(asked.path, asked.sends, asked.chunked) for asked in one.exchanges(seed=seed, data=data)}
+        probes = one.probes(seed=seed, data=data)
+        # The first two of each kind are fixed cases.
+        drawn = [probe for kind in range(len(one.kinds)) for probe in [p for p in probes if p.kind == kind][2:]]
+        assert drawn
+        assert not [probe for probe in drawn if (probe.path, probe.sends, probe.chunked) in pool]
+
+
+def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> None:
+    """Else every byte counts."""
+    json = workload.load("json")
+    data = json.data("any")
+    assert {one.compare for one in json.exchanges(data=data)} == {"bytes"}
+    assert {one.compare for one in json.exchanges(data=data, own_form=True)} == {"json"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "field", "words"),
+    [
+        ('name = "buy"', 'name = "look"', 23, "request.1.name", ["'look' a second time"]),
+        ("weight = 3", "weight = 0", 6, "request.0.weight", ["given 0"]),
+        ('method = "POST"', 'method = "post"', 24, "request.1.method", ["given 'post'"]),
+        ('framing = "chunked"', 'framing = "pieces"', 28, "request.1.framing", ["'length' or 'chunked'"]),
+        ('"X-Note" = "{{ note }}"', '"Connection" = "close"', 26, "request.1.headers", ["Dragstrip's to write"]),
+        ('"X-Note" = "{{ note }}"', '"X Note" = ""', 26, "request.1.headers", ["no header's name"]),
+        ('"X-Note" = "{{ note }}"', '"X-Note" = "{{ id }}"', 26, "request.1.headers", ["no 'id'", "note"]),
+        ('body = "{{ note }}"', 'body = "{{ nota }}"', 27, "request.1.body", ["did you mean note"]),
+        ('body = "{{ note }}"', 'body_file = "nowhere"', 27, "request.1.body_file", ["can't be read"]),
+        ('compare = "status"', 'compare = "status"\nbody = "x"', 33, "request.1.answer.body", ["leave it out"]),
+        ("numbers.id = [1, 3]\nchoices", "numbers.colour = [1, 3]\nchoices", 14, "request.0.load", ["'colour'"]),
+        ("texts.note = [3, 3]", "texts.note = [4, 3]", 36, "request.1.load.texts.note", ["[4, 3]"]),
+        ('colour = ["red", "blue"]', "colour = []", 16, "request.0.load.choices.colour", ["at least 1"]),
+        ("bytes = 100", 'bytes = 100\ncontent = "x"', 52, "data.1", ["either `bytes` or `content`"]),
+        ('file = "pictures/one.bin"', 'file = "../one.bin"', 53, "data.1.file", ["pattern"]),
+        ('file = "pictures/one.bin"', 'file = "things.txt"', 53, "data.1.file", ["a second time"]),
+        ('content_type = "text/plain"\n', "", 9, "request.0.answer.content_type", ["is missing"]),
+        ('body = "{{ things[id - 1].name }} in {{ colour }}"', 'data = "{{ id }}"', 11, "request.0.answer.data", []),
+        ("things[id - 1].name", "things[id].nome", 4, "request", ["can't be filled in"]),
+        ("pipelining = 4", "pipelining = 0", 43, "load.pipelining", ["given 0"]),
+    ],
+)
+def test_a_bad_mix_is_refused_with_file_line_field_and_remedy(
+    tmp_path: Path, before: str, after: str, line: int | None, field: str, words: list[str]
+) -> None:
+    """Lines are those of the request's own tables."""
+    assert before in MIX
+    with pytest.raises(BadDefinition) as refusal:
+        define(tmp_path, MIX.replace(before, after, 1))
+    assert refusal.value.field.startswith(field)
+    assert refusal.value.line == line
+    for word in words:
+        assert word in str(refusal.value)
