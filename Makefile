@@ -123,6 +123,8 @@ bench: build  ## this engine beside other generators and beside the floor, into 
 	$(BIN)/python benchmarks/engine.py --rounds $(BENCH_ROUNDS) --record
 	-$(BIN)/python benchmarks/open_loop.py --record
 	$(BIN)/python benchmarks/latency_truth.py --record
+	$(BIN)/python benchmarks/request_kinds.py
+	-$(BIN)/python benchmarks/delay_factor.py
 
 claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off, `make clean` begins anew
 	-$(BIN)/dragstrip install --yes $$($(BIN)/dragstrip claims list --contenders)

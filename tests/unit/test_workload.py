@@ -320,7 +320,7 @@ def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> 
         ('file = "pictures/one.bin"', 'file = "things.txt"', 53, "data.1.file", ["a second time"]),
         ('content_type = "text/plain"\n', "", 9, "request.0.answer.content_type", ["is missing"]),
         ('body = "{{ things[id - 1].name }} in {{ colour }}"', 'data = "{{ id }}"', 11, "request.0.answer.data", []),
-        ("things[id - 1].name", "things[id].nome", 4, "request", ["can't be filled in"]),
+        ("things[id - 1].name", "things[id].weight", 4, "request", ["can't be filled in"]),
         ("pipelining = 4", "pipelining = 0", 43, "load.pipelining", ["given 0"]),
     ],
 )
