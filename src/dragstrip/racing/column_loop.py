@@ -53,7 +53,11 @@ class ColumnLoop(RaceLoop):
 
     def budget_s(self) -> float:
         """What it has spent, and its part of what is left."""
-        return self.spent_s + self.whole.share_s(self)
+        return self.spent_s + self.whole.part(self) * self.whole.left_s()
+
+    def overtime_s(self) -> float:
+        """Its part of the whole race's."""
+        return self.whole.part(self) * super().overtime_s()
 
     def next_index(self) -> int:
         """Rounds are numbered through the whole race."""
@@ -114,13 +118,16 @@ class ColumnsLoop:
         self.race = replace(self.race, finished=how)
         return self.race
 
-    def share_s(self, loop: ColumnLoop) -> float:
-        """A column's part of the seconds that are left: shares are as long as the columns' rounds are."""
-        left_s = self.race.plan.budget_s - sum(each.spent_s for each in self.loops)
+    def left_s(self) -> float:
+        """Seconds of the race's budget that are left; below 0 where it is overspent."""
+        return self.race.plan.budget_s - sum(each.spent_s for each in self.loops)
+
+    def part(self, loop: ColumnLoop) -> float:
+        """A column's share of what is left: as long as its rounds are, among those of the columns that go on."""
         open_ = [each for each in self.loops if each.ended is None]
         known_s = [each.typical_s for each in open_ if each.typical_s]
         usual_s = sum(known_s) / len(known_s) if known_s else 1.0
-        return left_s * (loop.typical_s or usual_s) / sum(each.typical_s or usual_s for each in open_)
+        return (loop.typical_s or usual_s) / sum(each.typical_s or usual_s for each in open_)
 
     def _run_rounds(self) -> str:
         while open_ := self._open():

@@ -130,7 +130,7 @@ class RaceLoop(RoundLoop):
         typical_s, budget_s = self.spent_s / max(len(self.race.rounds), 1), self.budget_s()
         left = plan.planned_rounds - done
         if typical_s > 0:
-            over_s = OVERTIME * budget_s if done < schedule.ROUNDS_LEAST else 0.0
+            over_s = self.overtime_s() if done < schedule.ROUNDS_LEAST else 0.0
             left = min(left, round((budget_s + over_s - self.spent_s) / typical_s))
         if not self.needed and not (done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
             return "decided"
@@ -139,6 +139,10 @@ class RaceLoop(RoundLoop):
     def budget_s(self) -> float:
         """Seconds for all its rounds."""
         return self.race.plan.budget_s
+
+    def overtime_s(self) -> float:
+        """Seconds that it may take beyond these to reach the round that can first decide anything."""
+        return OVERTIME * self.race.plan.budget_s
 
     def next_index(self) -> int:
         """The next round's number."""

@@ -163,13 +163,25 @@ def test_columns_share_what_is_left_of_the_budget_by_how_long_their_rounds_are(t
     loop = loop_of(renumbered(open_race((10, 10), budget_s=300.0)), tmp_path)
     spent_s = sum(one.spent_s for one in loop.loops)
     assert len(loop._open()) == 2
-    assert sum(map(loop.share_s, loop.loops)) == pytest.approx(300.0 - spent_s)
+    assert sum(one.budget_s() for one in loop.loops) == pytest.approx(300.0)
+    assert loop.left_s() == pytest.approx(300.0 - spent_s)
     loop.loops[0].spent_s *= 3
-    first, second = map(loop.share_s, loop.loops)
+    first, second = map(loop.part, loop.loops)
     assert first == pytest.approx(3 * second)
     loop.loops[0].ended = "decided"
-    left_s = 300.0 - sum(one.spent_s for one in loop.loops)
-    assert loop.share_s(loop.loops[1]) == pytest.approx(left_s)
+    assert loop.part(loop.loops[1]) == 1.0
+    assert sum(one.spent_s for one in loop.loops[:1]) + loop.loops[1].budget_s() == pytest.approx(300.0)
+
+
+def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(tmp_path: Path) -> None:
+    """The half is the whole race's: a column that is there already needs none of it."""
+    race = renumbered(open_race((10, 9)))
+    spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
+    for name, times, goes_on in (("a", 1.3, ["multiply"]), ("b", 1.6, [])):
+        (tmp_path / name).mkdir()
+        loop = loop_of(replace(race, plan=replace(race.plan, budget_s=spent_s / times)), tmp_path / name)
+        assert [one.name for one in loop._open()] == goes_on
+        assert loop.loops[0].ended == "budget"
 
 
 def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Path) -> None:
