@@ -141,6 +141,7 @@ class SessionPlan:
         sources: int = 1,
         by_length: bool = False,
         sequence: Sequence[int] = (),
+        streams: int = 0,
     ) -> None:
         """Plain values; ``Engine.open`` checks them.
 
@@ -158,6 +159,8 @@ class SessionPlan:
             by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
                 (over TCP, unencrypted, with none of the four before).
             sequence: places of exchanges, which each worker sends in this order instead of one after the other.
+            streams: above 0 HTTP/2 is spoken, with so many requests at a time on each connection: in the clear by prior
+                knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words all the same.
         """
 
 @final

@@ -19,6 +19,8 @@ pub enum State {
     Waiting,
     /// Refused too often in this block.
     GivenUp,
+    /// Over HTTP/2: the server does not allow so many streams on its connection.
+    Shut,
 }
 
 /// 128 bytes, so that 10,000 of them stay near the processor; two of its lines each, and not parts of three.

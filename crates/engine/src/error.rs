@@ -74,7 +74,11 @@ pub enum EngineError {
     /// A connection of a new session could not be opened.
     #[error(
         "{target}: connection {number} of a worker's {of} could not be opened ({source}); {}",
-        if source.kind() == io::ErrorKind::InvalidData { "does it prove to be who it should be?" } else { "is the server listening?" }
+        match source.kind() {
+            io::ErrorKind::InvalidData => "does it prove to be who it should be?",
+            io::ErrorKind::Unsupported => "does it speak HTTP/2?",
+            _ => "is the server listening?",
+        }
     )]
     Connect {
         /// Where to.
@@ -140,6 +144,7 @@ fn of_system(source: &io::Error) -> Option<&'static str> {
         io::ErrorKind::AddrNotAvailable => Some("ports"), // every port of the connection's own address is taken
         io::ErrorKind::TimedOut => Some("timeout"),
         io::ErrorKind::InvalidData => Some("tls"),
+        io::ErrorKind::Unsupported => Some("http2"),
         _ => None,
     }
 }

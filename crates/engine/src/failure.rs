@@ -28,10 +28,12 @@ pub enum Failure {
     Tls,
     /// The right answer, sooner than it may come.
     TooEarly,
+    /// The server refused a stream without looking at its request (RFC 9113, 8.7), which leaves again. Sends nothing.
+    RefusedStream,
 }
 
 /// How many kinds of failure there are.
-pub const KINDS: usize = 12;
+pub const KINDS: usize = 13;
 
 /// Their names in records, in the order of [`Failure`].
 pub const NAMES: [&str; KINDS] = [
@@ -47,6 +49,7 @@ pub const NAMES: [&str; KINDS] = [
     "send",
     "tls",
     "too_early",
+    "refused_stream",
 ];
 
 /// What is wrong with an answer; the first of these that holds.

@@ -1,6 +1,7 @@
 //! What to send, where, for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
+use crate::http2; // no I/O: how a request is written
 use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is planned
 pub use crate::target::Target;
 use crate::tls::TlsPlan;
@@ -69,6 +70,9 @@ pub struct SessionPlan {
     /// Workers look for answers again and again instead of sleeping until one is there, so that what a server is charged
     /// does not depend on whom it has to wake. For a core that is the worker's alone.
     pub polls: bool,
+    /// Above 0: HTTP/2, with so many requests at a time on each connection, each in a stream of its own. In the clear by
+    /// prior knowledge (RFC 9113, 3.3), over TLS by ALPN (3.2). Exchanges are in HTTP/1.1's words all the same.
+    pub streams: u32,
 }
 
 /// How much of each answer's body is looked at; statuses and heads always are.
@@ -149,12 +153,27 @@ impl SessionPlan {
             body_check: BodyCheck::Full,
             sources: 1,
             polls: false,
+            streams: 0,
         }
+    }
+
+    /// Requests in HTTP/2's form, in the order of the exchanges.
+    ///
+    /// # Errors
+    /// [`EngineError::Plan`]: one that can't be read.
+    pub fn http2_requests(&self) -> Result<Vec<http2::Request>, EngineError> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let made = |(index, one): (usize, &Exchange)| {
+            http2::Request::new(&one.request, scheme).map_err(|why| {
+                refuse("exchanges", format!("request {index}: {why}"), "give a head as HTTP/1.1 has it, then the body")
+            })
+        };
+        self.exchanges.iter().enumerate().map(made).collect()
     }
 
     /// Whether bodies may be counted instead of read.
     pub fn length_only(&self) -> bool {
-        let large = self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
+        let large = self.streams == 0 && self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
         self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
     }
 
@@ -165,7 +184,16 @@ impl SessionPlan {
     }
 
     fn connections_end(&self) -> bool {
-        self.requests_per_connection > 0 && self.keepalive
+        self.requests_per_connection > 0 && self.keepalive && self.streams == 0 // else no request says so
+    }
+
+    /// Requests that one connection carries over HTTP/2.
+    pub(crate) fn requests_per_http2_connection(&self) -> u32 {
+        match (self.keepalive, self.requests_per_connection) {
+            (false, _) => 1,
+            (true, 0) => http2::MOST_REQUESTS,
+            (true, most) => most,
+        }
     }
 
     /// How many kinds of requests are told apart: at least one.
@@ -245,12 +273,30 @@ impl SessionPlan {
                 format!("{} given{}", self.pipelining, if self.keepalive { "" } else { " without keep-alive" });
             return Err(refuse("pipelining", problem, "give 1 to 1024; more than 1 needs connections that are kept"));
         }
+        self.check_streams()?;
         let spread = matches!(self.target, Target::Tcp(SocketAddr::V4(to)) if to.ip().is_loopback());
         if !(1..=MOST_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
             let problem = format!("{} given for {}", self.sources, self.target);
             return Err(refuse("sources", problem, "give 1 to 65536; more than 1 needs a server at 127.x.y.z"));
         }
         Ok(())
+    }
+
+    fn check_streams(&self) -> Result<(), EngineError> {
+        let streams = self.streams as usize;
+        if streams == 0 {
+            return Ok(());
+        }
+        let too_many = streams > http2::MOST_STREAMS || streams * self.connections > MOST_CONNECTIONS;
+        if too_many || streams > 1 && !self.keepalive {
+            let problem = format!("{streams} given for {} connections", self.connections);
+            let remedy = "give 1 to 1024, a million in all; more than 1 needs connections that are kept";
+            return Err(refuse("streams", problem, remedy));
+        }
+        if self.pipelining > 1 {
+            return Err(refuse("pipelining", "given over HTTP/2".into(), "give streams instead"));
+        }
+        self.http2_requests().map(drop)
     }
 
     /// Refuses a block that this session can't run.

@@ -3,6 +3,8 @@
 //! HTTP/1.x as RFC 9112 has it, strict where leniency would let a broken server pass. Bodies are
 //! compared as they come and never stored; only an incomplete head is (up to [`HEAD_LIMIT`]).
 
+mod streamed;
+
 use crate::error_sample::ErrorSample;
 use crate::failure::Failure;
 pub use crate::failure::Wrong;

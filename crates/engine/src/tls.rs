@@ -7,6 +7,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub struct TlsPlan {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// What both sides must agree on (RFC 7301), if this side insists.
+    protocol: Option<&'static [u8]>,
 }
 
 /// Whose certificates are believed.
@@ -53,7 +56,27 @@ impl TlsPlan {
         };
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), name: server })
+        Ok(Self { config: Arc::new(config), name: server, protocol: None })
+    }
+
+    /// The same for HTTP/2, and for nothing else (ALPN's "h2": RFC 9113, 3.2).
+    pub fn http2(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Self { config: Arc::new(config), protocol: Some(b"h2"), name: self.name.clone() }
+    }
+
+    /// Whether a connection whose handshake is over may be used.
+    ///
+    /// # Errors
+    /// Unsupported: the server agreed to another protocol, or to none.
+    pub fn agreed(&self, connection: &ClientConnection) -> io::Result<()> {
+        match self.protocol {
+            Some(wanted) if connection.alpn_protocol() != Some(wanted) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "TLS: the server does not agree to HTTP/2 (ALPN h2)"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One connection's state, its greeting not sent yet.

@@ -7,6 +7,7 @@
 //! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
 mod connections;
+mod http2;
 mod kinds;
 mod length_only;
 mod linked;
@@ -22,12 +23,14 @@ use crate::error::EngineError;
 use crate::error_sample::ErrorSample;
 use crate::failure::Failure;
 use crate::io::{
-    self, Blocking, Buffered, Carrier, Chosen, Coalescing, Epoll, Event, LengthOnly, Poller, Uring, UringLinked,
+    self, Blocking, Buffered, Carrier, Chosen, Coalescing, Epoll, Event, LengthOnly, Multiplexed, Poller, Uring,
+    UringLinked,
 };
 use crate::plan::SessionPlan;
 use crate::response::Known;
 use crate::schedule::NEVER_NS;
 use crate::sys;
+use connections::MOST_FAILURES;
 pub use connections::MOST_LINGERING;
 pub use open_loop::{OpenLoop, counted_end_ns};
 use pipelined::broken_by;
@@ -88,6 +91,15 @@ pub trait Load {
 /// As [`WorkerSession::open`].
 pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
     match chosen {
+        _ if plan.streams > 0 && plan.tls.is_some() => {
+            Ok(Box::new(WorkerSession::<Multiplexed<Buffered>>::open(plan, count, stamps)?))
+        }
+        Chosen::Best(_) | Chosen::Uring(_) if plan.streams > 0 => {
+            Ok(Box::new(WorkerSession::<Multiplexed<Uring>>::open(plan, count, stamps)?))
+        }
+        Chosen::Epoll(_) if plan.streams > 0 => {
+            Ok(Box::new(WorkerSession::<Multiplexed<Epoll>>::open(plan, count, stamps)?))
+        }
         _ if plan.needs_buffered() => Ok(Box::new(WorkerSession::<Buffered>::open(plan, count, stamps)?)),
         _ if plan.length_only() => Ok(Box::new(WorkerSession::<LengthOnly>::open(plan, count, stamps)?)),
         Chosen::Best(_) if io::suits_blocking(&plan, count) => {
@@ -126,7 +138,11 @@ impl<P: Poller> Load for WorkerSession<P> {
     fn run_open_loop(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]) {
         self.cursor = self.conns.len(); // nothing starts before it is due
         self.free.clear();
-        self.free.extend(0..self.conns.len());
+        if P::MULTIPLEXES {
+            self.free.extend(self.links.dealt());
+        } else {
+            self.free.extend(0..self.conns.len());
+        }
         self.poller.steady(false);
         self.block(block_run, buffer);
     }
@@ -178,6 +194,8 @@ struct WorkerSession<P: Poller> {
     freed: Vec<VecDeque<u64>>,
     /// Requests that leave together.
     together: Vec<u8>,
+    /// Over HTTP/2, the connections; what is one elsewhere is a place for a request then.
+    links: http2::Links<P::Socket>,
     /// How long it took to open each of the first connections; the first block takes them.
     opened_ns: Vec<u64>,
 }
@@ -198,6 +216,9 @@ impl<P: Poller> WorkerSession<P> {
             }
             let before_ns = self.now_ns;
             self.wake_rested(before_ns, block_run);
+            if P::MULTIPLEXES {
+                self.flush_links(block_run);
+            }
             self.poller.flush();
             let coalescing = self.coalescing(before_ns, block_run);
             let limit_ns = self.wait_ns(before_ns, next_scan_ns, block_run);
@@ -357,6 +378,9 @@ impl<P: Poller> WorkerSession<P> {
     /// Sends the connection's next request if the block goes on, connecting first where needed.
     #[inline]
     fn send_next(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if P::MULTIPLEXES && !self.allowed(index, block_run) {
+            return;
+        }
         if !block_run.claim(&mut self.conns[index].due_ns, now_ns) {
             if block_run.is_open_loop() {
                 self.free.push_back(index);
@@ -365,6 +389,7 @@ impl<P: Poller> WorkerSession<P> {
         }
         let state = self.conns[index].state;
         match state {
+            State::Idle if P::MULTIPLEXES => self.send_stream(index, now_ns, block_run),
             State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, block_run),
             State::Idle => self.send(index, now_ns, block_run),
             State::Closed if block_run.reserve(&mut self.conns[index].due_ns) => self.connect(index, now_ns, block_run),
@@ -456,6 +481,9 @@ impl<P: Poller> WorkerSession<P> {
 
     #[inline]
     fn handle(&mut self, event: Event, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        if P::MULTIPLEXES {
+            return self.link_event(event, block_run, buffer);
+        }
         let (index, generation) = place(event.token);
         if self.conns[index].generation != generation {
             return self.former_event(event.token, event.closing);
@@ -475,13 +503,18 @@ impl<P: Poller> WorkerSession<P> {
             State::Connecting => self.handshake_event(index, event, block_run, buffer),
             State::Idle => self.idle_event(index, block_run, buffer),
             // Its socket may linger under the same number until a new one takes its place.
-            State::Closed | State::Resting | State::GivenUp => self.former_event(event.token, event.closing),
+            State::Closed | State::Resting | State::GivenUp | State::Shut => {
+                self.former_event(event.token, event.closing)
+            }
         }
     }
 
     /// Fails what has taken too long; closes what the server has not closed.
     fn scan(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         block_run.stepped(self.clocks.follow(&Reading::now()));
+        if P::MULTIPLEXES {
+            return self.scan_links(now_ns, block_run);
+        }
         for index in 0..self.conns.len() {
             self.close_former(index, now_ns);
             let conn = &self.conns[index];

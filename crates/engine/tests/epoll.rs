@@ -1,6 +1,7 @@
 //! What holds over every back end, over epoll.
 
 mod faulty;
+mod http2;
 mod load;
 mod open;
 mod truth;

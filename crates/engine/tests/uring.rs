@@ -1,6 +1,7 @@
 //! What holds over every back end, over the one the engine chooses: io_uring where it works.
 
 mod faulty;
+mod http2;
 mod load;
 mod open;
 mod truth;

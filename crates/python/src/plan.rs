@@ -142,7 +142,7 @@ impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
         requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false,
-        sequence = Vec::new()))]
+        sequence = Vec::new(), streams = 0))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -157,6 +157,7 @@ impl SessionPlan {
         sources: u32,
         by_length: bool,
         sequence: Vec<u32>,
+        streams: u32,
     ) -> Self {
         let exchanges = exchanges.into_iter().map(engine::Exchange::from).collect();
         let options = engine::SessionPlan {
@@ -168,6 +169,7 @@ impl SessionPlan {
             first_byte,
             sources,
             sequence,
+            streams,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
             ..engine::SessionPlan::new(engine::Target::Unix(PathBuf::new()), exchanges)
         };

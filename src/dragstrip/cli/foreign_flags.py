@@ -8,8 +8,8 @@ import click
 
 #: What no command here does, whoever asks.
 _NOWHERE = {
-    "--http2": "Dragstrip speaks HTTP/1.1 and 1.0 only; leave it out",
-    "--http3": "Dragstrip speaks HTTP/1.1 and 1.0 only; leave it out",
+    "--http2": "--http 2; --streams N for more than one request at a time on each connection",
+    "--http3": "Dragstrip speaks HTTP/2, 1.1 and 1.0; leave it out",
     "--proxy": "Dragstrip loads only servers of this machine, and through no proxy; leave it out",
     "--no-color": "NO_COLOR=1 in the environment does that",
     "--debug": "`dragstrip show last --parity` and `dragstrip doctor` tell more",

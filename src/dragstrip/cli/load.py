@@ -106,6 +106,7 @@ class LoadOptions(OpenLoopOptions):
     no_keepalive: bool
     close_after: int | None
     pipeline: int
+    streams: int
     unix: str | None
     cacert: str | None
     insecure: bool
@@ -153,6 +154,7 @@ class LoadOptions(OpenLoopOptions):
 )
 @click.option("--close-after", type=Count(), default=None, help="A kept connection ends with so many requests.")
 @click.option("--pipeline", type=Count(), default="1", show_default=True, help="Requests on their way on a connection.")
+@click.option("--streams", type=Count(), default="1", show_default=True, help="With --http 2, the same by streams.")
 @click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
 @click.option("--cacert", default=None, metavar="FILE", help="Who may sign for https (PEM); default as this machine.")
 @click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
@@ -160,7 +162,9 @@ class LoadOptions(OpenLoopOptions):
     "--sources", type=Sources(), default="1", show_default=True, help="Loopback addresses to come from; auto."
 )
 @click.option("--first-byte", is_flag=True, help="Record the time to each answer's first byte, too.")
-@click.option("--http", type=click.Choice(["1.1", "1.0"]), default="1.1", show_default=True, help="1.0 as ab has it.")
+@click.option(
+    "--http", type=click.Choice(["1.1", "1.0", "2"]), default="1.1", show_default=True, help="1.0 as ab; 2 as h2load."
+)
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
@@ -242,6 +246,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         insecure=options.insecure,
         close_after=options.close_after,
         pipeline=options.pipeline,
+        streams=options.streams,
         first_byte=options.first_byte,
         sources=options.sources or None,
         pool=_pool(options),

@@ -1,4 +1,4 @@
-"""What the right answer is: two plain requests, one after the other, read by h11, not by the engine.
+"""What the right answer is: two plain requests, one after the other, read by h11 or h2, not by the engine.
 
 Each has one deadline for all of it, the handshakes included: ``--timeout``, as an answer under load has.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import PLAIN, LoadRequest, Target
-from dragstrip.scrutiny import Answer, AnswerError, Deadline, quoted, read_answer
+from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, quoted, read_answer, read_http2_answer
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
 LARGEST_BODY_BYTES = 64 * 1024 * 1024
@@ -81,7 +81,7 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         deadline = Deadline(request.timeout_s)
         with _connected(request, to, deadline) as sock:
             tls = _encryption(sock)
-            answer = read_answer(sock, wire, body_bytes=LARGEST_BODY_BYTES, deadline=deadline)
+            answer = _read(request, to, sock, wire, deadline)
     except ssl.SSLCertVerificationError as error:
         raise DragstripError(
             f"{request.url}: the server's certificate is refused: {error.verify_message.rstrip('.')}; --cacert FILE "
@@ -107,6 +107,15 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         closes=answer.closes,
         tls=tls,
     )
+
+
+def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, deadline: Deadline) -> Answer:
+    if request.http != "2":
+        return read_answer(sock, wire, body_bytes=LARGEST_BODY_BYTES, deadline=deadline)
+    if isinstance(sock, ssl.SSLSocket) and sock.selected_alpn_protocol() != ALPN:
+        raise AnswerError("does not agree to HTTP/2 (ALPN h2); switch it on there, or leave --http 2 out")
+    scheme = "https" if to.tls else "http"
+    return read_http2_answer(sock, wire, scheme=scheme, body_bytes=LARGEST_BODY_BYTES, deadline=deadline)
 
 
 def _refuse_size(request: LoadRequest, answer: Answer) -> None:
@@ -157,6 +166,8 @@ def _trust(request: LoadRequest) -> ssl.SSLContext:
     if request.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if request.http == "2":
+        context.set_alpn_protocols([ALPN])
     return context
 
 

@@ -67,7 +67,9 @@ class LoadRequest:
         duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
         threads: of the engine; None for one per engine core.
         keepalive: False opens a new connection for each request.
-        http: "1.1", or "1.0" as ab speaks it: kept alive only where the server says so, too.
+        http: "1.1"; "1.0" as ab speaks it: kept alive only where the server says so, too; or "2": in the clear by prior
+            knowledge, over TLS by ALPN.
+        streams: over HTTP/2, requests at a time on one connection, 1 to 1024.
         headers: names and values, in the order in which they are sent.
         timeout_s: for one answer and for one attempt to connect; up to 60.
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
@@ -108,6 +110,7 @@ class LoadRequest:
     insecure: bool = False
     close_after: int | None = None
     pipeline: int = 1
+    streams: int = 1
     first_byte: bool = False
     sources: int | None = 1
     pool: tuple[Asked, ...] = ()
@@ -203,7 +206,8 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(request.body)}")
     lines += connection_words(request.http, request.keepalive)
-    head = "\r\n".join([f"{request.method} {to.path} HTTP/{request.http}", *lines])
+    version = "1.1" if request.http == "2" else request.http  # the engine makes frames of the same words
+    head = "\r\n".join([f"{request.method} {to.path} HTTP/{version}", *lines])
     return head.encode("latin-1") + b"\r\n\r\n" + request.body
 
 
@@ -232,6 +236,7 @@ def check(request: LoadRequest) -> None:
         )
     if request.pipeline > 1 and request.offer:
         raise BadUsage("--pipeline and -R contradict each other: in an open loop each request has its own connection")
+    _check_streams(request)
     if request.close_after is not None and not request.keepalive:
         raise BadUsage("--close-after and --no-keepalive contradict each other; --no-keepalive closes after 1")
     ports = local_ports()
@@ -241,6 +246,24 @@ def check(request: LoadRequest) -> None:
             f"-c {request.connections}: needs as many local ports, and this machine gives out {ports:,} to each source "
             f"address; use --sources {enough} or auto, fewer connections, or a wider net.ipv4.ip_local_port_range"
         )
+
+
+def _check_streams(request: LoadRequest) -> None:
+    """Refuses what HTTP/2 does not have, and what only it has."""
+    if request.http != "2":
+        if request.streams > 1:
+            raise BadUsage(
+                f"--streams {request.streams}: HTTP/{request.http} has none; add --http 2, or use --pipeline"
+            )
+        return
+    if not 1 <= request.streams <= MOST_PIPELINED or (request.streams > 1 and not request.keepalive):
+        raise BadUsage(
+            f"--streams {request.streams}: give 1 to {MOST_PIPELINED}; more than 1 needs connections that are kept"
+        )
+    if request.pipeline > 1:
+        raise BadUsage(f"--pipeline {request.pipeline} with --http 2: its streams are --streams {request.pipeline}")
+    if any(one.raw is not None for one in request.pool):
+        raise BadUsage("--raw with --http 2: the bytes of a request are frames there; say it with -m, -H and -b")
 
 
 def local_ports() -> int | None:

@@ -182,7 +182,8 @@ def _load(prepared: _Prepared, progress: Progress) -> _Loaded:
         # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
         io, backend = engine.backend, Backend(engine.io)
         stamps = "user" if to.tls or to.unix else engine.latency_stamps
-    if to.tls or request.close_after or request.pipeline > 1 or request.first_byte:
+    asked_for = request.close_after or request.pipeline > 1 or request.first_byte
+    if to.tls or (asked_for and request.http != "2"):
         io, backend = "epoll (for what is asked for)", Backend.EPOLL
     if prepared.by_length:
         io, backend = "epoll (large bodies are counted where they lie)", Backend.EPOLL
@@ -250,12 +251,14 @@ def _session_plan(prepared: _Prepared) -> SessionPlan:
         first_byte=request.first_byte,
         sources=spread(request),
         by_length=prepared.by_length,
+        streams=request.streams if request.http == "2" else 0,
     )
 
 
 def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
     """Whether bodies are only counted after the first ones: in the clear over TCP, where nothing else is asked for."""
     plain = not (to.tls or to.unix or request.close_after or request.pipeline > 1 or request.first_byte)
+    plain = plain and request.http != "2"
     least = {"full": math.inf, "length": LEAST_BY_LENGTH, "auto": LARGE_BODY}[request.check]
     return plain and body_bytes >= least
 

@@ -4,6 +4,7 @@
 
 use super::{Coalescing, Epoll, Event, Needs, Poller, Received, place};
 use crate::tls::TlsPlan;
+use rustls::AlertDescription;
 use rustls::client::ClientConnection;
 use socket2::Socket;
 use std::io::{self, ErrorKind, Write};
@@ -71,7 +72,9 @@ impl Write for NoSignal<'_> {
 }
 
 fn broken(error: rustls::Error) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}"))
+    let protocol = matches!(error, rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol));
+    let kind = if protocol { ErrorKind::Unsupported } else { ErrorKind::InvalidData };
+    io::Error::new(kind, format!("TLS: {error}"))
 }
 
 impl Poller for Buffered {
@@ -104,6 +107,9 @@ impl Poller for Buffered {
                 return Ok(false);
             }
             let Some(tls) = link.tls.as_mut().filter(|tls| tls.is_handshaking()) else {
+                if let (Some(plan), Some(tls)) = (&self.tls, &link.tls) {
+                    plan.agreed(tls)?;
+                }
                 return Ok(true);
             };
             match tls.read_tls(&mut socket) {

@@ -8,6 +8,7 @@ mod blocking;
 mod buffered;
 mod buffers;
 mod epoll;
+mod multiplexed;
 mod select;
 mod timestamps;
 mod uring;
@@ -18,6 +19,7 @@ use crate::tls::TlsPlan;
 pub use blocking::Blocking;
 pub use buffered::Buffered;
 pub use epoll::{Epoll, LengthOnly};
+pub use multiplexed::Multiplexed;
 pub use select::{Backend, Chosen, choose, probe};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
@@ -97,6 +99,8 @@ pub trait Poller: Sized {
     const EXTRAS: bool = false;
     /// Bodies may be counted where they lie, by [`discard`].
     const LENGTH_ONLY: bool = false;
+    /// Its sessions' connections carry several requests at a time, each in a stream of its own; see [`Multiplexed`].
+    const MULTIPLEXES: bool = false;
 
     /// Given where connections are opened, sent over and closed by the back end itself; see [`Poller::chain`].
     const LINK: Option<Self::Socket> = None;
@@ -149,6 +153,15 @@ pub trait Poller: Sized {
     /// # Errors
     /// What the kernel said; where it says so later, an event has it in `unsent`.
     fn send(&mut self, token: u64, socket: &Self::Socket, number: usize, request: &[u8]) -> io::Result<usize>;
+
+    /// Sends bytes that were made for this once, without waiting; fewer than given may be taken.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    #[inline]
+    fn send_now(&mut self, token: u64, socket: &Self::Socket, bytes: &[u8]) -> io::Result<usize> {
+        self.send(token, socket, 0, bytes)
+    }
 
     /// Tells once when there is room to send.
     ///

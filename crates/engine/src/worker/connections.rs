@@ -1,5 +1,6 @@
 //! How a share's connections come and go: opened, lost, given up, left for the server to close.
 
+use super::http2::Links;
 use super::{LINGER_NS, WorkerSession};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::clock::{Clocks, Reading};
@@ -20,7 +21,9 @@ use std::time::Duration;
 /// Between two attempts to connect after a failure.
 const REST_NS: u64 = 1_000_000;
 /// Successive failed attempts to connect after which a connection is given up for the block.
-const MOST_FAILURES: u8 = 3;
+pub(super) const MOST_FAILURES: u8 = 3;
+/// Bytes of several answers over one connection that a read is given room for; what a worker reads into is twice as long.
+const MOST_TOGETHER: usize = 30 * 1024;
 /// Most connections left to the server's closing at a time; they cost descriptors.
 pub const MOST_LINGERING: usize = 1024;
 
@@ -33,11 +36,20 @@ impl<P: Poller> WorkerSession<P> {
         let requests: Vec<&[u8]> = plan.exchanges.iter().map(|exchange| exchange.request.as_slice()).collect();
         let body_bytes = plan.exchanges.iter().map(|exchange| exchange.body.len()).max().unwrap_or(0);
         let (target, tls) = (Some(&plan.target), plan.tls.as_ref());
-        let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, target, tls };
+        // Over HTTP/2 none leaves as it stands here, and a read may bring as many answers as there are streams.
+        let requests = if P::MULTIPLEXES { &[] } else { requests.as_slice() };
+        let body_bytes =
+            if P::MULTIPLEXES { MOST_TOGETHER.min(body_bytes * plan.streams as usize) } else { body_bytes };
+        let tls = tls.map(|tls| if P::MULTIPLEXES { tls.http2() } else { tls.clone() });
+        let needs = Needs { connections: count, body_bytes, requests, stamps, target, tls: tls.as_ref() };
         let poller = P::open(&needs);
         let poller = poller.map_err(|source| EngineError::System { what: "io", source })?;
         // Large bodies would fill the socket while they lie, and stop the server.
-        let lies = plan.keepalive && !P::EXTRAS && !P::LENGTH_ONLY;
+        let alone = !P::EXTRAS || P::MULTIPLEXES && plan.streams == 1 && plan.tls.is_none();
+        let lies = plan.keepalive && alone && !P::LENGTH_ONLY;
+        let links = Links::new(&plan, count)?;
+        let links_count = count;
+        let count = count * plan.streams.max(1) as usize;
         let mut session = Self {
             poller,
             stamped: stamps && lies && matches!(plan.target, Target::Tcp(_)),
@@ -64,10 +76,22 @@ impl<P: Poller> WorkerSession<P> {
             freed: (0..if plan.pipelining > 1 { count } else { 0 }).map(|_| VecDeque::new()).collect(),
             cycle: plan.cycle(),
             together: Vec::new(),
+            links,
             opened_ns: Vec::with_capacity(if plan.keepalive { count } else { 0 }),
             plan,
         };
-        if session.plan.keepalive {
+        if P::MULTIPLEXES && session.plan.keepalive {
+            let limit = Duration::from_nanos(session.plan.timeout_ns);
+            let refused = |(link, source): (usize, Error)| (link + 1, source);
+            let opened = session.open_links(limit).map_err(refused);
+            opened.map_err(|(number, source)| EngineError::Connect {
+                target: session.plan.target.clone(),
+                number,
+                of: links_count,
+                source,
+            })?;
+            session.tidy_links();
+        } else if session.plan.keepalive {
             let limit = Duration::from_nanos(session.plan.timeout_ns);
             for index in 0..count {
                 let began_ns = sys::now_ns();
@@ -111,6 +135,10 @@ impl<P: Poller> WorkerSession<P> {
             let count = self.poller.wait(0, 0, None);
             for index in 0..count {
                 let Some(event) = self.poller.event(index) else { continue };
+                if P::MULTIPLEXES {
+                    self.look_at_link(event, block_run, buffer);
+                    continue;
+                }
                 let (index, generation) = place(event.token);
                 let conn = &self.conns[index];
                 if conn.generation == generation && conn.state == State::Idle {
@@ -124,6 +152,9 @@ impl<P: Poller> WorkerSession<P> {
     }
 
     pub(super) fn connect(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if P::MULTIPLEXES {
+            return self.want_link(index, now_ns, block_run);
+        }
         if let Some(link) = P::LINK {
             return self.chain(index, link, now_ns, block_run);
         }
@@ -291,6 +322,9 @@ impl<P: Poller> WorkerSession<P> {
                     self.discard(index);
                 }
             }
+        }
+        if P::MULTIPLEXES {
+            self.tidy_links();
         }
         self.poller.settle();
         (self.outstanding, self.given_up, self.lingerers) = (0, 0, 0);

@@ -75,6 +75,11 @@ impl<P: Poller> WorkerSession<P> {
             let Some((token, closing)) = self.unread.pop_front() else {
                 return;
             };
+            if P::MULTIPLEXES {
+                self.poller.turn_to(token);
+                self.read_link(token, closing, block_run, buffer);
+                continue;
+            }
             let (index, generation) = place(token);
             let conn = &self.conns[index];
             if conn.generation == generation && conn.state == State::Waiting {

@@ -103,6 +103,7 @@ def _load_json(result: LoadResult) -> dict[str, Any]:
         "tls": {"version": learned.tls, "verified": not request.insecure} if learned.tls else None,
         "close_after": request.close_after,
         "pipeline": request.pipeline,
+        "streams": request.streams,
         "sources": spread(request),
         "requests": request.requests,
         "duration_s": request.duration_s,

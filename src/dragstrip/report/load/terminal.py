@@ -41,6 +41,7 @@ KIND_MEANS = {
     "wrong_body": "other bytes than the first plain answer's",
     "send": "the request could not be sent",
     "tls": "no TLS handshake, or what came could not be decrypted",
+    "refused_stream": "the server refused a stream (REFUSED_STREAM); its request was sent again",
 }
 
 
@@ -52,6 +53,7 @@ def sentence(result: LoadResult) -> str:
     keep += f", {result.request.pipeline} requests on their way on each" if result.request.pipeline > 1 else ""
     keep += f", encrypted ({result.learned.tls})" if result.learned.tls else ""
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
+    keep += f" with {result.request.streams} streams on each" if result.request.streams > 1 else ""
     over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
         how = "ended early: " if result.finished == "gave up" else ""

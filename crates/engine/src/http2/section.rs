@@ -1,0 +1,248 @@
+//! What a header block says, as far as a load generator asks: status, length, and whether it is sound. Blocks that repeat
+//! themselves are not read again.
+
+use super::HEAD_LIMIT;
+use super::frame::code;
+use super::hpack::{Decoder, FIELD_COST};
+
+/// Blocks known by heart, per connection: one for each kind of answer that a server gives in turn.
+const MOST_KNOWN: usize = 4;
+/// Longer ones are read each time.
+const LONGEST_KNOWN: usize = 1024;
+
+/// What a block of fields says (RFC 9113, 8.1 and 8.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// `:status`; None in trailers.
+    pub status: Option<u16>,
+    /// `content-length`.
+    pub length: Option<u64>,
+    /// Why the message is malformed, if it is.
+    pub fault: Option<&'static str>,
+}
+
+/// Gathers a section field by field.
+#[derive(Debug, Default)]
+struct Gathering {
+    section: Section,
+    /// A regular field has come: no pseudo-header may.
+    regular: bool,
+    /// RFC 9113, 6.5.2.
+    list_bytes: usize,
+}
+
+/// Fields that HTTP/2 does not have (RFC 9113, 8.2.2).
+const CONNECTION_SPECIFIC: [&[u8]; 5] =
+    [b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"];
+
+impl Gathering {
+    fn take(&mut self, name: &[u8], value: &[u8]) {
+        self.list_bytes += name.len() + value.len() + FIELD_COST;
+        if self.list_bytes > HEAD_LIMIT {
+            return self.fault("its header list is longer than 64 KiB");
+        }
+        if name == b":status" {
+            let sound = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
+            if self.regular || self.section.status.is_some() || !sound {
+                return self.fault("its :status is no status, or not where it should be");
+            }
+            let digit = |at: usize| u16::from(value[at] - b'0');
+            self.section.status = Some(100 * digit(0) + 10 * digit(1) + digit(2));
+            return;
+        }
+        self.regular = true;
+        if !name_is_sound(name) || !value_is_sound(value) {
+            return self
+                .fault("it has a header that HTTP/2 does not allow: upper case, a pseudo-header, or a control byte");
+        }
+        if name == b"content-length" {
+            return self.length(value);
+        }
+        if CONNECTION_SPECIFIC.contains(&name) {
+            self.fault("it has a header of HTTP/1 connections (connection, keep-alive, transfer-encoding, upgrade)");
+        }
+    }
+
+    fn length(&mut self, value: &[u8]) {
+        let digits = !value.is_empty() && value.len() < 20 && value.iter().all(u8::is_ascii_digit);
+        let given = digits.then(|| value.iter().fold(0u64, |sum, byte| 10 * sum + u64::from(byte - b'0')));
+        match (given, self.section.length) {
+            (Some(given), None) => self.section.length = Some(given),
+            (Some(given), Some(known)) if given == known => {}
+            _ => self.fault("its content-length is no length, or there are two that differ"),
+        }
+    }
+
+    fn fault(&mut self, why: &'static str) {
+        self.section.fault.get_or_insert(why);
+    }
+}
+
+/// A name in lower case (RFC 9113, 8.2.1) of a token's characters; no pseudo-header.
+fn name_is_sound(name: &[u8]) -> bool {
+    let sound = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+    !name.is_empty() && name.iter().all(sound)
+}
+
+/// RFC 9113, 8.2.1: what could end a line elsewhere, and white space around it.
+fn value_is_sound(value: &[u8]) -> bool {
+    let outer = |byte: Option<&u8>| byte.is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+    !value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) && !outer(value.first()) && !outer(value.last())
+}
+
+/// A block that was read, and when it means the same again.
+#[derive(Debug)]
+struct Known {
+    bytes: Vec<u8>,
+    section: Section,
+    /// The state of the table that it referred to; None: it referred to the static one only.
+    state: Option<u64>,
+}
+
+/// Reads one connection's header blocks.
+///
+/// A block that changes the dynamic table must be read each time: its second meeting changes the table again. One that
+/// refers to the table means the same as long as the table is in the same state, which is counted. All others always do.
+#[derive(Debug, Default)]
+pub struct Sections {
+    decoder: Decoder,
+    /// How often the table was changed.
+    state: u64,
+    known: Vec<Known>,
+    /// Whose place the next one takes.
+    oldest: usize,
+}
+
+impl Sections {
+    /// What a block says.
+    ///
+    /// # Errors
+    /// What is wrong with its coding, which ends the connection (RFC 9113, 4.3), as a code and in words.
+    #[inline]
+    pub fn read(&mut self, block: &[u8]) -> Result<Section, (u32, &'static str)> {
+        let same = |known: &&Known| known.bytes == block && known.state.is_none_or(|state| state == self.state);
+        match self.known.iter().find(same) {
+            Some(known) => Ok(known.section),
+            None => self.decode(block),
+        }
+    }
+
+    #[cold]
+    fn decode(&mut self, block: &[u8]) -> Result<Section, (u32, &'static str)> {
+        let mut gathering = Gathering::default();
+        let effects = self.decoder.decode(block, |name, value| gathering.take(name, value));
+        let effects = effects.map_err(|why| (code::COMPRESSION_ERROR, why))?;
+        if effects.changed {
+            self.state += 1;
+        } else if block.len() <= LONGEST_KNOWN {
+            let state = effects.referred.then_some(self.state);
+            self.learn(Known { bytes: block.to_vec(), section: gathering.section, state });
+        }
+        Ok(gathering.section)
+    }
+
+    /// In place of the same bytes in another state of the table, or of one that never fits again, or of the oldest.
+    fn learn(&mut self, known: Known) {
+        let stale = |other: &Known| other.bytes == known.bytes || other.state.is_some_and(|state| state != self.state);
+        match self.known.iter().position(stale) {
+            Some(place) => self.known[place] = known,
+            None if self.known.len() < MOST_KNOWN => self.known.push(known),
+            None => {
+                self.known[self.oldest] = known;
+                self.oldest = (self.oldest + 1) % MOST_KNOWN;
+            }
+        }
+    }
+
+    /// Bytes held.
+    pub fn held_bytes(&self) -> usize {
+        self.known.iter().map(|known| known.bytes.capacity()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A server's block: fields out of few, so that they repeat, coded with or without the table, and its size set.
+    fn blocks() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let field = prop_oneof![
+            (2u8..70).prop_map(|index| vec![0x80 | index.min(0x7e)]), // static, or whatever the table has there
+            (0u8..6).prop_map(|value| vec![0x48, 3, b'2', b'0', b'0' + value]), // :status, into the table
+            (0u8..6).prop_map(|value| vec![0x5c, 1, b'0' + value]),   // content-length, into the table
+            (0u8..6).prop_map(|value| vec![0x0f, 0x0d, 1, b'0' + value]), // content-length, not into it
+            (62u8..70).prop_map(|index| vec![0x0f, index - 15, 1, b'7']), // a name out of the table
+            Just(vec![0x08, 3, b'2', b'0', b'0']),
+        ];
+        let block = (prop::option::of(0u8..30), prop::collection::vec(field, 1..5)).prop_map(|(size, fields)| {
+            let mut block: Vec<u8> = size.into_iter().map(|size| 0x20 | size).collect();
+            block.extend(fields.concat());
+            block
+        });
+        prop::collection::vec(block, 1..6)
+    }
+
+    fn plainly(decoder: &mut Decoder, block: &[u8]) -> Result<Section, (u32, &'static str)> {
+        let mut gathering = Gathering::default();
+        let read = decoder.decode(block, |name, value| gathering.take(name, value));
+        read.map(|_| gathering.section).map_err(|why| (code::COMPRESSION_ERROR, why))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        /// However blocks repeat and whatever they do to the table between, knowing them by heart changes nothing.
+        #[test]
+        fn what_is_known_by_heart_is_what_reading_would_say(
+            few in blocks(),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 1..60),
+        ) {
+            let (mut sections, mut decoder) = (Sections::default(), Decoder::default());
+            for which in order {
+                let block = which.get(&few);
+                let (told, plain) = (sections.read(block), plainly(&mut decoder, block));
+                prop_assert_eq!(&told, &plain);
+                if plain.is_err() {
+                    break; // the connection is over
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_repeated_block_that_fills_the_table_is_read_each_time() {
+        let mut sections = Sections::default();
+        let inserts = [0x48, 3, b'2', b'0', b'1']; // :status 201, into the table
+        for _ in 0..3 {
+            assert_eq!(sections.read(&inserts).unwrap().status, Some(201));
+        }
+        let (first, third, fourth) = ([0x80 | 62], [0x80 | 64], [0x80 | 65]);
+        assert_eq!(sections.read(&first).unwrap().status, Some(201));
+        assert_eq!(sections.read(&third).unwrap().status, Some(201));
+        assert!(sections.read(&fourth).is_err(), "three were put in, and no fourth");
+    }
+
+    #[test]
+    fn a_block_that_refers_to_the_table_is_read_anew_once_the_table_has_changed() {
+        let mut sections = Sections::default();
+        sections.read(&[0x48, 3, b'2', b'0', b'1']).unwrap();
+        let refers = [0x80 | 62];
+        assert_eq!(sections.read(&refers).unwrap().status, Some(201));
+        assert_eq!(sections.read(&refers).unwrap().status, Some(201));
+        sections.read(&[0x48, 3, b'2', b'0', b'2']).unwrap();
+        assert_eq!(sections.read(&refers).unwrap().status, Some(202));
+    }
+
+    #[test]
+    fn memory_for_known_blocks_is_bounded() {
+        let mut sections = Sections::default();
+        for value in 0..10_000u32 {
+            let text = format!("{value:0900}");
+            let mut block = vec![0x88];
+            super::super::hpack::write_field(&mut block, "x-long", text.as_bytes());
+            assert_eq!(sections.read(&block).unwrap().status, Some(200));
+        }
+        assert!(sections.held_bytes() <= MOST_KNOWN * LONGEST_KNOWN);
+    }
+}

@@ -1,0 +1,162 @@
+"""One answer over HTTP/2, within one deadline and one cap; the counterpart of ``reader``.
+
+The h2 library speaks the protocol (RFC 9113): strict, sans I/O, and no code of the load engine's.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.exceptions import ProtocolError
+
+from dragstrip.scrutiny.reader import SPARE_BYTES, Answer, AnswerError, Deadline, LateError, quoted
+
+#: What ALPN calls it over TLS (RFC 9113, 3.2).
+ALPN = "h2"
+
+#: Fields of an HTTP/1 connection, and Host, which ``:authority`` stands for (RFC 9113, 8.2.2 and 8.3.1).
+_LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
+
+
+def read_http2_answer(
+    sock: socket.socket, request: bytes, *, scheme: str, body_bytes: int, deadline: Deadline
+) -> Answer:
+    """Sends one request over a new connection and reads its whole answer.
+
+    Args:
+        request: head and body in HTTP/1.1's words, as the engine takes them.
+        scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", where ALPN has said "h2" before.
+        body_bytes, deadline: as in ``read_answer``.
+
+    Raises:
+        AnswerError: what came is no HTTP/2 answer, or it wasn't complete in time.
+        OSError: the connection failed before any byte came.
+    """
+    return _Reading(sock, request, scheme, body_bytes, deadline).answer()
+
+
+class _Reading:
+    """One answer while it comes."""
+
+    def __init__(self, sock: socket.socket, request: bytes, scheme: str, body_bytes: int, deadline: Deadline) -> None:
+        self._sock, self._deadline, self._most_bytes = sock, deadline, body_bytes + SPARE_BYTES
+        head, _, self._unsent = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        fields = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+        authority = [(":authority", value) for name, value in fields if name == "host"]
+        self._fields = [
+            (":method", method),
+            (":scheme", scheme),
+            (":path", path),
+            *authority,
+            *((name, value) for name, value in fields if name not in _LEFT_OUT),
+        ]
+        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
+        self._stream = self._h2.get_next_available_stream_id()
+        self._first = b""
+        self._wire_bytes = 0
+        self._headers: tuple[tuple[str, str], ...] = ()
+        self._status = 0
+        self._body = bytearray()
+        self._cut = ""
+        self._ended = False
+
+    def answer(self) -> Answer:
+        """Sends, then reads until the answer is complete, or known to be too long.
+
+        Raises:
+            AnswerError: see ``read_http2_answer``.
+        """
+        self._h2.initiate_connection()
+        self._h2.send_headers(self._stream, self._fields, end_stream=not self._unsent)
+        try:
+            while not (self._ended or self._cut):
+                self._send()
+                for event in self._h2.receive_data(self._piece()):
+                    self._take(event)
+            self._h2.close_connection()
+            self._send()
+        except ProtocolError as error:
+            raise AnswerError(f"breaks HTTP/2 ({error}); sound frames (RFC 9113) would be right") from error
+        head_bytes = sum(len(name) + len(value) for name, value in self._headers)
+        return Answer(
+            status=self._status,
+            version="HTTP/2",
+            headers=tuple((name, value) for name, value in self._headers if not name.startswith(":")),
+            head_bytes=head_bytes,
+            wire_bytes=self._wire_bytes,
+            body=bytes(self._body),
+            closes=False,
+            cut=self._cut,
+        )
+
+    def _send(self) -> None:
+        """Sends what there is, and of the body as much as the server's windows let go."""
+        while self._unsent and not self._ended:
+            room = min(self._h2.local_flow_control_window(self._stream), self._h2.max_outbound_frame_size)
+            if room <= 0:
+                break
+            piece, self._unsent = self._unsent[:room], self._unsent[room:]
+            self._h2.send_data(self._stream, piece, end_stream=not self._unsent)
+        self._deadline.lend(self._sock)
+        try:
+            self._sock.sendall(self._h2.data_to_send())
+        except TimeoutError:
+            raise LateError(
+                f"did not take the request within {self._deadline.text()}; reading it would be right"
+            ) from None
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it may have answered before it closed
+
+    def _piece(self) -> bytes:
+        """The next bytes that arrive."""
+        late = f"did not end its answer within {self._deadline.text()}; a whole answer in that time would be right"
+        if self._deadline.left_s() <= 0:
+            raise LateError(late)
+        self._deadline.lend(self._sock)
+        try:
+            piece = self._sock.recv(1 << 16)
+        except TimeoutError:
+            raise LateError(late) from None
+        except ConnectionResetError as error:
+            raise AnswerError("reset the connection before its answer was complete") from error
+        if not piece:
+            raise AnswerError("closed the connection before its answer was complete; a whole answer would be right")
+        self._first = self._first or piece
+        if self._first.startswith(b"HTTP/1."):
+            raise AnswerError(f"answers in HTTP/1, {quoted(self._first)}, where HTTP/2 was spoken to it")
+        self._wire_bytes += len(piece)
+        return piece
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, ResponseReceived):
+            self._headers = tuple((str(name), str(value)) for name, value in event.headers or ())
+            self._status = int(dict(self._headers)[":status"])
+        elif isinstance(event, DataReceived):
+            self._body += event.data or b""
+            self._h2.acknowledge_received_data(event.flow_controlled_length or 0, self._stream)
+            if len(self._body) > self._most_bytes:
+                self._cut = f"sends a body of more than {self._most_bytes:,} bytes"
+                del self._body[80:]
+        elif isinstance(event, StreamEnded):
+            self._ended = True
+        elif isinstance(event, StreamReset) and not self._ended:
+            raise AnswerError(f"reset the stream ({_name(event.error_code)}); an answer would be right")
+        elif isinstance(event, ConnectionTerminated) and event.error_code != ErrorCodes.NO_ERROR:
+            raise AnswerError(f"ended the connection ({_name(event.error_code)}); an answer would be right")
+
+
+def _name(code: ErrorCodes | int | None) -> str:
+    return code.name if isinstance(code, ErrorCodes) else f"code {code}"

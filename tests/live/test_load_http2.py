@@ -1,0 +1,96 @@
+"""``dragstrip load --http 2``: in the clear and over TLS, counts held against nginx's own log."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from loads import Nginx, free_port, live, load, needs_nginx, told
+
+pytestmark = [live, needs_nginx]
+
+
+@pytest.fixture
+def ports(tmp_path: Path) -> tuple[Nginx, str, str]:
+    """One nginx that speaks HTTP/2 on two ports, and their URLs: in the clear, and over TLS."""
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names = [
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+        "-addext",
+        "basicConstraints=CA:FALSE",
+        "-keyout",
+        "key.pem",
+    ]
+    subprocess.run(["openssl", *words, *names, "-out", "cert.pem"], cwd=tmp_path, check=True, capture_output=True)
+    clear, encrypted = free_port(), free_port()
+    listen = (
+        f"listen 127.0.0.1:{clear} http2; listen 127.0.0.1:{encrypted} ssl http2; "
+        f"ssl_certificate {tmp_path}/cert.pem; ssl_certificate_key {tmp_path}/key.pem; keepalive_requests 300;"
+    )
+    return Nginx(tmp_path, listen), f"http://127.0.0.1:{clear}/", f"https://localhost:{encrypted}/"
+
+
+def test_every_request_over_one_ten_and_a_hundred_streams_is_in_the_servers_log(
+    ports: tuple[Nginx, str, str], tmp_path: Path
+) -> None:
+    """nginx ends each connection after 300 requests, by a GOAWAY frame: what it had not looked at is sent again."""
+    server, clear, encrypted = ports
+    sent = 0
+    for url, trust in ((clear, []), (encrypted, ["--cacert", str(tmp_path / "cert.pem")])):
+        for streams in (1, 10, 100):
+            found = told(url, *trust, "--http", "2", "--streams", str(streams), "-c", "3", "-n", "3002")
+            assert (found["requests"], found["errors"], found["unanswered"]) == (3002, {}, 0)
+            assert found["connections_opened"] >= 10
+            assert (found["load"]["http"], found["load"]["streams"]) == ("2", streams)
+            assert (found["load"]["tls"] is None) == (url == clear)
+            sent += 3002
+    assert len(server.ended()) == sent
+
+
+def test_an_open_loop_bodies_and_the_first_byte_go_over_http_2(ports: tuple[Nginx, str, str]) -> None:
+    """What other versions have, this one has."""
+    server, clear, _ = ports
+    found = told(clear, "--http", "2", "-R", "2000", "-d", "0.2s", "-c", "2", "--streams", "4", "--first-byte")
+    assert (found["open_loop"]["offered"], found["errors"]) == (400, {})
+    assert found["first_byte_us"]["count"] == 400
+    posted = told(clear, "--http", "2", "-m", "POST", "-b", "x" * 5000, "-n", "102", "-c", "2", "-H", "X-Mark: m")
+    assert (posted["requests"], posted["errors"]) == (102, {})
+    closed = told(clear, "--http", "2", "--no-keepalive", "-n", "52", "-c", "2")
+    assert (closed["requests"], closed["errors"], closed["answers_on_reused_connections"]) == (52, {}, 0)
+    log = server.ended()
+    assert len(log) == 402 + 102 + 52
+    assert sum(line.startswith("/ 200 POST m ") and line.endswith(" 5000") for line in log) == 102
+
+
+def test_a_server_without_http_2_and_words_that_contradict_it_are_refused(
+    ports: tuple[Nginx, str, str], tmp_path: Path
+) -> None:
+    """Before anything is sent, with what would do."""
+    server, clear, encrypted = ports
+    old = load(server.url(), "--http", "2", "-n", "12")
+    assert (old.returncode, "HTTP/2" in old.stderr) == (1, True)
+    other = tmp_path / "other"
+    other.mkdir()
+    port = free_port()
+    words = f"listen 127.0.0.1:{port} ssl; ssl_certificate {tmp_path}/cert.pem; ssl_certificate_key {tmp_path}/key.pem;"
+    plain = Nginx(other, words)
+    refused = load(f"https://localhost:{port}/", "--insecure", "--http", "2", "-n", "12")
+    assert refused.returncode == 1
+    assert "ALPN" in refused.stderr or "no application protocol" in refused.stderr.lower()
+    plain.ended()
+    for words_given, remedy in (
+        (["--streams", "4"], "--http 2"),
+        (["--http", "2", "--pipeline", "4"], "--streams 4"),
+        (["--http", "2", "--streams", "4", "--no-keepalive"], "--streams"),
+    ):
+        shown = load(clear, *words_given)
+        assert (shown.returncode, remedy in shown.stderr) == (2, True), shown.stderr
+    shown = load(encrypted, "--insecure", "--http", "2", "--streams", "10", "-n", "52", "-c", "2").stdout
+    assert "in HTTP/2 with 10 streams on each" in " ".join(shown.split())
+    server.ended()
