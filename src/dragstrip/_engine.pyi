@@ -20,6 +20,7 @@ ErrorKind = Literal[
     "defect",
     "descriptors",
     "histogram",
+    "http2",
     "plan",
     "ports",
     "refused",
