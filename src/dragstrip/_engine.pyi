@@ -7,7 +7,7 @@ from typing import Literal, Protocol, final, type_check_only
 #: What a program may tell an ``EngineError`` by.
 #: ``address``: can't be resolved; ``address_in_use``; ``busy``: with a run in another thread; ``connect``: a connection
 #: can't be opened, for another reason than those below; ``cores``: none given, or one that can't be used;
-#: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``http2``: the server does not speak it;
+#: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``http2``: not spoken there;
 #: ``plan``: a field is out of bounds;
 #: ``ports``: all taken; ``refused``: nobody listens there; ``session``: not open; ``shut_down``; ``system``: no thread,
 #: ring or epoll instance; ``timeout``: no connection in time; ``tls``: no handshake, or a wrong certificate; ``uring``:
