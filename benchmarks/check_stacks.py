@@ -64,7 +64,7 @@ class Person:
 
 
 def left_by(pid: int) -> list[str]:
-    """Scratch folders of a race's director that has ended, and processes with a foot in one."""
+    """Scratch folders of a race that has ended, and processes with a foot in one."""
     mine = f"{tempfile.gettempdir()}/dragstrip-{pid}-"
     found = [str(place) for place in Path(tempfile.gettempdir()).glob(f"dragstrip-{pid}-*")]
     for process in psutil.process_iter(["pid", "cmdline", "cwd"]):

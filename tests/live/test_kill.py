@@ -21,8 +21,8 @@ TIMES = {"start": 0.6, "scrutineering": 2.0, "rounds": 1.5, "report": 0.1}
 @pytest.mark.live
 @pytest.mark.thorough
 def test_five_kills_leave_nothing_and_lose_nothing(tmp_path: Path) -> None:
-    """Of the program at its start, of a keeper while its servers are looked at, of the program in its rounds, and while
-    it writes a page."""
+    """Of the program at its start, in its rounds and while it writes a page; of a supervisor while its servers are
+    looked at."""
     with Store(tmp_path / "races.sqlite") as store:
         store.begin(samples.race())
     said: list[str] = []

@@ -60,7 +60,7 @@ class Start:
 
     Args:
         command: the program's place first where it was found; no shell sees it.
-        env: set on top of the director's environment.
+        env: set on top of our own environment.
         cwd: the scratch folder, or the user's own folder for ``--serve``.
         wake_s: seconds from start to the first right answer.
         stop_signal: without SIG.

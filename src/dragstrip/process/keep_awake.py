@@ -203,7 +203,7 @@ def _helper(way: str, cores: Sequence[int]) -> Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # the terminal's Ctrl-C is the director's affair; and it has an autogroup of its own
+        start_new_session=True,  # the terminal's Ctrl-C is our own affair; and it has an autogroup of its own
     )
     answers = [_order(helper, order) for order in ("on", "off")]
     if answers != [DONE, DONE]:

@@ -1,6 +1,6 @@
 """What a race throws away: its scratch root and its cgroups; made here, and swept here if a race was cut off.
 
-Names carry the director's pid, so that what a dead one left behind can be told from what is in use.
+Names carry the main process's pid, so that what a dead one left behind can be told from what is in use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CGROUP_NAME = re.compile(r"dragstrip-(\d+)-\d+")
 
 @contextlib.contextmanager
 def scratch_root(base: Path | None = None) -> Iterator[Path]:
-    """The race's directory for everything that is thrown away, removed at the end (or by the last keeper).
+    """The race's directory for everything that is thrown away, removed at the end (or by the last supervisor).
 
     In /tmp, where every user may pass through, and 0711: a server that runs as ``nobody`` reaches its own
     part and can't list the others'. A shared lock on it says that somebody still cares for it.
@@ -70,10 +70,10 @@ def _guard(root: Path) -> Iterator[None]:
 
 
 def sweep_stale() -> list[Path]:
-    """Removes scratch roots of directors that are gone and whose keepers are gone too; says which.
+    """Removes scratch roots of races whose main process and supervisors are gone; says which.
 
-    Touched is only what has our name and owner, a dead director's number, no lock of anyone's, and no
-    process standing in it. Empty cgroups of dead directors go as well.
+    Touched is only what has our name and owner, a dead process's number, no lock of anyone's, and no
+    process standing in it. Empty cgroups of dead races go as well.
     """
     swept: list[Path] = []
     for base in {*BASES, Path(tempfile.gettempdir())}:
@@ -135,7 +135,7 @@ def _cgroup_parent(mount: Path) -> Path | None:
 
 
 def make_cgroup(number: int) -> Path | None:
-    """A new cgroup v2 that counts CPU time, or None where none can be made; the keeper removes it."""
+    """A new cgroup v2 that counts CPU time, or None where none can be made; the supervisor removes it."""
     for mount in _CGROUP_MOUNTS:
         parent = _cgroup_parent(mount)
         if parent is None:
@@ -163,7 +163,7 @@ def remove_cgroup(cgroup: Path | None) -> None:
 
 
 def strays(leader: int, scratch: Path | None) -> list[int]:
-    """Processes of a launch whose keeper is lost: those of its session, and those tied to its scratch folder.
+    """Processes of a launch whose supervisor is lost: those of its session, and those tied to its scratch folder.
 
     Tied is who works in that folder or has it in its environment (``TMPDIR``), as daemons do, which have a session of
     their own; unless it has a terminal: a user may look around there. Fields of proc(5)'s stat.

@@ -1,7 +1,7 @@
 """Keeps one contender's processes: starts them, drains their output, ends every one of them.
 
 A stand-alone script of the standard library alone, run as ``python -I -S supervisor.py SCRATCH_ROOT``; one
-for the length of a race per contender, one launch at a time. It talks JSON lines with its director
+for the length of a race per contender, one launch at a time. It talks JSON lines with its parent
 over stdin and stdout:
 
 ``{"do": "start", "launch", "command", "env", "cwd", "cores", "user", "group", "log", "log_limit_bytes",
@@ -9,10 +9,10 @@ over stdin and stdout:
 ``{"is": "failed", "launch", "why"}``;
 ``{"do": "stop", "signal", "grace_s"}`` → ``{"is": "ended", "launch", "exit_status", "cpu_ns", "cpu_source",
 "peak_memory_bytes", "how", "log_tail"}``; the same with ``"is": "died"``, unasked, when the server ends
-by itself; ``{"do": "end"}`` is the orderly end of the keeper.
+by itself; ``{"do": "end"}`` is the orderly end of the supervisor.
 
-The keeper is a child subreaper, so whatever a server forks, however it daemonises, comes back to it
-as a child in the end. That its stdin closes means that the director is gone (``kill -9`` included).
+The supervisor is a child subreaper, so whatever a server forks, however it daemonises, comes back to it
+as a child in the end. That its stdin closes means that the parent is gone (``kill -9`` included).
 Then it ends the tree and removes the scratch directory too. That nothing of a server lives is known
 from the kernel (wait4 gives ECHILD), never guessed from a list.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: Seconds that a server gets to end by itself once its director is gone (Ctrl-C must end within 2 s).
+#: Seconds that a server gets to end by itself once its parent is gone (Ctrl-C must end within 2 s).
 ABANDONED_GRACE_S = 1.0
 #: Seconds for what is left of the tree after its main process has ended, before and after it is signalled.
 LEFTOVER_WAIT_S, LEFTOVER_GRACE_S = 0.1, 1.0
@@ -154,7 +154,7 @@ def _in_child(work: Callable[[int], None]) -> tuple[int, str]:
     if pid == 0:
         try:
             work(writing)
-        except BaseException as error:  # the child must never return into the keeper's loop
+        except BaseException as error:  # the child must never return into the supervisor's loop
             os.write(writing, f"{type(error).__name__}: {error}\n".encode())
         os._exit(127)
     os.close(writing)
@@ -172,7 +172,7 @@ def _take_user(order: dict[str, Any]) -> None:
 
 
 def find_program(order: dict[str, Any]) -> str:
-    """The program's path as the keeper finds it, so that another user's PATH search can't pick another one."""
+    """The program's path as the supervisor finds it, so that another user's PATH search can't pick another one."""
     program: str = order["command"][0]
     if "/" in program:
         return os.path.join(order["cwd"], program)
@@ -182,7 +182,7 @@ def find_program(order: dict[str, Any]) -> str:
 def why_not_as_user(order: dict[str, Any]) -> str | None:
     """The reason why the asked user can't run the command, tried as that user; None if it can.
 
-    Looked at: the working directory, the program, and each word that is a file the keeper can see.
+    Looked at: the working directory, the program, and each word that is a file the supervisor can see.
     """
     program = find_program(order)
     arguments = [os.path.join(order["cwd"], word) for word in order["command"][1:]]
@@ -230,7 +230,7 @@ def set_limits() -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _become_server(order: dict[str, Any], output: int, keeper: int, pipe: int) -> None:
+def _become_server(order: dict[str, Any], output: int, supervisor: int, pipe: int) -> None:
     """In the forked child: everything between fork and exec. Each line on the pipe is a complaint."""
     os.setsid()
     if order["cgroup"]:
@@ -247,9 +247,9 @@ def _become_server(order: dict[str, Any], output: int, keeper: int, pipe: int) -
     default_signals()
     if order["user"] is not None:
         _take_user(order)
-    # Should the keeper itself be killed, the main process at least goes with it (set last: setuid clears it).
+    # Should the supervisor itself be killed, the main process at least goes with it (set last: setuid clears it).
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != keeper:
+    if os.getppid() != supervisor:
         os._exit(127)
     program = find_program(order)
     try:
@@ -279,12 +279,12 @@ class Launch:
         os.close(writing)
 
     def _start(self, order: dict[str, Any], writing: int) -> int:
-        keeper = os.getpid()
+        supervisor = os.getpid()
         os.sched_setaffinity(0, order["cores"])  # draining a log costs the server that writes it, not the engine
         if order["user"] is not None and (why := why_not_as_user(order)):
             self.note = f"runs as uid {os.geteuid()}, for uid {order['user']} {why}"
             order = {**order, "user": None}
-        pid, output = _in_child(lambda pipe: _become_server(order, writing, keeper, pipe))
+        pid, output = _in_child(lambda pipe: _become_server(order, writing, supervisor, pipe))
         complaints = output.splitlines()
         if NO_CGROUP in complaints:
             complaints.remove(NO_CGROUP)
@@ -346,7 +346,7 @@ class Supervisor:
             signal.signal(number, lambda *_: setattr(self, "_told_to_end", True))
 
     def run(self) -> None:
-        """Works until told to end, or until the director is gone; nothing lives afterwards."""
+        """Works until told to end, or until the parent is gone; nothing lives afterwards."""
         while not (self._abandoned or self._told_to_end):
             self._turn(None)
             while self._orders and not self._told_to_end:
@@ -486,7 +486,7 @@ class Supervisor:
         return how + self._kill_tree(launch)
 
     def _wait(self, done: Callable[[], bool], at_most_s: float) -> None:
-        """Turns the loop until it is so or the time is over, which a lost director shortens."""
+        """Turns the loop until it is so or the time is over, which a lost parent shortens."""
         began = time.monotonic()
         while not done():
             limit_s = min(at_most_s, ABANDONED_GRACE_S) if self._abandoned or self._told_to_end else at_most_s
@@ -519,7 +519,7 @@ class Supervisor:
             os.kill(pid, number)
 
     def _remove_root(self) -> None:
-        """The last of an abandoned race's keepers removes its scratch root: no lock of another is left."""
+        """The last of an abandoned race's supervisors removes its scratch root: no lock of another is left."""
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if re.fullmatch(r"dragstrip-\d+-\w+", os.path.basename(self._root)):
@@ -533,15 +533,15 @@ class Supervisor:
 
 
 def main() -> None:
-    """Runs a keeper; a fault of its own is said, and still nothing is left (see PR_SET_PDEATHSIG)."""
-    keeper = Supervisor(sys.argv[1])
+    """Runs a supervisor; a fault of its own is said, and still nothing is left (see PR_SET_PDEATHSIG)."""
+    supervisor = Supervisor(sys.argv[1])
     try:
-        keeper.run()
+        supervisor.run()
     except Exception as error:
-        keeper._say({"is": "broken", "why": f"{type(error).__name__}: {error}"})
-        keeper._abandoned = True  # hears no more orders: one of them may have been the fault
-        if keeper._launch:
-            keeper._kill_tree(keeper._launch)
+        supervisor._say({"is": "broken", "why": f"{type(error).__name__}: {error}"})
+        supervisor._abandoned = True  # hears no more orders: one of them may have been the fault
+        if supervisor._launch:
+            supervisor._kill_tree(supervisor._launch)
         raise
 
 
