@@ -161,7 +161,7 @@ simulate: build  ## the same by simulation and on recorded noise, into docs/meth
 check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
 	$(BIN)/python benchmarks/check_stacks.py
 
-docs: architecture  ## the tables of CONTENDERS.md, workloads.md and ARCHITECTURE.md, from the sources; all pages into runs/docs
+docs: architecture  ## the tables of CONTENDERS.md, workloads.md, other-tools.md and ARCHITECTURE.md; all pages into runs/docs
 	$(BIN)/python docs/write_reference.py
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -1,6 +1,7 @@
-"""Writes the tables of docs/CONTENDERS.md and docs/workloads.md from the models that read the files.
+"""Writes tables from the sources: `make docs`, or --check to compare.
 
-`make docs` does, or --check compares.
+Those of docs/CONTENDERS.md and docs/workloads.md come from the models that read the files, those of docs/other-tools.md
+from the command line's own table of other tools' flags.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from dragstrip.cli import other_tools_flags
 from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
 from dragstrip.workload import MixFile, WorkloadFile, names
@@ -142,6 +144,7 @@ PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
         "line-up": lambda: tables(LineUp),
     },
     "workloads.md": {"workload": lambda: tables(WorkloadFile), "mix": mix_tables},
+    "other-tools.md": {"flags": other_tools_flags.tables},
 }
 
 

@@ -111,7 +111,7 @@ def load(*words: str) -> Done:
 
 def told(*words: str) -> dict[str, Any]:
     """The JSON of a run, right by its schema and in its sums."""
-    done = load(*words, "--json", "-")
+    done = load("--json", "-", *words)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(found, export.schema())

@@ -144,6 +144,7 @@ class SessionPlan:
         by_length: bool = False,
         sequence: Sequence[int] = (),
         streams: int = 0,
+        script: Script | None = None,
     ) -> None:
         """Plain values; ``Engine.open`` checks them.
 
@@ -163,6 +164,104 @@ class SessionPlan:
             sequence: places of exchanges, which each worker sends in this order instead of one after the other.
             streams: above 0 HTTP/2 is spoken, with so many requests at a time on each connection: in the clear by prior
                 knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words all the same.
+            script: makes the requests while the load goes on, unless they are all the same; also says where workers
+                connect to. Two exchanges tell then what is right: of answers with and without a body (HEAD).
+        """
+
+class ScriptError(Exception):
+    """A script can't be used, or its ``done`` failed; the message begins with file and line.
+
+    Not there where the engine was built without Lua.
+    """
+
+@type_check_only
+class NumbersLike(Protocol):
+    """Statistics: ascending values, how often each came, and what is exact of them all."""
+
+    @property
+    def values(self) -> list[float]: ...
+    @property
+    def counts(self) -> list[int]: ...
+    @property
+    def min(self) -> float: ...
+    @property
+    def max(self) -> float: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def stdev(self) -> float: ...
+
+@final
+class Script:
+    """A script of wrk's: loaded, with a Lua state for each worker and one for ``setup`` and ``done``.
+
+    Not there where the engine was built without Lua.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: bytes,
+        *,
+        scheme: str,
+        host: str,
+        port: str | None,
+        path: str,
+        method: str,
+        headers: list[tuple[str, str]],
+        body: bytes | None,
+        args: list[str],
+        address: tuple[str, int] | None,
+        workers: int,
+    ) -> None:
+        """Runs the file, ``setup`` and ``init``; a function of the script may take 10 s here, and 1 s under load.
+
+        Args:
+            name: as messages have it.
+            args: the URL, then what is the script's own.
+            address: where the URL leads, for ``thread.addr``; None for a unix socket.
+
+        Raises:
+            ScriptError: it fails, or takes too long.
+        """
+
+    @property
+    def fixed(self) -> list[bytes] | None:
+        """What every call of ``request`` makes, request by request; None where that is not proved."""
+
+    @property
+    def addresses(self) -> list[tuple[object, int] | None]:
+        """By worker: the address and port that ``setup`` chose, None for the URL's."""
+
+    @property
+    def hooks(self) -> list[str]:
+        """Of ``request``, ``delay`` and ``response`` those that it has."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the load was ended, where a function failed under load."""
+
+    @property
+    def stopped(self) -> bool:
+        """Every worker was stopped by the script."""
+
+    def output(self) -> bytes:
+        """What was printed since this was last asked; of more than 8 MiB the beginning."""
+
+    def done(
+        self,
+        *,
+        duration_us: int,
+        requests: int,
+        bytes: int,
+        errors: list[tuple[str, int]],
+        latency: NumbersLike,
+        rates: NumbersLike,
+    ) -> None:
+        """Calls ``done``, if there is one.
+
+        Raises:
+            ScriptError: it fails, or takes longer than 10 s.
         """
 
 @final

@@ -27,6 +27,7 @@ pytest.importorskip("dragstrip._engine", reason="the engine is not built: make b
 from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
 
 from dragstrip.cli.main import main
+from dragstrip.loading import other_tools
 from dragstrip.loading import request as loading_request
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, target
@@ -206,6 +207,27 @@ STYLES = {
         r"99% in ([\d.]+) secs",
         r"\[200\]\t2000 responses",
     ],
+    "h2load": [
+        r"spawning thread #0: 20 total client\(s\)\. 2000 total requests",
+        r"Application protocol: http/1\.1\n",
+        r"finished in ([\d.]+)(us|ms|s), ([\d.]+) req/s, ([\d.]+)([KMG]?B)/s",
+        r"requests: 2000 total, 2000 started, 2000 done, 2000 succeeded, 0 failed, 0 errored, 0 timeout",
+        r"status codes: 2000 2xx, 0 3xx, 0 4xx, 0 5xx",
+        r"traffic: \S+ \(\d+\) total, \S+ \(\d+\) headers \(space savings 0\.00%\), \S+ \(23976\) data",
+        r"                     min         max         mean         sd        \+/- sd",
+        r"time for request:( +[\d.]+(us|ms|s)){4} +[\d.]+%",
+        r"time for connect:( +[\d.]+(us|ms|s)){4} +[\d.]+%",
+        r"req/s           :( +[\d.]+){4} +[\d.]+%",
+    ],
+    "oha": [
+        r"Summary:\n  Success rate:\t100\.00%\n  Total:\t([\d.]+) (sec|ms|us)",
+        r"Slowest:\t([\d.]+) (sec|ms|us)\n  Fastest:\t([\d.]+) (sec|ms|us)\n  Average:\t([\d.]+) (sec|ms|us)",
+        r"Requests/sec:\t([\d.]+)\n\n  Total data:\t23\.44 KiB\n  Size/request:\t12 B\n  Size/sec:\t[\d.]+ [KM]?i?B",
+        r"Response time histogram:\n(  +[\d.]+ (sec|ms|us) \[\d+\] +\|■*\n){11}",
+        r"Response time distribution:\n  10\.00% in ([\d.]+) (sec|ms|us)\n[\s\S]*99\.99% in ",
+        r"Details \(average, fastest, slowest\):\n  DNS\+dialup:\t",
+        r"Status code distribution:\n  \[200\] 2000 responses",
+    ],
 }
 
 
@@ -213,11 +235,13 @@ STYLES = {
 @needs_nginx
 @pytest.mark.parametrize("style", STYLES)
 def test_the_other_tools_readers_find_their_lines(nginx: Nginx, style: str) -> None:
-    """Regular expressions as scripts around wrk, ab and hey use them."""
-    done = load(nginx.url(), "-n", "2000", "-c", "20", "--style", style)
+    """Regular expressions as scripts around those tools use them; and what reads the tools' own reads ours."""
+    done = load(nginx.url(), "-n", "2000", "-c", "20", "-t", "1", "--latency", "--style", style)
     assert done.returncode == 0, done.stderr
     for line in STYLES[style]:
         assert re.search(line, done.stdout), f"{line}\n{done.stdout}"
+    read = other_tools.parse(done.stdout)
+    assert (read.tool, read.requests, read.failed or 0) == (style, 2000, 0)
 
 
 @live

@@ -166,11 +166,12 @@ def test_no_contender_is_named_in_code() -> None:
 
 
 def test_unsafe_rust_stays_where_the_house_says() -> None:
-    """Only the engine's io back ends (and its system-call shim) hold unsafe code."""
+    """Only the engine's io back ends and its system-call shim hold unsafe code; and what opens all of Lua."""
+    allowed = ("engine/src/sys.rs", "script/src/state.rs")
     for path in (ROOT / "crates").rglob("src/**/*.rs"):
         inside = path.relative_to(ROOT / "crates").as_posix()
         if re.search(r"\bunsafe\s*(\{|fn|impl)", path.read_text()):
-            assert inside.startswith("engine/src/io/") or inside == "engine/src/sys.rs", inside
+            assert inside.startswith("engine/src/io/") or inside in allowed, inside
 
 
 def test_no_registry_host_and_no_lock_file_with_addresses() -> None:

@@ -392,9 +392,9 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         self.counts.errors[failure as usize] += 1;
     }
 
-    /// The worker's part is over, its answers all in.
-    pub fn end(&mut self, now_ns: u64, gave_up: bool) {
-        let early = gave_up || self.counts.stopped;
+    /// The worker's part is over, its answers all in; `halted`: before its time, by a script's will.
+    pub fn end(&mut self, now_ns: u64, gave_up: bool, halted: bool) {
+        let early = gave_up || halted || self.counts.stopped;
         let counted_end_ns = self.load_model.end(&self.window, self.counts, now_ns, early);
         if self.crossing_ns == self.window.end_ns || counted_end_ns > self.window.end_ns {
             self.counts.engine_cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);

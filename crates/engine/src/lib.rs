@@ -20,6 +20,7 @@ pub mod plan;
 mod reference_server;
 pub mod response;
 pub mod schedule;
+pub mod script;
 mod snapshots;
 mod sys;
 pub mod tally;
@@ -167,7 +168,8 @@ impl Engine {
         let (reply, replies) = channel();
         for (index, worker) in self.workers.iter().enumerate() {
             let count = plan.connections_of(index, self.workers.len());
-            worker.tell(Command::Open { id, plan: Arc::clone(&plan), count, reply: reply.clone() })?;
+            let own = plan.of_worker(index).map_or_else(|| Arc::clone(&plan), Arc::new);
+            worker.tell(Command::Open { id, plan: own, count, reply: reply.clone() })?;
         }
         drop(reply);
         let mut opened = Ok(());

@@ -3,6 +3,7 @@
 use crate::error::EngineError;
 use crate::http2; // no I/O: how a request is written
 use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is planned
+use crate::script::SharedScript;
 pub use crate::target::Target;
 use crate::tls::TlsPlan;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub struct Exchange {
     /// Head and body, as sent.
     pub request: Vec<u8>,
-    /// The status of a right answer.
+    /// The status of a right answer; 0 for any that tells no failure (200 to 399).
     pub status: u16,
     /// The body of a right answer, transfer coding removed; empty where any is right.
     pub body: Vec<u8>,
@@ -73,6 +74,11 @@ pub struct SessionPlan {
     /// Above 0: HTTP/2, with so many requests at a time on each connection, each in a stream of its own. In the clear by
     /// prior knowledge (RFC 9113, 3.3), over TLS by ALPN (3.2). Exchanges are in HTTP/1.1's words all the same.
     pub streams: u32,
+    /// By worker: what makes its requests while the load goes on. There are two exchanges then, for what is right: the
+    /// second is of requests whose answers have no body (HEAD). Empty: the exchanges are what is sent.
+    pub scripts: Vec<SharedScript>,
+    /// By worker: where it connects to, if not to `target`; may be shorter than there are workers.
+    pub targets: Vec<Option<Target>>,
 }
 
 /// How much of each answer's body is looked at; statuses and heads always are.
@@ -154,6 +160,8 @@ impl SessionPlan {
             sources: 1,
             polls: false,
             streams: 0,
+            scripts: Vec::new(),
+            targets: Vec::new(),
         }
     }
 
@@ -179,8 +187,25 @@ impl SessionPlan {
 
     /// Whether it asks for what only [`crate::io::Buffered`] has.
     pub fn needs_buffered(&self) -> bool {
-        let more = self.tls.is_some() || self.first_byte || self.pipelining > 1;
+        let more = self.tls.is_some() || self.first_byte || self.pipelined();
         more || self.connections_end()
+    }
+
+    /// Whether answers are matched with what was sent in order: several may be on their way on a connection.
+    #[inline]
+    pub(crate) fn pipelined(&self) -> bool {
+        self.pipelining > 1 || !self.scripts.is_empty()
+    }
+
+    /// What worker `index` needs of its own; None: nothing.
+    pub(crate) fn of_worker(&self, index: usize) -> Option<Self> {
+        let target = self.targets.get(index).cloned().flatten();
+        let script = self.scripts.get(index).cloned();
+        if target.is_none() && script.is_none() {
+            return None;
+        }
+        let (target, scripts) = (target.unwrap_or_else(|| self.target.clone()), script.into_iter().collect());
+        Some(Self { target, scripts, targets: Vec::new(), ..self.clone() })
     }
 
     fn connections_end(&self) -> bool {
@@ -251,9 +276,9 @@ impl SessionPlan {
             if exchange.request.is_empty() {
                 return Err(refuse("exchanges", format!("request {index} is empty"), "give the bytes to send"));
             }
-            if !(200..=599).contains(&exchange.status) {
+            if exchange.status != 0 && !(200..=599).contains(&exchange.status) {
                 let problem = format!("request {index} expects status {}", exchange.status);
-                return Err(refuse("exchanges", problem, "a final status is 200 to 599"));
+                return Err(refuse("exchanges", problem, "a final status is 200 to 599; 0 stands for 200 to 399"));
             }
         }
         if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
@@ -274,6 +299,15 @@ impl SessionPlan {
             return Err(refuse("pipelining", problem, "give 1 to 1024; more than 1 needs connections that are kept"));
         }
         self.check_streams()?;
+        if !self.scripts.is_empty() && (!self.keepalive || self.connections_end() || self.exchanges.len() != 2) {
+            let problem =
+                "requests are made under load, and connections end, or there are not two exchanges".to_owned();
+            return Err(refuse(
+                "scripts",
+                problem,
+                "keep connections alive without a bound; give the two kinds of answer",
+            ));
+        }
         let spread = matches!(self.target, Target::Tcp(SocketAddr::V4(to)) if to.ip().is_loopback());
         if !(1..=MOST_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
             let problem = format!("{} given for {}", self.sources, self.target);
@@ -304,8 +338,12 @@ impl SessionPlan {
     /// # Errors
     /// As [`SessionPlan::check`].
     pub fn check_open_loop(&self, block: &BlockPlan) -> Result<(), EngineError> {
-        if block.open_loop.is_none() || self.pipelining == 1 {
+        if block.open_loop.is_none() || !self.pipelined() {
             return Ok(());
+        }
+        if !self.scripts.is_empty() {
+            let problem = "requests are made under load, in an open loop".to_owned();
+            return Err(refuse("scripts", problem, "an open loop's requests are made before it"));
         }
         let problem = format!("{} given in an open loop", self.pipelining);
         Err(refuse("pipelining", problem, "give 1: in an open loop each request has a connection of its own"))

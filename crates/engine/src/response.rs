@@ -23,14 +23,21 @@ const MOST_FIELDS: usize = 128;
 /// What the answer should be.
 #[derive(Clone, Copy, Debug)]
 pub struct Expect<'a> {
-    /// Final status.
+    /// Final status; 0 for any that tells no failure (200 to 399).
     pub status: u16,
     /// Body, transfer coding removed.
     pub body: &'a [u8],
     /// The answer to a HEAD request: no body, whatever its head says.
     pub bodiless: bool,
-    /// Whatever body comes is right, up to [`PASSED_LIMIT`] bytes; `body` is empty.
+    /// Whatever body comes is right, up to [`PASSED_LIMIT`] bytes where a status is given; `body` is empty.
     pub any_body: bool,
+}
+
+impl Expect<'_> {
+    #[inline]
+    fn is_wrong(&self, status: u16) -> bool {
+        status != self.status && (self.status != 0 || status >= 400)
+    }
 }
 
 impl<'a> From<&'a Exchange> for Expect<'a> {
@@ -256,7 +263,7 @@ impl Reader {
         if self.stash.is_empty()
             && let Some((head, length)) = known.recall(rest)
         {
-            if head.status != expect.status {
+            if expect.is_wrong(head.status) {
                 sample.note(Failure::WrongStatus, rest);
             }
             return (length, self.begin(head, expect));
@@ -299,7 +306,7 @@ impl Reader {
         let mut verdict = None;
         if let Parsed::Final(head, _) = parsed {
             known.learn(&bytes[..length], head);
-            if head.status != expect.status {
+            if expect.is_wrong(head.status) {
                 sample.note(Failure::WrongStatus, bytes);
             }
             verdict = self.begin(head, expect);
@@ -317,7 +324,7 @@ impl Reader {
     fn begin(&mut self, head: Head, expect: &Expect) -> Option<Verdict> {
         (self.keep, self.status) = (head.keep, head.status);
         self.overhead = 0;
-        if head.status != expect.status {
+        if expect.is_wrong(head.status) {
             self.wrong = Some(Wrong::Status);
         }
         match head.framing {
@@ -452,6 +459,9 @@ impl Reader {
 
 /// Of a wrong status's body.
 fn longest_passed(expect: &Expect) -> u64 {
+    if expect.any_body && expect.status == 0 {
+        return u64::MAX;
+    }
     expect.body.len() as u64 + PASSED_LIMIT
 }
 

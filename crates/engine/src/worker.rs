@@ -14,6 +14,7 @@ mod linked;
 mod open_loop;
 mod pipelined;
 mod responses;
+mod scripted;
 
 use crate::block_run::{BlockRun, ClosedLoop, LoadModel};
 use crate::clock::{Clocks, Reading};
@@ -34,6 +35,7 @@ use connections::MOST_FAILURES;
 pub use connections::MOST_LINGERING;
 pub use open_loop::{OpenLoop, counted_end_ns};
 use pipelined::broken_by;
+use scripted::Scripted;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
@@ -196,6 +198,10 @@ struct WorkerSession<P: Poller> {
     together: Vec<u8>,
     /// Over HTTP/2, the connections; what is one elsewhere is a place for a request then.
     links: http2::Links<P::Socket>,
+    /// Where a script makes requests while the load goes on.
+    scripted: Option<Box<Scripted>>,
+    /// Of requests that a script made at once, how long each is, and its kind of answer.
+    kinds: Vec<(usize, u32)>,
     /// How long it took to open each of the first connections; the first block takes them.
     opened_ns: Vec<u64>,
 }
@@ -218,6 +224,9 @@ impl<P: Poller> WorkerSession<P> {
             self.wake_rested(before_ns, block_run);
             if P::MULTIPLEXES {
                 self.flush_links(block_run);
+            }
+            if P::EXTRAS {
+                self.wake_paused(before_ns, block_run);
             }
             self.poller.flush();
             let coalescing = self.coalescing(before_ns, block_run);
@@ -259,7 +268,7 @@ impl<P: Poller> WorkerSession<P> {
             }
         }
         let gave_up = self.given_up == self.conns.len();
-        block_run.end(sys::now_ns(), gave_up);
+        block_run.end(sys::now_ns(), gave_up, self.halted());
         block_run.stepped(self.clocks.follow(&Reading::now()));
         block_run.counts.early_stamps += self.clocks.take_early_stamps();
         self.tidy(block_run, buffer);
@@ -301,7 +310,7 @@ impl<P: Poller> WorkerSession<P> {
     }
 
     fn done(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> bool {
-        let ending = !block_run.open(now_ns) || self.given_up == self.conns.len();
+        let ending = !block_run.open(now_ns) || self.given_up == self.conns.len() || self.halted();
         ending && self.outstanding == 0 && self.lingerers == 0
     }
 
@@ -348,6 +357,9 @@ impl<P: Poller> WorkerSession<P> {
         if let Some((rested_ns, _)) = self.resting.front() {
             due_ns = due_ns.min(*rested_ns);
         }
+        if P::EXTRAS {
+            due_ns = due_ns.min(self.pause_ends_ns());
+        }
         if self.outstanding == 0 && self.lingerers > 0 {
             due_ns = due_ns.min(now_ns + LINGER_NS);
         }
@@ -390,7 +402,7 @@ impl<P: Poller> WorkerSession<P> {
         let state = self.conns[index].state;
         match state {
             State::Idle if P::MULTIPLEXES => self.send_stream(index, now_ns, block_run),
-            State::Idle if P::EXTRAS && self.plan.pipelining > 1 => self.fill(index, now_ns, block_run),
+            State::Idle if P::EXTRAS && self.plan.pipelined() => self.fill(index, now_ns, block_run),
             State::Idle => self.send(index, now_ns, block_run),
             State::Closed if block_run.reserve(&mut self.conns[index].due_ns) => self.connect(index, now_ns, block_run),
             _ => {}

@@ -7,6 +7,7 @@ mod errors;
 mod plan;
 mod reference_server;
 mod run;
+mod script;
 mod tally;
 
 use dragstrip_engine::{self as engine, Backend, EngineError as Refusal};
@@ -167,6 +168,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<OpenLoop>()?;
     module.add_class::<BlockPlan>()?;
     module.add_class::<reference_server::ReferenceServer>()?;
+    script::add_to(module)?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_function(wrap_pyfunction!(merge, module)?)
 }

@@ -1,6 +1,7 @@
 //! What is to be run, as Python says it: sessions, blocks, and the open loops that blocks may be.
 
 use crate::errors;
+use crate::script::Script;
 use dragstrip_engine::schedule::{Arrivals, OpenLoopPlan, Precision, Step};
 use dragstrip_engine::{self as engine, BodyCheck, EngineError, TlsPlan, Trust};
 use pyo3::prelude::*;
@@ -142,7 +143,7 @@ impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
         requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false,
-        sequence = Vec::new(), streams = 0))]
+        sequence = Vec::new(), streams = 0, script = None))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -158,6 +159,7 @@ impl SessionPlan {
         by_length: bool,
         sequence: Vec<u32>,
         streams: u32,
+        script: Option<&Script>,
     ) -> Self {
         let exchanges = exchanges.into_iter().map(engine::Exchange::from).collect();
         let options = engine::SessionPlan {
@@ -171,6 +173,8 @@ impl SessionPlan {
             sequence,
             streams,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
+            scripts: script.map(Script::for_engine).unwrap_or_default(),
+            targets: script.map(Script::targets).unwrap_or_default(),
             ..engine::SessionPlan::new(engine::Target::Unix(PathBuf::new()), exchanges)
         };
         Self { target, tls, options }

@@ -6,6 +6,8 @@ import re
 
 import click
 
+from dragstrip.cli.other_tools_flags import hints
+
 #: What no command here does, whoever asks.
 _NOWHERE = {
     "--http2": "--http 2; --streams N for more than one request at a time on each connection",
@@ -39,10 +41,9 @@ _LOADING = {
     "--output": "--json FILE",
 }
 
-#: Of ``load``: wrk's, ab's, hey's, oha's, k6's and vegeta's.
+#: Of ``load``: ab's, hey's, k6's and vegeta's, and what several tools mean by one flag. Those of wrk, h2load and oha
+#: are in ``other_tools_flags``, and answer what has no line here.
 _LOAD = {
-    "--script": "wrk's script: --pool FILE cycles different requests, --raw FILE sends one byte for byte",
-    "-s": "wrk's script: --pool FILE; ab's time limit for an answer: --timeout TIME",
     "-u": "k6's virtual users: -c N; ab's PUT: -m PUT -b @FILE",
     "-p": "ab's POST: -m POST -b @FILE; oha's HTTP pipelining: --pipeline N",
     "-w": "oha's and ab's -w has no counterpart; --json FILE holds everything",
@@ -63,8 +64,6 @@ _LOAD = {
     "--targets": "vegeta's targets: --pool FILE (TOML or JSON lines)",
     "--latencies": "percentiles are always shown; --hgrm FILE has all of them",
     "--percentiles": "percentiles are always shown; --hgrm FILE has all of them",
-    "--host": "-H 'Host: …'",
-    "--disable-compression": "leave it out: nothing asks for compression unless -H 'Accept-Encoding: …' does",
     "--redirect": "redirects are never followed: the answer to the request is what is measured",
     "--no-redirect": "leave it out: redirects are never followed",
     "--warmup": "run load once before, and measure with the next; a race warms each server up by itself",
@@ -136,7 +135,8 @@ _BY_COMMAND = {
 
 def hint(command: str | None, option: str) -> str | None:
     """What to say here in place of another tool's flag; None if it is no known one."""
-    return _BY_COMMAND.get(command or "", _NOWHERE).get(option)
+    known = _BY_COMMAND.get(command or "", _NOWHERE).get(option)
+    return known or (hints(option) or None if command == "load" else None)
 
 
 def hinted(error: click.UsageError) -> click.UsageError:

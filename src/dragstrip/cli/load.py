@@ -26,6 +26,7 @@ from dragstrip.cli.options import (
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
+from dragstrip.loading.script import read_script
 from dragstrip.loading.url_template import drawn
 from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report.load import export, terminal
@@ -89,6 +90,7 @@ class LoadOptions(OpenLoopOptions):
     """What ``dragstrip load`` was given; the decorators of ``load`` say what each is."""
 
     url: str
+    args: tuple[str, ...]
     connections: int
     requests: int | None
     duration_s: float | None
@@ -102,6 +104,7 @@ class LoadOptions(OpenLoopOptions):
     raw: Path | None
     url_template: str | None
     urls: int | None
+    script: Path | None
     latency: bool
     no_keepalive: bool
     close_after: int | None
@@ -131,6 +134,7 @@ class LoadOptions(OpenLoopOptions):
 
 @click.command()
 @click.argument("url")
+@click.argument("args", nargs=-1, metavar="[-- ARGS]...")
 @click.option(
     "--connections", "-c", type=Count(), default=str(DEFAULT_CONNECTIONS), show_default=True, help="Open at a time."
 )
@@ -148,7 +152,8 @@ class LoadOptions(OpenLoopOptions):
 @click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
 @click.option("--url-template", default=None, metavar="PATH", help="Paths that vary: '/item/{int:1..1000}'; see below.")
 @click.option("--urls", type=Count(), default=None, help="Of a template: at most so many different paths; 1000.")
-@click.option("--latency", is_flag=True, hidden=True, help="wrk's word for what is always shown.")
+@click.option("--script", "-s", type=click.Path(path_type=Path), default=None, help="wrk's: Lua; ARGS are its own.")
+@click.option("--latency", is_flag=True, help="In --style wrk: percentiles, too.")
 @click.option(
     "--no-keepalive", "--disable-keepalive", "no_keepalive", is_flag=True, help="A new connection for each request."
 )
@@ -169,7 +174,11 @@ class LoadOptions(OpenLoopOptions):
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
 @click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
 @click.option(
-    "--check", type=click.Choice(["auto", "full", "length"]), default="auto", show_default=True, help="Of bodies."
+    "--check",
+    type=click.Choice(["auto", "full", "length", "status"]),
+    default="auto",
+    show_default=True,
+    help="Of answers.",
 )
 @io_option()
 @awake_option("off")
@@ -227,6 +236,11 @@ def load(options: LoadOptions) -> None:
 
 
 def _request(options: LoadOptions) -> loading.LoadRequest:
+    if options.args and options.script is None:
+        plural = "s" if len(options.args) > 1 else ""
+        raise click.UsageError(
+            f"Got unexpected extra argument{plural} ({' '.join(options.args)})", click.get_current_context()
+        )
     if options.keep_word:
         if options.no_keepalive:
             raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
@@ -250,6 +264,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         first_byte=options.first_byte,
         sources=options.sources or None,
         pool=_pool(options),
+        script=read_script(options.script, options.args) if options.script else None,
         method=options.method,
         headers=(*options.headers, *([("Content-Type", options.content_type)] if options.content_type else [])),
         body=_body(f"@{options.body_file}" if options.body_file else options.body),
@@ -264,6 +279,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
 
 def _pool(options: LoadOptions) -> tuple[Asked, ...]:
     given = {"--pool": options.pool, "--raw": options.raw, "--url-template": options.url_template}
+    given["-s"] = options.script
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise BadUsage(f"{' and '.join(named)} contradict each other; one of them says what is sent")
@@ -285,7 +301,7 @@ def _report(result: loading.LoadResult, objectives: list[Limit], options: LoadOp
     """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
     to_stdout = str(options.json_path) == "-"
     if options.style and not options.quiet:
-        click.echo(styled(result, options.style), nl=False, err=to_stdout)
+        click.echo(styled(result, options.style, distribution=options.latency), nl=False, err=to_stdout)
         for line in warnings(result):
             click.echo(f"dragstrip: {line}", err=True)
         for objective in objectives:

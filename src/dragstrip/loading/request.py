@@ -14,6 +14,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
 from dragstrip.loading.request_pool import Asked
+from dragstrip.loading.script import ScriptAsked
 from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.workload import connection_words
 
@@ -74,8 +75,9 @@ class LoadRequest:
         timeout_s: for one answer and for one attempt to connect; up to 60.
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         awake: "auto": this machine's cores are kept from sleeping; "off": they do as the kernel wants.
-        check: of each body: "full", every byte; "length", all of the first ones and of one in 64 later, else only how
-            many bytes there are; "auto": by length from 64 KiB on.
+        check: "status": of an answer nothing but its status, and none is learned. Else of each body: "full", every
+            byte; "length", all of the first ones and of one in 64 later, else only how many bytes there are; "auto": by
+            length from 64 KiB on.
         expect_status: the right status; None takes any 2xx that the first plain answer has.
         offer: an open loop; None for a closed one.
         unix: a socket file to connect to, whatever host the URL names.
@@ -87,6 +89,7 @@ class LoadRequest:
         sources: addresses of 127.0.0.0/8 that connections come from, each with its own ports; None for as many as
             seem needed.
         pool: different requests, cycled; none for the one that all this describes.
+        script: makes the requests, or has made the pool.
     """
 
     url: str
@@ -114,10 +117,13 @@ class LoadRequest:
     first_byte: bool = False
     sources: int | None = 1
     pool: tuple[Asked, ...] = ()
+    script: ScriptAsked | None = None
 
     @property
     def plain(self) -> int:
         """How many plain requests it takes to learn the right answers that nobody gave."""
+        if self.check == "status":
+            return 0
         return PLAIN * sum(one.answer is None for one in set(self.pool) or (Asked(),))
 
 
@@ -219,7 +225,7 @@ def check(request: LoadRequest) -> None:
     """
     if request.connections < 1:
         raise BadUsage(f"-c {request.connections}: no connection to send on; give 1 or more")
-    if request.requests is not None and request.requests <= request.plain:
+    if request.requests is not None and 0 < request.plain >= request.requests:
         raise BadUsage(
             f"-n {request.requests}: the first {request.plain} are plain ones that tell what the right answer is, and "
             f"nothing would be left to measure; give {request.plain + 1} or more"
@@ -237,6 +243,8 @@ def check(request: LoadRequest) -> None:
     if request.pipeline > 1 and request.offer:
         raise BadUsage("--pipeline and -R contradict each other: in an open loop each request has its own connection")
     _check_streams(request)
+    if request.script is not None:
+        _check_beside_script(request)
     if request.close_after is not None and not request.keepalive:
         raise BadUsage("--close-after and --no-keepalive contradict each other; --no-keepalive closes after 1")
     ports = local_ports()
@@ -264,6 +272,20 @@ def _check_streams(request: LoadRequest) -> None:
         raise BadUsage(f"--pipeline {request.pipeline} with --http 2: its streams are --streams {request.pipeline}")
     if any(one.raw is not None for one in request.pool):
         raise BadUsage("--raw with --http 2: the bytes of a request are frames there; say it with -m, -H and -b")
+
+
+def _check_beside_script(request: LoadRequest) -> None:
+    """Refuses what would change the bytes that a script has made."""
+    at_odds = {
+        "--no-keepalive": not request.keepalive,
+        "--close-after": request.close_after is not None,
+        f"--http {request.http}": request.http != "1.1",
+    }
+    if said := next((name for name, given in at_odds.items() if given), None):
+        raise BadUsage(
+            f"{said} and -s contradict each other: the script makes the requests; have it say so by wrk.headers"
+            '["Connection"] = "close", or by a first line of its own'
+        )
 
 
 def local_ports() -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
+from dragstrip.loading.script import ScriptReport
 from dragstrip.metrics import SUSTAINED
 from dragstrip.record import Backend
 
@@ -90,12 +91,15 @@ class LoadResult:
         latency_sent_hdr, lag_hdr: of an open loop: latencies from when requests left, and how late they left.
         connect_hdr: of connections opened, those before the start included, to the end of the last handshake.
         first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
-        finished: "count", "duration", "gave up" (no connection was left) or "interrupted".
+        finished: "count", "duration", "gave up" (no connection was left), "script" (it stopped all its threads) or
+            "interrupted".
         io: the back end that ran, and with what, for a person; backend: which.
         plain_statuses: of the plain requests before the load, how many answers had which status.
         by_length: large bodies were read whole at first and once in 64 later, the others' bytes counted.
         stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
         notes: what to know beforehand, in words.
+        any_body: of answers only the status was checked.
+        script: what came of it, where there was one.
     """
 
     request: LoadRequest
@@ -118,6 +122,8 @@ class LoadResult:
     latency_sent_hdr: bytes = b""
     lag_hdr: bytes = b""
     plain_statuses: dict[int, int] = field(default_factory=dict)
+    any_body: bool = False
+    script: ScriptReport | None = None
 
     @property
     def requests(self) -> int:
@@ -206,6 +212,8 @@ class LoadResult:
     @property
     def trouble(self) -> str:
         """Why the run is no success, in words; "" where it is one. An interruption is the user's own will."""
+        if self.script and self.script.fault:
+            return "the script's done() failed"
         if self.finished == "gave up":
             return f"ended early, after {self.duration_s:.2f} s: no connection was left"
         failures = sum(self.errors.values())

@@ -15,12 +15,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from dragstrip import machine
-from dragstrip.errors import EngineFailure
+from dragstrip.errors import BadUsage, EngineFailure
 from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.learn import Learned, given, learn
 from dragstrip.loading.request import (
@@ -40,12 +40,14 @@ from dragstrip.loading.request import (
 )
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import LoadResult, Slice
+from dragstrip.loading.script import ScriptReport
+from dragstrip.loading.script_run import call_done, load_script, printed, refuse_failure
 from dragstrip.process import keep_awake
 from dragstrip.record import Backend
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, SessionPlan, Tally
+    from dragstrip._engine import Engine, Script, SessionPlan, Tally
 
 __all__ = ["Learned", "LoadRequest", "LoadResult", "Offer", "Progress", "Slice", "Step", "Target", "run"]
 
@@ -73,8 +75,8 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     """
     check(request)
     prepared = _prepare(request)
-    progress.begun(request, prepared.learned, list(prepared.doubts))
-    return _result(prepared, _load(prepared, progress))
+    progress.begun(prepared.request, prepared.learned, list(prepared.doubts))
+    return _told_script(prepared, _result(prepared, _load(prepared, progress)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class _Prepared:
         learned: of the right answers the one that tells most of the server.
         cores: the engine's, one thread each. connections: as many as are of use.
         by_length: bodies are only counted after the first ones.
+        any_body: of answers only the status is checked.
+        script: as loaded; printed: what it said until then.
         notes: what is not as asked, in words. doubts: what may go wrong, in words.
     """
 
@@ -104,8 +108,16 @@ class _Prepared:
     cores: tuple[int, ...]
     connections: int
     by_length: bool
+    any_body: bool
     notes: tuple[str, ...]
     doubts: tuple[str, ...]
+    script: Script | None = None
+    printed: str = ""
+
+    @property
+    def made_under_load(self) -> bool:
+        """A script makes the requests while the load goes on."""
+        return self.script is not None and self.script.fixed is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +145,11 @@ def _prepare(request: LoadRequest) -> _Prepared:
         BadUsage, DragstripError: as ``run``.
     """
     to = target(request.url, request.unix)
+    script = None
+    if request.script is not None:
+        script = load_script(request.script, request, to, workers=len(worker_cores(request)[0]))
+        request, to = _by_script(request, to, script)
+        check(request)
     wires = [(alone, at, asked, asked.raw or request_bytes(alone, at)) for alone, at, asked in each(request, to)]
     cores, connections, notes = worker_cores(request)
     learned_of: dict[Asked, Learned] = {}  # the same request twice has one right answer
@@ -141,9 +158,12 @@ def _prepare(request: LoadRequest) -> _Prepared:
             learned_of[asked] = _right_answer(alone, at, asked, wire)
     exchanges = tuple(_Exchange(asked=asked, wire=wire, right=learned_of[asked]) for _, _, asked, wire in wires)
     answers = [exchange.right for exchange in exchanges]
+    any_body = request.check == "status" or any(answer.changes for answer in answers)
     learned = next((answer for answer in answers if answer.server), answers[0])
     if request.keepalive and learned.closes:
         notes.append("the server ends each connection after one answer, though asked to keep it")
+    if request.script is not None and any_body and request.check != "status":
+        notes.append("two plain requests got different bodies: only statuses were checked")
     if to.tls and request.insecure:
         notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
     return _Prepared(
@@ -153,13 +173,34 @@ def _prepare(request: LoadRequest) -> _Prepared:
         learned=learned,
         cores=cores,
         connections=connections,
-        by_length=_by_length(request, to, max(len(answer.body) for answer in answers)),
+        by_length=not any_body and _by_length(request, to, max(len(answer.body) for answer in answers)),
+        any_body=any_body,
         notes=tuple(notes),
         doubts=tuple(notes_before(request)),
+        script=script,
+        printed=printed(script) if script else "",
     )
 
 
+def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRequest, Target]:
+    """The request as the script will have it: a pool of what it always sends, or nothing learned beforehand."""
+    if (first := script.addresses[0]) is not None:
+        to = replace(to, host=str(first[0]), port=first[1])
+    if script.fixed is None:
+        if request.offer:
+            raise BadUsage(
+                f"-s {request.script.name if request.script else ''}: its requests are made under load, and an open "
+                "loop's are made before; leave -R, --ramp and --steps out, or drop the script's request, delay and "
+                "response"
+            )
+        return replace(request, check="status"), to
+    pool = tuple(Asked(raw=raw) for raw in script.fixed)
+    return replace(request, pool=pool, pipeline=len(pool)), to
+
+
 def _right_answer(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> Learned:
+    if request.check == "status":
+        return given(asked.status or request.expect_status or 0, b"")
     if asked.answer is not None:
         return given(asked.status or 200, asked.answer)
     return learn(request, to, wire)
@@ -176,14 +217,16 @@ def _load(prepared: _Prepared, progress: Progress) -> _Loaded:
     slices: list[Slice] = []
     with _engine(prepared.cores, request.io) as engine, _awake(request) as awake:
         try:
-            finished = _drive(engine, engine.open(_session_plan(prepared)), request, slices, progress)
+            finished = _drive(engine, engine.open(_session_plan(prepared)), prepared, slices, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
+        if prepared.script is not None:
+            refuse_failure(prepared.script)
         # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
         io, backend = engine.backend, Backend(engine.io)
         stamps = "user" if to.tls or to.unix else engine.latency_stamps
     asked_for = request.close_after or request.pipeline > 1 or request.first_byte
-    if to.tls or (asked_for and request.http != "2"):
+    if to.tls or prepared.made_under_load or (asked_for and request.http != "2"):
         io, backend = "epoll (for what is asked for)", Backend.EPOLL
     if prepared.by_length:
         io, backend = "epoll (large bodies are counted where they lie)", Backend.EPOLL
@@ -218,7 +261,8 @@ def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
         first_byte_hdr=_merged(part.first_byte_hdr for part in slices),
         latency_sent_hdr=_merged(part.latency_sent_hdr or b"" for part in slices),
         lag_hdr=_merged(part.lag_hdr or b"" for part in slices),
-        plain_statuses=_plain_statuses(prepared.exchanges),
+        plain_statuses=_plain_statuses(prepared.exchanges) if prepared.request.plain else {},
+        any_body=prepared.any_body,
         io=loaded.io,
         backend=loaded.backend,
         stamps=loaded.stamps,
@@ -226,6 +270,25 @@ def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
         finished=loaded.finished,
         notes=(*prepared.notes, *loaded.notes, *doubts),
     )
+
+
+def _told_script(prepared: _Prepared, result: LoadResult) -> LoadResult:
+    """The result with what the script said to it: ``done`` is called with the run's numbers."""
+    script, asked = prepared.script, prepared.request.script
+    if script is None or asked is None:
+        return result
+    during = printed(script)
+    fault = call_done(script, result)
+    told = ScriptReport(
+        name=asked.name,
+        hooks=tuple(script.hooks),
+        fixed=script.fixed is not None,
+        before=prepared.printed,
+        during=during,
+        after=printed(script),
+        fault=fault,
+    )
+    return replace(result, script=told)
 
 
 def _plain_statuses(exchanges: Sequence[_Exchange]) -> dict[int, int]:
@@ -239,9 +302,21 @@ def _session_plan(prepared: _Prepared) -> SessionPlan:
     from dragstrip import _engine as engine
 
     request, to = prepared.request, prepared.target
+    exchanges = [
+        engine.Exchange(
+            one.wire, one.right.status, b"" if prepared.any_body else one.right.body, any_body=prepared.any_body
+        )
+        for one in prepared.exchanges
+    ]
+    if prepared.made_under_load:
+        # What is sent is the script's; these two tell what is right, the second of answers without a body.
+        status = request.expect_status or 0
+        exchanges = [
+            engine.Exchange(method + b" / HTTP/1.1\r\n\r\n", status, b"", any_body=True) for method in (b"GET", b"HEAD")
+        ]
     return engine.SessionPlan(
         engine.Target.unix(to.unix) if to.unix else engine.Target(to.host, to.port),
-        [engine.Exchange(one.wire, one.right.status, one.right.body) for one in prepared.exchanges],
+        exchanges,
         connections=prepared.connections,
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
@@ -252,6 +327,7 @@ def _session_plan(prepared: _Prepared) -> SessionPlan:
         sources=spread(request),
         by_length=prepared.by_length,
         streams=request.streams if request.http == "2" else 0,
+        script=prepared.script,
     )
 
 
@@ -301,7 +377,7 @@ def _merged(histograms: Iterable[bytes]) -> bytes:
     return merge(recorded) if recorded else b""
 
 
-def _drive(engine: Engine, session: int, request: LoadRequest, slices: list[Slice], progress: Progress) -> str:
+def _drive(engine: Engine, session: int, prepared: _Prepared, slices: list[Slice], progress: Progress) -> str:
     """Runs to the end, hour by hour, and says what ended it (``LoadResult.finished``).
 
     Args:
@@ -309,6 +385,7 @@ def _drive(engine: Engine, session: int, request: LoadRequest, slices: list[Slic
     """
     from dragstrip._engine import BlockPlan
 
+    request, script = prepared.request, prepared.script
     bounded_s = (request.offer.length_s() if request.offer else None) or request.duration_s
     if bounded_s is None and request.requests is None:
         bounded_s = DEFAULT_DURATION_S
@@ -328,6 +405,8 @@ def _drive(engine: Engine, session: int, request: LoadRequest, slices: list[Slic
             return "interrupted"
         if tally.gave_up:
             return "gave up"
+        if script is not None and script.stopped:
+            return "script"
         if left is not None:
             left -= tally.sent if request.offer is None else tally.offered or 0
             if left <= 0:

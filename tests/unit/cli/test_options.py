@@ -31,7 +31,8 @@ EVERY_OPTION = {
     "export": "last f --as csv --contender a --rounds --chart pairs --column c --dark --store s",
     "import": "here --beside last --name n --store s",
     "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
-    "load": "http://127.0.0.1/ -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p --raw r "
+    "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "
+    "--raw r "
     "--url-template /{int:1..2} --urls 5 --latency --no-keepalive --close-after 3 --pipeline 4 --streams 2 --unix u "
     "--cacert c --insecure --sources auto --first-byte "
     "--http 1.0 -k --timeout 2s --status 200 --check full --io uring --awake auto -R 1k --ramp 1:2 --steps 1k:1s,2k:2s "

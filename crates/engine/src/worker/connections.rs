@@ -1,7 +1,7 @@
 //! How a share's connections come and go: opened, lost, given up, left for the server to close.
 
 use super::http2::Links;
-use super::{LINGER_NS, WorkerSession};
+use super::{LINGER_NS, Scripted, WorkerSession};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::clock::{Clocks, Reading};
 use crate::coalescing::CoalescingRule;
@@ -13,6 +13,7 @@ use crate::io::{self, Carrier, Event, Needs, Poller, Received};
 use crate::plan::{SessionPlan, Target};
 use crate::response::Known;
 use crate::sys;
+
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -72,11 +73,13 @@ impl<P: Poller> WorkerSession<P> {
             given_up: 0,
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
-            behind: (0..if plan.pipelining > 1 { count } else { 0 }).map(|_| VecDeque::new()).collect(),
-            freed: (0..if plan.pipelining > 1 { count } else { 0 }).map(|_| VecDeque::new()).collect(),
+            behind: (0..if plan.pipelined() { count } else { 0 }).map(|_| VecDeque::new()).collect(),
+            freed: (0..if plan.pipelined() { count } else { 0 }).map(|_| VecDeque::new()).collect(),
             cycle: plan.cycle(),
             together: Vec::new(),
             links,
+            scripted: Scripted::of(&plan, count),
+            kinds: Vec::new(),
             opened_ns: Vec::with_capacity(if plan.keepalive { count } else { 0 }),
             plan,
         };
@@ -326,6 +329,7 @@ impl<P: Poller> WorkerSession<P> {
         if P::MULTIPLEXES {
             self.tidy_links();
         }
+        self.tidy_script();
         self.poller.settle();
         (self.outstanding, self.given_up, self.lingerers) = (0, 0, 0);
         self.freed.iter_mut().for_each(VecDeque::clear);
@@ -345,6 +349,9 @@ impl<P: Poller> WorkerSession<P> {
         let token = conn.token(index);
         if let Some(socket) = conn.detach() {
             self.poller.release(token, socket);
+        }
+        if P::EXTRAS {
+            self.forget_for_script(index);
         }
     }
 

@@ -69,7 +69,7 @@ impl<P: Poller> WorkerSession<P> {
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
-        if P::EXTRAS && self.plan.pipelining > 1 {
+        if P::EXTRAS && self.plan.pipelined() {
             self.read_several(index, closing, block_run, buffer);
         } else {
             self.read(index, closing, block_run, buffer);
@@ -78,6 +78,9 @@ impl<P: Poller> WorkerSession<P> {
 
     /// Sends as many requests as the connection has room for, in one go.
     pub(super) fn fill(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if self.scripted.is_some() {
+            return self.fill_by_script(index, now_ns, block_run);
+        }
         let mut together = std::mem::take(&mut self.together);
         together.clear();
         let mut left = 0;
@@ -105,7 +108,7 @@ impl<P: Poller> WorkerSession<P> {
     }
 
     /// Notes one that is about to leave.
-    fn put(&mut self, index: usize, exchange: u32, now_ns: u64) {
+    pub(super) fn put(&mut self, index: usize, exchange: u32, now_ns: u64) {
         let conn = &mut self.conns[index];
         if conn.state == State::Waiting {
             return self.behind[index].push_back((exchange, now_ns));
@@ -117,7 +120,7 @@ impl<P: Poller> WorkerSession<P> {
         conn.out_at = self.plan.exchanges[exchange as usize].request.len();
     }
 
-    fn send_together(
+    pub(super) fn send_together(
         &mut self,
         index: usize,
         bytes: &[u8],
@@ -206,8 +209,10 @@ impl<P: Poller> WorkerSession<P> {
             let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
             let known = &mut self.known[conn.exchange as usize];
             let fed = conn.reader.feed(bytes, &expect, known, &mut self.sample);
+            self.keep_for_script(index, &bytes[..fed.used]);
             bytes = &bytes[fed.used..];
             let Some(verdict) = fed.verdict else { return true };
+            self.tell_script(index, &verdict, block_run);
             if !verdict.keep || self.spent(index) && self.behind[index].is_empty() {
                 self.conns[index].arrived_ns = arrived_ns;
                 self.end_of_pipe(index, verdict, block_run);

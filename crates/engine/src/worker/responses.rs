@@ -94,6 +94,10 @@ impl<P: Poller> WorkerSession<P> {
         let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
         match conn.reader.end(&expect) {
             Some(verdict) => {
+                if P::EXTRAS {
+                    self.tell_script(index, &verdict, block_run);
+                }
+                let conn = &mut self.conns[index];
                 if let Some(wrong) = verdict.wrong {
                     let why = b"the connection's end left a body of another length than expected";
                     self.sample.note(wrong.into(), why);

@@ -37,6 +37,7 @@ def schema() -> dict[str, Any]:
 
 def _right_json(result: LoadResult) -> dict[str, Any]:
     learned, checked = result.learned, "length" if result.by_length else "full"
+    checked = "status" if result.any_body else checked
     return {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server, "checked": checked}
 
 
@@ -54,6 +55,7 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> dict[str, Any
         "right_answer": _right_json(result),
         "requests": result.requests,
         "plain_requests": request.plain,
+        "script": _script_json(result),
         "different_requests": max(len(set(request.pool)), 1),
         "late": result.late,
         "late_s": result.late_s,
@@ -87,6 +89,14 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> dict[str, Any
         ],
         "warnings": warnings(result),
     }
+
+
+def _script_json(result: LoadResult) -> dict[str, Any] | None:
+    script = result.script
+    if script is None:
+        return None
+    printed = script.before + script.during + script.after
+    return {"file": script.name, "hooks": list(script.hooks), "made_under_load": not script.fixed, "printed": printed}
 
 
 def _load_json(result: LoadResult) -> dict[str, Any]:

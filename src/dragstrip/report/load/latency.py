@@ -30,6 +30,17 @@ def recorded_histogram(recorded: bytes) -> HdrHistogram | None:
     return HdrHistogram.decode(base64.b64encode(recorded)) if recorded else None
 
 
+def within_deviation(times: HdrHistogram, mean_ns: float) -> float:
+    """The share of a histogram within one standard deviation of the mean, in percent, as wrk and h2load tell it."""
+    sd = times.get_stddev()
+    near = sum(
+        item.count_added_in_this_iter_step
+        for item in times.get_recorded_iterator()
+        if mean_ns - sd <= item.value_iterated_to <= mean_ns + sd
+    )
+    return float(100 * near / times.get_total_count())
+
+
 def latency_text(value_ns: float | None) -> str:
     """A latency with its unit."""
     value = figures.finite(value_ns)

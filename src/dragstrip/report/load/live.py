@@ -28,7 +28,8 @@ class Live:
         """What the right answer is was learned; the load begins; ``doubts`` stay on the screen, unless quiet."""
         for line in () if self._quiet else doubts:
             self._console.print(Text(f"dragstrip: {line}"), soft_wrap=True)
-        self._draw(f"{request.url}: status {learned.status}, {len(learned.body):,} bytes; loading")
+        what = f"status {learned.status}, {len(learned.body):,} bytes; " if request.plain else ""
+        self._draw(f"{request.url}: {what}loading")
 
     def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None:
         """How it stands."""

@@ -2,7 +2,7 @@
 
 Only what was measured is written: ab's connect, processing and waiting times and hey's DNS details are left
 out. What each line means is what Dragstrip means by it (right answers, each checked); the numbers' places are those
-of wrk 4, ab 2.3 and hey 0.1.
+of wrk 4, ab 2.3, hey 0.1, h2load (nghttp2 1.5x) and oha 1.
 """
 
 from __future__ import annotations
@@ -14,36 +14,47 @@ from typing import TYPE_CHECKING
 from hdrh.histogram import HdrHistogram
 
 from dragstrip.report.load.bins import linear
-from dragstrip.report.load.latency import histogram
+from dragstrip.report.load.latency import histogram, within_deviation
+from dragstrip.report.load.style_h2load import h2load
+from dragstrip.report.load.style_oha import oha
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
 
-STYLES = ("wrk", "ab", "hey")
+STYLES = ("wrk", "ab", "hey", "h2load", "oha")
 
 
-def styled(result: LoadResult, style: str) -> str:
-    """The report as wrk, ab or hey would shape it."""
-    return {"wrk": _wrk, "ab": _ab, "hey": _hey}[style](result, histogram(result))
+def styled(result: LoadResult, style: str, *, distribution: bool = False) -> str:
+    """The report as that tool would shape it.
+
+    Args:
+        distribution: of latencies, too, where wrk prints it for ``--latency`` only.
+    """
+    latencies = histogram(result)
+    if style == "wrk":
+        return _wrk(result, latencies, distribution=distribution)
+    return {"ab": _ab, "hey": _hey, "h2load": h2load, "oha": oha}[style](result, latencies)
 
 
-def _wrk(result: LoadResult, latencies: HdrHistogram | None) -> str:
-    errors, threads = result.errors, len(result.cores)
+def _wrk(result: LoadResult, latencies: HdrHistogram | None, *, distribution: bool) -> str:
+    errors, threads, script = result.errors, len(result.cores), result.script
     rates = [part.requests * 1e9 / max(part.counted_ns, 1) / threads for part in result.slices] or [0.0]
+    length_s = result.request.duration_s or result.duration_s
     lines = [
-        f"Running {_wrk_s(result.duration_s)} test @ {result.request.url}",
+        f"Running {_wrk_s(length_s)} test @ {result.request.url}",
         f"  {threads} threads and {result.connections} connections",
+        *((script.during.removesuffix("\n"),) if script and script.during else ()),
         "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
         _wrk_row("Latency", _wrk_latency(result, latencies), _wrk_us),
         _wrk_row("Req/Sec", (fmean(rates), pstdev(rates), max(rates), _within(rates)), _wrk_metric),
     ]
-    if latencies:
+    if latencies and distribution:
         lines.append("  Latency Distribution")
         for q in (50, 75, 90, 99):
             lines.append(f"     {q}%  {_wrk_us(latencies.get_value_at_percentile(q) / 1000):>9}")
     total = f"{result.requests} requests in {_wrk_s(result.duration_s, 2)}, {_wrk_bytes(result.bytes_in)} read"
     lines.append(f"  {total}")
-    connect = errors.get("connect", 0) + errors.get("refused", 0)
+    connect = sum(errors.get(kind, 0) for kind in ("connect", "refused", "tls"))
     broken = sum(errors.get(kind, 0) for kind in ("reset", "closed_early", "bad_response"))
     sent, late = errors.get("send", 0), errors.get("timeout", 0)
     if connect or broken or sent or late:
@@ -54,20 +65,16 @@ def _wrk(result: LoadResult, latencies: HdrHistogram | None) -> str:
         lines.append(f"  Wrong bodies: {wrong}")
     lines.append(f"Requests/sec: {result.rate_per_s:9.2f}")
     lines.append(f"Transfer/sec: {_wrk_bytes(result.bytes_in / result.duration_s if result.duration_s else 0):>10}")
-    return "\n".join(lines) + "\n"
+    printed = (script.before, script.after) if script else ("", "")
+    return printed[0] + "\n".join(lines) + "\n" + printed[1]
 
 
 def _wrk_latency(result: LoadResult, latencies: HdrHistogram | None) -> tuple[float, float, float, float]:
     """Mean, standard deviation and maximum in µs, and the share within one deviation of the mean, in percent."""
     if not latencies or result.mean_ns is None:
         return (0.0, 0.0, 0.0, 0.0)
-    mean, sd = result.mean_ns, latencies.get_stddev()
-    near = sum(
-        item.count_added_in_this_iter_step
-        for item in latencies.get_recorded_iterator()
-        if mean - sd <= item.value_iterated_to <= mean + sd
-    )
-    return (mean / 1000, sd / 1000, latencies.get_max_value() / 1000, 100 * near / latencies.get_total_count())
+    row = (result.mean_ns / 1000, latencies.get_stddev() / 1000, latencies.get_max_value() / 1000)
+    return (*row, within_deviation(latencies, result.mean_ns))
 
 
 def _within(values: list[float]) -> float:

@@ -58,7 +58,8 @@ def sentence(result: LoadResult) -> str:
     if not result.answered:
         how = "ended early: " if result.finished == "gave up" else ""
         return f"{how}{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
-    how = "interrupted: " if result.finished == "interrupted" else f"{result.trouble}: " if result.trouble else ""
+    stops = {"interrupted": "interrupted: ", "script": "ended by its script: "}
+    how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
     return (
         f"{how}{result.request.url} answered {figures.count(result.requests)} requests right in "
         f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} a second {over}"
@@ -66,7 +67,19 @@ def sentence(result: LoadResult) -> str:
 
 
 def show(console: Console, result: LoadResult, limits: Sequence[Limit] = ()) -> None:
-    """Prints the whole report."""
+    """Prints the whole report; what a script printed stands around it, as it is."""
+    script = result.script
+    _as_it_is(console, script.before + script.during if script else "")
+    _show(console, result, limits)
+    _as_it_is(console, script.after if script else "")
+
+
+def _as_it_is(console: Console, text: str) -> None:
+    """Another's words: no wrapping, no marks, whole lines."""
+    console.file.write(text if text.endswith("\n") or not text else text + "\n")
+
+
+def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None:
     parts: list[RenderableType] = [Text(sentence(result), style="bold")]
     if offered := open_loop.sentence(result):
         parts.append(Text(offered, style="" if result.sustained else "bold magenta"))
@@ -149,13 +162,22 @@ class _Line:
         yield Text("█" * max(width, 1 if self.share else 0), style=glyphs.BAR)
 
 
-def _checks(result: LoadResult) -> list[RenderableType]:
+def _checked(result: LoadResult) -> str:
+    """What of each answer was looked at."""
     learned = result.learned
+    if result.any_body:
+        right = f"status {learned.status}" if learned.status else "a status from 200 to 399"
+        return f"{right}; only statuses were checked, not bodies"
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
     if (different := len(set(result.request.pool))) > 1:
         what = f"each of {different:,} different requests has its own right answer"
     if result.by_length:
         what += "; large bodies by their length, the first ones and one in 64 byte by byte (--check)"
+    return what
+
+
+def _checks(result: LoadResult) -> list[RenderableType]:
+    what = _checked(result)
     if not result.errors:
         return [Text.assemble(("● ", "blue"), f"every answer was checked and right: {what}")]
     right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
@@ -163,7 +185,9 @@ def _checks(result: LoadResult) -> list[RenderableType]:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
     samples = result.samples
     for kind, count in result.errors.items():
-        table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), KIND_MEANS.get(kind, ""))
+        learned = kind != "wrong_status" or result.request.plain
+        means = KIND_MEANS.get(kind, "") if learned else "another status than the right one"
+        table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), means)
         if kind in samples:
             table.add_row("", "", Text(f"the first: {samples[kind][:200]!r}", style="dim"))
     parts.append(table)
@@ -187,7 +211,12 @@ def _facts(result: LoadResult) -> Text:
     late = f", {result.late:,} of them after the time was up" if result.late else ""
     unanswered = result.sent - result.requests - result.failed
     lines = [
-        f"sent {result.sent:,} (the first {result.request.plain} to learn the right answer: not in rate or latency)",
+        f"sent {result.sent:,}"
+        + (
+            f" (the first {result.request.plain} to learn the right answer: not in rate or latency)"
+            if result.request.plain
+            else ""
+        ),
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else "")
         + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",

@@ -18,6 +18,8 @@ ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
 def warnings(result: LoadResult) -> list[str]:
     """What keeps the numbers from meaning what they seem to mean, a sentence each."""
     messages = [*result.notes, *open_loop.warnings(result)]
+    if result.script and result.script.fault:
+        messages.append(f"done() failed: {result.script.fault}")
     if result.engine_share >= ENGINE_FULL:
         messages.append(
             f"the load generator was the limit: its {_cores(result)} busy {result.engine_share:.0%} of the time, so "
@@ -46,7 +48,7 @@ def warnings(result: LoadResult) -> list[str]:
         )
     if result.finished == "gave up":
         messages.append("ended early: no connection was left, the server refused or dropped them all")
-    elif result.answered and result.trouble:
+    elif result.answered and result.trouble and not (result.script and result.script.fault):
         messages.append(f"{result.trouble}; rate and latencies are of the right ones alone")
     if {"wrong_length", "wrong_body"} & result.errors.keys():
         messages.append(

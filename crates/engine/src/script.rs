@@ -1,0 +1,201 @@
+//! What a session asks of a script that makes its requests while the load goes on, and what it tells it of answers.
+//!
+//! The engine knows no language of scripts: who gives one implements [`Script`]. Bytes that a script made are taken apart
+//! here, so that each request has its answer, and answers are put together for scripts that want to see them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// Most header fields in one head.
+const MOST_FIELDS: usize = 128;
+/// Longest line of a chunk's size.
+const LONGEST_SIZE: usize = 4096;
+
+/// A function of a script failed; why is known to who gave the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed;
+
+/// One worker's script.
+pub trait Script: Send {
+    /// Appends what is to be sent next over a connection: one request, or several that leave together.
+    ///
+    /// # Errors
+    /// The script failed: the run ends.
+    fn request(&mut self, into: &mut Vec<u8>) -> Result<(), Failed>;
+
+    /// Whether there is a pause before each request.
+    fn delays(&self) -> bool;
+
+    /// The pause before the next request.
+    ///
+    /// # Errors
+    /// As [`Script::request`].
+    fn delay_ns(&mut self) -> Result<u64, Failed>;
+
+    /// Whether it wants to see answers.
+    fn listens(&self) -> bool;
+
+    /// An answer came.
+    ///
+    /// # Errors
+    /// As [`Script::request`].
+    fn response(&mut self, answer: &Answer) -> Result<(), Failed>;
+
+    /// Whether it wants no more requests of this worker to leave.
+    fn stopped(&self) -> bool;
+
+    /// What it made can't be sent.
+    fn refuse(&mut self, why: &str);
+}
+
+/// A script as a plan holds it.
+#[derive(Clone)]
+pub struct SharedScript(pub Arc<Mutex<dyn Script>>);
+
+impl fmt::Debug for SharedScript {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("SharedScript")
+    }
+}
+
+/// An answer as a script sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// Of the final answer.
+    pub status: u16,
+    /// Names and values as sent.
+    pub headers: Vec<(&'a [u8], &'a [u8])>,
+    /// Transfer coding removed.
+    pub body: Cow<'a, [u8]>,
+}
+
+/// The first of the requests in these bytes: how long it is, and whether its answer has no body (HEAD).
+///
+/// # Errors
+/// What is no request of HTTP/1.x, or not a whole one, in words.
+pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let head = match request.parse(bytes) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Err("it made a request whose head has no end (an empty line)"),
+        Err(_) => return Err("it made what is no request of HTTP/1.1; wrk.format makes one"),
+    };
+    let bodiless = request.method == Some("HEAD");
+    let mut length = 0;
+    for field in request.headers.iter() {
+        if field.name.eq_ignore_ascii_case("content-length") {
+            let digits = std::str::from_utf8(field.value).ok().map(str::trim);
+            let given = digits.and_then(|digits| digits.parse::<usize>().ok());
+            length = given.ok_or("it made a request whose Content-Length is no number")?;
+        } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
+            let body = dechunked(&bytes[head..]).ok_or("it made a request whose chunked body has no end")?;
+            return Ok((head + body.1, bodiless));
+        }
+    }
+    if bytes.len() - head < length {
+        return Err("it made a request whose body is shorter than its Content-Length");
+    }
+    Ok((head + length, bodiless))
+}
+
+/// Puts an answer together from all its bytes, which the parser found sound; None where they can't be read after all.
+pub fn answer(mut bytes: &[u8], bodiless: bool, see: &mut dyn FnMut(&Answer)) -> Option<()> {
+    loop {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut head = httparse::Response::new(&mut fields);
+        let Ok(httparse::Status::Complete(length)) = head.parse(bytes) else { return None };
+        let status = head.code?;
+        let rest = &bytes[length..];
+        if (100..200).contains(&status) {
+            bytes = rest;
+            continue;
+        }
+        let chunked = head.headers.iter().any(|field| field.name.eq_ignore_ascii_case("transfer-encoding"));
+        let body = match chunked && !bodiless && status != 204 && status != 304 {
+            true => Cow::Owned(dechunked(rest)?.0),
+            false => Cow::Borrowed(rest),
+        };
+        let headers = head.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
+        see(&Answer { status, headers, body });
+        return Some(());
+    }
+}
+
+/// A chunked body without its framing, and how many bytes it took with its trailers (RFC 9112, 7.1).
+fn dechunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let line = line_at(bytes, at)?;
+        let digits = line.split(|byte| matches!(byte, b';' | b' ' | b'\t')).next()?;
+        let size = usize::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        at += line.len() + 2;
+        if size == 0 {
+            break;
+        }
+        body.extend_from_slice(bytes.get(at..at.checked_add(size)?)?);
+        at += size + 2;
+    }
+    loop {
+        let line = line_at(bytes, at)?;
+        at += line.len() + 2;
+        if line.is_empty() {
+            return Some((body, at));
+        }
+    }
+}
+
+/// The line that begins there, without its end.
+fn line_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = bytes.get(at..)?;
+    let end = memchr::memmem::find(&rest[..rest.len().min(LONGEST_SIZE)], b"\r\n")?;
+    Some(&rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_leave_together_are_told_apart() {
+        let made = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcHEAD /b HTTP/1.1\r\n\r\n\
+            POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nab\r\n0\r\nA: b\r\n\r\nGET /d HTTP/1.0\r\n\r\n";
+        let (mut rest, mut found) = (&made[..], Vec::new());
+        while !rest.is_empty() {
+            let (length, bodiless) = first_request(rest).unwrap();
+            found.push((rest.split_at(length).0[..6].to_vec(), bodiless));
+            rest = &rest[length..];
+        }
+        let starts: Vec<_> = found.iter().map(|(start, head)| (std::str::from_utf8(start).unwrap(), *head)).collect();
+        assert_eq!(starts, [("POST /", false), ("HEAD /", true), ("POST /", false), ("GET /d", false)]);
+    }
+
+    #[test]
+    fn what_is_no_whole_request_is_refused() {
+        for made in [
+            "GET / HTTP/1.1\r\n",
+            "nothing at all\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc",
+            "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        ] {
+            assert!(first_request(made.as_bytes()).is_err(), "{made:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_put_together_without_its_framing() {
+        let mut seen = Vec::new();
+        let mut see = |answer: &Answer| seen.push((answer.status, answer.headers.len(), answer.body.to_vec()));
+        let framed =
+            b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
+        answer(framed, false, &mut see).unwrap();
+        answer(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nX-A: b\r\n\r\nno", false, &mut see).unwrap();
+        answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", true, &mut see).unwrap();
+        assert_eq!(answer(b"HTTP/1.1 200", false, &mut see), None);
+        let told: Vec<_> = seen.iter().map(|(status, fields, body)| (*status, *fields, &body[..])).collect();
+        assert_eq!(told, [(200, 1, &b"abcd"[..]), (404, 2, &b"no"[..]), (200, 1, &b""[..])]);
+    }
+}

@@ -1,0 +1,232 @@
+//! One Lua state: opened with all libraries as wrk opens it, prepared by the prelude, the script run in it.
+
+use crate::guard::{Guard, Phase};
+use crate::value::Plain;
+use crate::{Given, Interrupted, Trouble, lock};
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Value};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const PRELUDE: &str = include_str!("prelude.lua");
+
+/// What a script printed and nobody has fetched yet is kept up to here.
+const MOST_OUTPUT: usize = 8 << 20;
+
+/// An attempt of `wrk.connect`.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// What the states of one script share.
+pub struct Shared {
+    output: Mutex<Vec<u8>>,
+    /// The first that failed under load.
+    pub failure: Mutex<Option<String>>,
+    /// By worker.
+    pub stopped: Vec<AtomicBool>,
+    /// By worker, as far as they are there.
+    pub states: Mutex<Vec<Lua>>,
+    interrupted: Interrupted,
+}
+
+impl Shared {
+    /// Of so many workers.
+    pub fn new(workers: usize, interrupted: Interrupted) -> Self {
+        Self {
+            output: Mutex::default(),
+            failure: Mutex::default(),
+            stopped: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            states: Mutex::default(),
+            interrupted,
+        }
+    }
+
+    /// Notes why the load ends.
+    pub fn fail(&self, why: String) {
+        lock(&self.failure).get_or_insert(why);
+    }
+
+    /// What was printed since this was last asked.
+    pub fn take_output(&self) -> Vec<u8> {
+        std::mem::take(&mut lock(&self.output))
+    }
+
+    fn print(&self, text: &[u8]) {
+        let mut output = lock(&self.output);
+        let room = MOST_OUTPUT.saturating_sub(output.len());
+        output.extend_from_slice(&text[..text.len().min(room)]);
+    }
+}
+
+/// One state, and what the prelude left for us in it.
+pub struct State {
+    /// The state.
+    pub lua: Lua,
+    /// The script's name in messages.
+    pub name: String,
+    /// With the script's other states.
+    pub shared: Arc<Shared>,
+    guard: Arc<Guard>,
+    own: Table,
+}
+
+impl State {
+    /// Opens a state and runs the script in it; `number`: of its worker, 0 for the one of `setup` and `done`.
+    ///
+    /// # Errors
+    /// The script is no Lua, fails, or runs for too long.
+    pub fn open(given: &Given, number: usize, shared: &Arc<Shared>) -> Result<Self, Trouble> {
+        let short = |error: mlua::Error| Trouble::Script(error.to_string());
+        let lua = open_all();
+        if let Ok(jit) = lua.globals().get::<Table>("jit") {
+            let off: Function = jit.get("off").map_err(short)?;
+            off.call::<()>(()).map_err(short)?;
+        }
+        let native = natives(&lua, shared).map_err(short)?;
+        let table = described(&lua, given).map_err(short)?;
+        let own: Table = lua.load(PRELUDE).set_name("=prelude").call((native, table)).map_err(short)?;
+        let guard = Guard::over(&lua, Arc::clone(&shared.interrupted)).map_err(short)?;
+        let state = Self { lua, name: given.name.clone(), shared: Arc::clone(shared), guard, own };
+        if number > 0 {
+            let begin = state.own("begin")?;
+            state.call::<()>(Phase::Long, &begin, number)?;
+        }
+        let script = state.lua.load(&given.source[..]).set_name(format!("@{}", given.name)).into_function();
+        let script = script.map_err(|error| state.trouble(&error))?;
+        state.call::<()>(Phase::Long, &script, ())?;
+        Ok(state)
+    }
+
+    /// A function of the prelude's.
+    ///
+    /// # Errors
+    /// None that a script could cause.
+    pub fn own(&self, name: &str) -> Result<Function, Trouble> {
+        self.own.raw_get(name).map_err(|error| Trouble::Script(error.to_string()))
+    }
+
+    /// Calls a function, for as long as it may take.
+    ///
+    /// # Errors
+    /// It fails, or takes longer.
+    #[inline]
+    pub fn call<R: FromLuaMulti>(&self, phase: Phase, f: &Function, with: impl IntoLuaMulti) -> Result<R, Trouble> {
+        self.guard.begin(phase);
+        f.call(with).map_err(|error| self.trouble(&error))
+    }
+
+    #[cold]
+    fn trouble(&self, error: &mlua::Error) -> Trouble {
+        let mut cause = error;
+        while let mlua::Error::CallbackError { cause: inner, .. } = cause {
+            cause = inner;
+        }
+        let text = match cause {
+            mlua::Error::RuntimeError(text) => text.clone(),
+            mlua::Error::SyntaxError { message, .. } => message.clone(),
+            other => other.to_string(),
+        };
+        let text = text.split("\nstack traceback:").next().unwrap_or_default().trim();
+        if text.ends_with(": interrupted") {
+            return Trouble::Interrupted;
+        }
+        let placed = text.starts_with(&self.name) || text.starts_with("...");
+        Trouble::Script(if placed { text.to_owned() } else { format!("{}: {text}", self.name) })
+    }
+}
+
+/// A state with all of Lua's libraries, `debug`, `ffi` and modules in C among them, as scripts of wrk's find them.
+fn open_all() -> Lua {
+    // SAFETY: what a script does by `ffi` or a module in C is its user's doing, as in wrk; of ours nothing is unsound.
+    unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) }
+}
+
+fn described(lua: &Lua, given: &Given) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for (name, text) in [("scheme", &given.scheme), ("host", &given.host), ("path", &given.path)] {
+        table.raw_set(name, text.as_str())?;
+    }
+    table.raw_set("method", given.method.as_str())?;
+    table.raw_set("port", given.port.as_deref())?;
+    table.raw_set("body", given.body.as_ref().map(|body| lua.create_string(body)).transpose()?)?;
+    let headers = lua.create_table()?;
+    for (name, text) in &given.headers {
+        headers.push(lua.create_sequence_from([name.as_str(), text.as_str()])?)?;
+    }
+    table.raw_set("headers", headers)?;
+    Ok(table)
+}
+
+/// What the prelude asks of us.
+fn natives(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let to = Arc::clone(shared);
+    let write = lua.create_function(move |_, text: mlua::String| {
+        to.print(&text.as_bytes());
+        Ok(())
+    })?;
+    table.raw_set("write", write)?;
+    let of = Arc::clone(shared);
+    let get = lua.create_function(move |lua, (number, name): (usize, String)| {
+        let other = worker(&of, number)?;
+        let value: Value = other.globals().raw_get(name.as_str())?;
+        Plain::of(&value)?.into_lua(lua)
+    })?;
+    table.raw_set("get", get)?;
+    let of = Arc::clone(shared);
+    let set = lua.create_function(move |_, (number, name, value): (usize, String, Value)| {
+        let other = worker(&of, number)?;
+        let value = Plain::of(&value)?.into_lua(&other)?;
+        other.globals().raw_set(name.as_str(), value)
+    })?;
+    table.raw_set("set", set)?;
+    let of = Arc::clone(shared);
+    let stop = lua.create_function(move |_, number: usize| {
+        if let Some(flag) = number.checked_sub(1).and_then(|index| of.stopped.get(index)) {
+            flag.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    })?;
+    table.raw_set("stop", stop)?;
+    table.raw_set("lookup", lua.create_function(|lua, (host, port): (String, String)| lookup(lua, &host, &port))?)?;
+    let connect = lua.create_function(|_, (host, port): (String, u16)| {
+        let Ok(host) = host.parse::<IpAddr>() else { return Ok(false) };
+        Ok(host.is_loopback() && TcpStream::connect_timeout(&(host, port).into(), CONNECT_LIMIT).is_ok())
+    })?;
+    table.raw_set("connect", connect)?;
+    Ok(table)
+}
+
+fn worker(shared: &Shared, number: usize) -> mlua::Result<Lua> {
+    let states = lock(&shared.states);
+    let found = number.checked_sub(1).and_then(|index| states.get(index)).cloned();
+    found.ok_or_else(|| mlua::Error::runtime("this thread has no state of its own yet"))
+}
+
+/// The loopback addresses that a name stands for: no other machine is loaded.
+fn lookup(lua: &Lua, host: &str, port: &str) -> mlua::Result<Table> {
+    let refused = |why: String| mlua::Error::runtime(format!("wrk.lookup({host:?}, {port:?}): {why}"));
+    let number = match port {
+        "http" => 80,
+        "https" => 443,
+        digits => digits.parse().map_err(|_| refused("no port; give a number, \"http\" or \"https\"".to_owned()))?,
+    };
+    let found = (host, number).to_socket_addrs().map_err(|error| refused(error.to_string()))?;
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in found {
+        if address.ip().is_loopback() && !addresses.contains(&address.ip()) {
+            addresses.push(address.ip());
+        }
+    }
+    if addresses.is_empty() {
+        return Err(refused("no loopback address, and only the machine that Dragstrip runs on is loaded".to_owned()));
+    }
+    let table = lua.create_table()?;
+    for address in addresses {
+        let pair = lua.create_table()?;
+        pair.push(address.to_string())?;
+        pair.push(number)?;
+        table.push(pair)?;
+    }
+    Ok(table)
+}
