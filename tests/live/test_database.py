@@ -106,15 +106,23 @@ def test_an_instance_has_the_seeds_rows_counts_by_contender_and_leaves_nothing(d
     assert not process.is_running()
 
 
+def segments() -> set[str]:
+    """System V shared memory of this machine, by its numbers (proc(5))."""
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
 def test_each_instance_is_fresh_and_one_that_was_killed_is_told(database: Database) -> None:
     with database.launch() as instance:
         instance.change_rows()
     with database.launch() as instance, as_contender(instance, "one") as one:
         assert one.execute("SELECT n FROM rows WHERE id = 5").fetchone() == (drawn_rows(7)[4],)
+        own = (instance.folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+        assert own in segments()
         os.kill(instance.process.pid, signal.SIGKILL)
         until(lambda: not instance.alive(), 20, "it is thought to be alive")
         with pytest.raises(DatabaseGoneError, match="PostgreSQL is gone"):
             instance.usage()
+    assert own not in segments()
 
 
 def shown(env: dict[str, str]) -> dict[str, Any]:
