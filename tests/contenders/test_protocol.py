@@ -53,7 +53,7 @@ def _can_be_tried(name: str, workload: str) -> bool:
         find_database()
     except NotReady:
         return False
-    return not isinstance(contender.check(contender.find(name).for_database(workload)), Missing)
+    return not isinstance(contender.check(contender.find(name).for_workload(workload, asks_database=True)), Missing)
 
 
 SERVED = [
@@ -122,7 +122,7 @@ def serving(text: str, workload: str) -> Iterator[tuple[Start, subprocess.Popen[
     try:
         entry: Entry = contender.entry(text)
         where = DATABASE[0].values(text) if asks_database(workload) else {}
-        entry = entry.for_database(workload) if where else entry
+        entry = entry.for_workload(workload, asks_database=bool(where))
         files = data_of(workload).files
         start = contender.prepare(
             entry, scratch=scratch, port=_free_port(), cores=(0,), workload=workload, data=files, database=where

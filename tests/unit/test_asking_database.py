@@ -49,12 +49,12 @@ def test_a_driver_is_wanted_only_where_the_database_is_asked(folder: Path) -> No
     plain = contender.entry(str(folder))
     assert not isinstance(contender.check(plain), Missing)
     assert "driver" not in plain.parity
-    asking = plain.for_database("db")
+    asking = plain.for_workload("db", asks_database=True)
     state = contender.check(asking)
     assert isinstance(state, Missing)
     assert state.remedy == "`dragstrip install own --workload db` installs it"
     assert asking.parity["driver"] == "own 4"
-    assert asking.for_database("db") == asking
+    assert asking.for_workload("db", asks_database=True) == asking
     (step,) = [one for one in install.plan([asking], root=True, apt=True).steps if "install" in one.command]
     assert step.command[-1] == "own-driver"
     assert install.plan([plain], root=True, apt=True).impossible

@@ -12,7 +12,9 @@ from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE, DefinitionOptions, definition_options, gathered
 from dragstrip.contender import install
 from dragstrip.errors import BadUsage, DragstripError, NotReady
+from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
+from dragstrip.workload import names as workload_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,7 @@ def install_command(options: InstallOptions) -> None:
     asks = asked is not None and asked.asks_database
     names = [name for name in wanted if name != database.NAME]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
-    if asked is not None and asks:
-        entries = [entry.for_database(asked.name) for entry in entries]
+    entries = [also for entry in entries for also in _for_workloads(entry, asked)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
     plan = install.plan(missing, more=_database() if asks or database.NAME in wanted else {})
     click.echo(plan.text())
@@ -56,6 +57,15 @@ def install_command(options: InstallOptions) -> None:
             raise BadUsage("nothing was installed")
         install.carry_out(plan, say=click.echo)
     _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+
+
+def _for_workloads(entry: contender.Entry, asked: Workload | None) -> list[contender.Entry]:
+    """The entrant as one workload wants it; without one as it is, and as each wants it that needs no database."""
+    if asked is not None:
+        return [entry.for_workload(asked.name, asks_database=asked.asks_database)]
+    served = [name for name in workload_names() if entry.serves(name) and not load_workload(name).asks_database]
+    each = [entry.for_workload(name, asks_database=False) for name in served]
+    return [entry, *(also for also in each if also is not entry)]
 
 
 def _database() -> dict[str, str]:

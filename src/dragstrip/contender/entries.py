@@ -103,13 +103,16 @@ class Entry:
         having = f"the contenders that have it: {', '.join(others)}" if others else "no shipped contender has it"
         raise BadUsage(f"{self.name} has no workload {workload!r}, only {', '.join(self.workloads)}; {having}")
 
-    def for_database(self, workload: str) -> Entry:
-        """This entrant with what its definition wants for a workload that asks the database; again: the same."""
+    def for_workload(self, workload: str, *, asks_database: bool) -> Entry:
+        """This entrant with what its definition wants for a workload; the same where that is nothing more."""
         if self.contender is None:
             return self
-        contender = self.contender.for_database(workload)
+        contender = self.contender.for_workload(workload, asks_database=asks_database)
+        if contender is self.contender:
+            return self
         values = _in_words(self.parameters) | {"mark": self.mark}
-        more = {key: fill(text, values) for key, text in contender.fields.database.parity.items()}
+        further = contender.fields.database.parity if asks_database else {}
+        more = {key: fill(text, values) for key, text in further.items()}
         return replace(self, contender=contender, parity={**self.parity, **more})
 
 

@@ -195,6 +195,8 @@ class Serving(Strict):
         le=100_000,
         description="how many `verify` opens, where the workload's own are more than it can serve in time",
     )
+    needs: Needs = Field(default=Needs(), description="what must be found here, too, for this workload alone")
+    install: Install = Field(default=Install(), description="how package managers bring that")
 
 
 class ForDatabase(Strict):
@@ -221,14 +223,14 @@ class ContenderFile(Strict):
         default="", pattern=r"^([!-~]{4})?$", description="four characters that its answers to `multiply` carry"
     )
     workloads: Words = Field(min_length=1, description='the workloads it serves, like `["hello"]`')
-    workload: dict[str, Serving] = Field(
-        default_factory=dict, description="`[workload.NAME]`: how it serves one of them, where that is not as usual"
-    )
     unable: dict[str, str] = Field(
         default_factory=dict, description="why it does not serve a workload, by that one's name"
     )
     needs: Needs = Field(default=Needs(), description="what must be found here")
     install: Install = Field(default=Install(), description="how package managers bring that")
+    workload: dict[str, Serving] = Field(
+        default_factory=dict, description="`[workload.NAME]`: how it serves one of them, where that is not as usual"
+    )
     build: Build | None = Field(default=None, description="how it is compiled")
     version: Version = Field(default=Version(), description="where its version is read")
     parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = Field(
@@ -258,7 +260,7 @@ class Contender:
         source: the file itself, for refusals that come up later.
         places: where the user says that needed programs (by command) or nginx's ``modules`` are; they are looked
             for otherwise.
-        asking: the workload that asks the database, where it is to be ready for one.
+        asking: the workload for which it is to be ready, where that takes more than is usual.
     """
 
     fields: ContenderFile
@@ -291,30 +293,17 @@ class Contender:
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
 
-    def for_database(self, workload: str) -> Contender:
-        """This contender with what it needs for a workload that asks the database; again: the same."""
-        if self.asking:
+    def for_workload(self, workload: str, *, asks_database: bool) -> Contender:
+        """This contender with what it needs for a workload; the same where that is nothing more, or asked again."""
+        fields, more = self.fields, self.fields.database
+        own = fields.workload.get(workload, Serving())
+        if self.asking or not (asks_database or own.needs != Needs() or own.install != Install()):
             return self
-        own, more = self.fields, self.fields.database
-        needs = own.needs.model_copy(
-            update={
-                "commands": (*own.needs.commands, *more.needs.commands),
-                "files": (*own.needs.files, *more.needs.files),
-                "python": (*own.needs.python, *more.needs.python),
-                "run": (*own.needs.run, *more.needs.run),
-            }
-        )
-        install = own.install.model_copy(
-            update={
-                "debian": (*own.install.debian, *more.install.debian),
-                "pip": (*own.install.pip, *more.install.pip),
-                "npm": (*own.install.npm, *more.install.npm),
-                "hint": more.install.hint or own.install.hint,
-            }
-        )
-        update: dict[str, Any] = {"needs": needs, "install": install, "build": more.build or own.build}
-        update |= {"parity": {**own.parity, **more.parity}}
-        return replace(self, fields=own.model_copy(update=update), asking=workload)
+        fields = _with(fields, own.needs, own.install)
+        if asks_database:
+            update = {"build": more.build or fields.build, "parity": {**fields.parity, **more.parity}}
+            fields = _with(fields, more.needs, more.install).model_copy(update=update)
+        return replace(self, fields=fields, asking=workload)
 
     def place_keys(self) -> dict[str, str]:
         """Words by which a user may say where something is, and what each stands for in ``places``."""
@@ -328,6 +317,25 @@ class Contender:
         for build in (self.fields.build, self.fields.database.build):
             names |= {*build.files} if build else set()
         return tuple(sorted(names))
+
+
+def _with(fields: ContenderFile, needs: Needs, install: Install) -> ContenderFile:
+    """A definition with further needs, and with how these are brought."""
+    own, how = fields.needs, fields.install
+    wanted = {
+        "commands": (*own.commands, *needs.commands),
+        "files": (*own.files, *needs.files),
+        "python": (*own.python, *needs.python),
+        "run": (*own.run, *needs.run),
+    }
+    brought = {
+        "debian": (*how.debian, *install.debian),
+        "pip": (*how.pip, *install.pip),
+        "npm": (*how.npm, *install.npm),
+        "hint": install.hint or how.hint,
+    }
+    update = {"needs": own.model_copy(update=wanted), "install": how.model_copy(update=brought)}
+    return fields.model_copy(update=update)
 
 
 def load(path: Path) -> Contender:
@@ -390,7 +398,8 @@ def _check_names_in_braces(contender: Contender) -> None:
 def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozenset[str]]]:
     """Every text with names in braces: where it stands, the text, and the names that are valid there."""
     parameters = frozenset(fields.parameters)
-    for above, needs in (((), fields.needs), (("database",), fields.database.needs)):
+    served = [(("workload", name), one.needs) for name, one in fields.workload.items()]
+    for above, needs in (((), fields.needs), *served, (("database",), fields.database.needs)):
         for text in needs.files:
             yield (*above, "needs", "files"), text, SETTING
         for command in needs.run:

@@ -99,8 +99,8 @@ def _installed(request: Request) -> dict[str, Ready | Missing]:
         if isinstance(state, Missing) and request.explicit:
             raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
         for workload in request.workloads:
-            if workload.asks_database and entry.serves(workload.name) and request.explicit:
-                asking = check(entry.for_database(workload.name))
+            if entry.serves(workload.name) and request.explicit:
+                asking = check(entry.for_workload(workload.name, asks_database=workload.asks_database))
                 if isinstance(asking, Missing):
                     raise NotReady(f"{entry.name} is not ready for {workload.name}: {asking.reason}; {asking.remedy}")
     return states
@@ -119,9 +119,12 @@ def qualify_all(
         states: by name, what ``contender.check`` said.
         store: of those kept; None: all are proved anew, and nothing is kept.
     """
-    if setup.workload.asks_database:
-        entries = [entry.for_database(setup.workload.name) for entry in entries]
-        states = {entry.name: check(entry) for entry in entries}
+    named, workload = entries, setup.workload
+    entries = [entry.for_workload(workload.name, asks_database=workload.asks_database) for entry in named]
+    states = {
+        entry.name: states[entry.name] if entry is before else check(entry)
+        for entry, before in zip(entries, named, strict=True)
+    }
     candidates = [_candidate(entry, states[entry.name], progress, store) for entry in entries]
     to_try = [candidate for candidate in candidates if candidate.rejected is None and candidate.kept is None]
     for first in range(0, len(to_try), AT_ONCE):

@@ -22,6 +22,10 @@ PACE, PACE_BY_CHANCE = 0.05, 0.001
 #: A block's answers may be so much shorter on average than the race's median: (warn, void).
 SHORTER = (0.02, 0.10)
 
+#: Where right answers have several lengths, blocks' means vary by chance: only what lies further out is shorter. In
+#: spreads that a few short blocks don't widen, 1.4826 median absolute deviations (Hampel 1974); 6 is none by chance.
+SPREADS, PER_DEVIATION = 6.0, 1.4826
+
 #: Connections opened per answer, from which on keep-alive was not as asked; a limit of it stands on the parity sheet.
 OPENED = 0.5
 
@@ -169,8 +173,10 @@ def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
         lengths = [block.bytes_in / block.answered for block in blocks if block.answered > 100 and not block.failed]
         if not lengths:
             continue
-        short = 1 - min(lengths) / median(lengths)
-        if short > SHORTER[0]:
+        usual = median(lengths)
+        spread = PER_DEVIATION * median(abs(length - usual) for length in lengths)
+        short = 1 - min(lengths) / usual
+        if short > SHORTER[0] and min(lengths) < usual - SPREADS * spread:
             status = VOID if short > SHORTER[1] else WARN
             findings.append(Finding(status, Saw.SHORTER, (name,), {"share": short}))
     return check_result("answers' length", findings, passed(Saw.AS_LONG))

