@@ -35,6 +35,7 @@ class Framing(StrEnum):
     LENGTH = "Content-Length"
     CHUNKED = "chunked"
     UNTIL_CLOSE = "until close"
+    FRAMES = "HTTP/2's frames alone"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from dragstrip.cli.options import (
     write_json,
     write_text,
 )
+from dragstrip.contender.entries import HTTP, split_label
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options as bounds
@@ -118,7 +119,9 @@ class RaceOptions(RunOptions):
 )
 @threads_option
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
-@click.option("--http", type=click.Choice(["1.1", "1.0"]), default=None, help="1.0 as ab has it. [default: 1.1]")
+@click.option(
+    "--http", type=click.Choice(["1.1", "1.0", "2"]), default=None, help="1.0 as ab; 2: all by http=2. [default: 1.1]"
+)
 @timeout_option
 @click.option(
     "--budget",
@@ -238,6 +241,11 @@ def _request(options: RaceOptions) -> Request:
     names = (*(line_up.names if line_up else ()), *contenders)
     if not names and not options.serve:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
+    http = _first(options.http, line_up.http if line_up else "1.1")
+    if http == "2":
+        names, http = tuple(map(_over_http2, names)), "1.1"
+        if serve:
+            raise BadUsage("--http 2 and --serve: a command says nothing of its version; use a contender with http=2")
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
@@ -248,7 +256,7 @@ def _request(options: RaceOptions) -> Request:
         efficiency=options.efficiency,
         connections=_first(options.connections, line_up.own_connections if line_up else None),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
-        http=_first(options.http, line_up.http if line_up else "1.1"),
+        http=http,
         threads=options.threads,
         rate_per_s=options.rate,
         pace=options.pace,
@@ -270,6 +278,20 @@ def _request(options: RaceOptions) -> Request:
 def _first(given: Value | None, otherwise: Value) -> Value:
     """The option's value where it was given."""
     return otherwise if given is None else given
+
+
+def _over_http2(text: str) -> str:
+    """The word of the same contender started for HTTP/2 (``nginx-return`` gives ``nginx-return:http=2``).
+
+    Raises:
+        BadUsage: it is no definition, so that nothing says how it speaks HTTP/2.
+    """
+    if "://" in text:
+        raise BadUsage(f"--http 2: {text} is a running server; only contenders with a parameter http are raced over it")
+    _, overrides = contender.parse_entry(split_label(text)[1])
+    if HTTP in overrides:
+        return text
+    return f"{text}{',' if overrides else ':'}{HTTP}=2"
 
 
 def _with_own_names(

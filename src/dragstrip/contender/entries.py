@@ -39,6 +39,9 @@ SERVE_NAMES = ("port", "socket", "cores", "scratch", "data", *sorted(DATABASE))
 #: of its own. The last stands before a command's name: the place that the user gave.
 DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 
+#: The parameter that says which version of HTTP a contender is started for, "1.1" or "2".
+HTTP = "http"
+
 #: Folders of the user's own definitions, separated by ``:``.
 FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
 
@@ -86,6 +89,10 @@ class Entry:
     command: tuple[str, ...] = ()
     folder: Path | None = None
     url: Address | None = None
+
+    def http(self, usual: str) -> str:
+        """The version of HTTP that it is loaded in: "2" where its parameter ``http`` says so, else the race's."""
+        return "2" if self.parameters.get(HTTP) == "2" else usual
 
     def serves(self, workload: str) -> bool:
         """Whether it has a workload; one that says nothing of it must prove it."""

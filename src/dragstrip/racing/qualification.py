@@ -35,6 +35,7 @@ from dragstrip.scrutiny import (
     fairness,
     plainest,
 )
+from dragstrip.workload import HTTP2
 
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
@@ -259,6 +260,7 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
 def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
     """Has a contender prove its answers, and tries what it does with connections. Runs beside others' asking."""
     running, entry, load = launched.running, candidate.entry, setup.load
+    framed = entry.http(load.http) == HTTP2  # what is tried with connections is HTTP/1's
     keepalive, closing = (
         (
             *setup.exchanges(launched, keepalive=keep, http=load.http),
@@ -271,13 +273,13 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
         running.host, running.port, keepalive=keepalive, closing=closing, together=load.pipelining
     )
     problems, candidate.facts = findings.problems, dict(findings.facts)
-    if not problems and load.keepalive:
+    if not problems and load.keepalive and not framed:
         fair = fairness(running.host, running.port, plainest(keepalive), connections=load.connections)
         problems = fair.problems
         candidate.facts |= fair.facts
     if problems:
         candidate.rejected = "; ".join(problems)
-    elif entry.contender is not None:
+    elif entry.contender is not None and not framed:
         candidate.facts |= _connection_facts(setup, launched)
 
 

@@ -11,7 +11,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options, schedule
 from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
-from dragstrip.workload import Workload
+from dragstrip.workload import HTTP2, Workload
 
 #: The highest rate of an open loop, of the engine.
 MOST_PER_S = 10_000_000.0
@@ -199,6 +199,12 @@ def _refuse_unlike_loads(request: Request) -> None:
 def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> None:
     if request.http == "1.0" and any(kind.request.framing == "chunked" for kind in workload.kinds):
         raise BadUsage(f"workload {workload.name} sends bodies in chunks, which HTTP/1.0 has not; leave --http 1.0 out")
+    framed = next((entry.name for entry in request.entries if entry.http(request.http) == HTTP2), None)
+    if framed and (workload.pipelining > 1 or any(kind.request.framing == "chunked" for kind in workload.kinds)):
+        raise BadUsage(
+            f"workload {workload.name} has pipelining or chunks, which are HTTP/1.1's, and {framed} is raced over "
+            "HTTP/2; use another workload"
+        )
     if workload.pipelining > 1 and (open_loop or not request.keepalive):
         option = "a new connection for each" if not request.keepalive else "a rate"
         raise BadUsage(

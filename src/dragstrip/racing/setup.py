@@ -24,7 +24,7 @@ from dragstrip.process.running import AtAddress
 from dragstrip.racing.launched import Launched
 from dragstrip.record import Load
 from dragstrip.scrutiny import TROUBLE, describe_error, is_right, plainest, with_own_form
-from dragstrip.workload import Data, Exchange, Workload
+from dragstrip.workload import HTTP2, Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine
@@ -134,6 +134,7 @@ class RaceSetup:
         asked = self.workload.exchanges(
             mark=entry.mark,
             keepalive=False,
+            http=entry.http("1.1"),
             seed=self.seed,
             data=data,
             before=before,
@@ -147,7 +148,7 @@ class RaceSetup:
         return workload.exchanges(
             mark=entry.mark,
             keepalive=keepalive,
-            http=http,
+            http=entry.http(http),
             seed=self.seed,
             data=launched.data,
             own_form=workload.name in entry.own_forms,
@@ -159,7 +160,7 @@ class RaceSetup:
         return workload.probes(
             mark=entry.mark,
             keepalive=keepalive,
-            http=http,
+            http=entry.http(http),
             seed=self.seed,
             count=count,
             data=launched.data,
@@ -192,6 +193,7 @@ class RaceSetup:
             pipelining=load.pipelining,
             by_length=self.workload.by_length,
             sequence=sequence,
+            streams=1 if entry.http(load.http) == HTTP2 else 0,
         )
         try:
             return self.engine.open(plan)

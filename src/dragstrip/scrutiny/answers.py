@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip import parity
+from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
-from dragstrip.workload import Exchange
+from dragstrip.workload import HTTP2, Exchange
 
 #: What goes wrong between a request and its answer; the text of each says what the server did.
 TROUBLE = (OSError, AnswerError)
@@ -30,11 +31,16 @@ class Findings:
 
 
 def fetch(
-    sock: socket.socket, exchange: Exchange, deadline: Deadline | None = None, *, pieces: Sequence[bytes] = ()
+    sock: socket.socket | Http2Session,
+    exchange: Exchange,
+    deadline: Deadline | None = None,
+    *,
+    pieces: Sequence[bytes] = (),
 ) -> Answer:
     """Sends one request and reads its whole answer, or as much of it as shows that it is too long.
 
     Args:
+        sock: a new connection where the exchange is of HTTP/2, or a session over one.
         deadline: for all of it; none: ``ANSWER_S`` from now.
         pieces: the request cut into pieces, or its body framed otherwise; (): as the exchange has it.
 
@@ -43,6 +49,10 @@ def fetch(
     """
     deadline = deadline or Deadline(ANSWER_S)
     longest = _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)
+    if isinstance(sock, socket.socket) and exchange.http == HTTP2:
+        sock = Http2Session(sock)
+    if isinstance(sock, Http2Session):
+        return sock.ask(exchange.request, body_bytes=longest, deadline=deadline)
     return read_answer(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
 
 

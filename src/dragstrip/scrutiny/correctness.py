@@ -15,8 +15,9 @@ from enum import Enum
 
 from dragstrip import parity
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
+from dragstrip.scrutiny.http2 import VERSION, Http2Session
 from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted, read_answer
-from dragstrip.workload import Exchange, in_chunks
+from dragstrip.workload import HTTP2, Exchange, in_chunks
 
 #: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
 CORRECTNESS_S = 30.0
@@ -43,6 +44,7 @@ class Way(Enum):
     IN_ORDER = "over keep-alive, in order"
     SHUFFLED = "over keep-alive, in another order"
     CLOSING = "with Connection: close"
+    EACH = "with a connection each"
     IN_PIECES = "with the request in several TCP segments"
     CHUNKED = "with the body in chunks cut in odd places"
     TOGETHER = "with several requests at once"
@@ -65,7 +67,7 @@ class _Trial:
     def connect(self) -> socket.socket:
         return connect(self.host, self.port, Deadline(ANSWER_S, self.deadline))
 
-    def ask(self, sock: socket.socket, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Answer:
+    def ask(self, sock: socket.socket | Http2Session, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Answer:
         """The right answer.
 
         Args:
@@ -112,7 +114,8 @@ def check_correctness(
 
     Keep-alive exchanges go in order, twice each, and then in an order that no server can know (an answer must not
     depend on what came before); the closing ones take a connection each. Those with a body are asked once more in
-    pieces, and once more in other chunks. The first fault of each way is reported.
+    pieces, and once more in other chunks. The first fault of each way is reported. Exchanges of HTTP/2 go in frames,
+    and who answers in another version has not answered right.
 
     Args:
         keepalive: exchanges whose requests leave the connection open.
@@ -123,7 +126,8 @@ def check_correctness(
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
-    with_body = [exchange for exchange in keepalive if exchange.sends]
+    framed = keepalive[0].http == HTTP2
+    with_body = [exchange for exchange in keepalive if exchange.sends and not framed]
     ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
     total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
     trial = _Trial(host, port, Deadline(within_s), total, tell)
@@ -132,7 +136,7 @@ def check_correctness(
     asking: dict[Way, Callable[[], None]] = {
         Way.IN_ORDER: lambda: _over_one_connection(trial, doubled),
         Way.SHUFFLED: lambda: _over_one_connection(trial, shuffled),
-        Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
+        Way.EACH if framed else Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
         Way.IN_PIECES: lambda: _over_one_connection(trial, with_body, _in_pieces),
         Way.CHUNKED: lambda: _over_one_connection(trial, with_body, _in_odd_chunks),
         Way.TOGETHER: lambda: _together(trial, ahead, together),
@@ -212,15 +216,17 @@ def _over_one_connection(
     trial: _Trial, exchanges: Iterable[Exchange], cut: Callable[[Exchange], tuple[bytes, ...]] = lambda _: ()
 ) -> None:
     sock: socket.socket | None = None
+    carrier: socket.socket | Http2Session | None = None
     asked = 0
     try:
         for exchange in exchanges:
-            if sock is None:
+            if sock is None or carrier is None:
                 sock, asked = trial.connect(), 0
+                carrier = Http2Session(sock) if exchange.http == HTTP2 else sock
                 trial.opened += 1
-            elif asked:
+            elif asked and carrier is sock:
                 _refuse_unasked(sock, asked)
-            answer = trial.ask(sock, exchange, cut(exchange))
+            answer = trial.ask(carrier, exchange, cut(exchange))
             trial.answers.append(answer)
             asked += 1
             if answer.closes:
@@ -251,7 +257,8 @@ def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Answer
     for exchange in exchanges:
         with trial.connect() as sock:
             answer = trial.ask(sock, exchange)
-            _wait_for_its_end(sock, exchange, trial.deadline)
+            if exchange.http != HTTP2:  # there no request asks for the connection's end
+                _wait_for_its_end(sock, exchange, trial.deadline)
     return answer
 
 
@@ -291,8 +298,9 @@ def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[st
         "Date header": "yes" if first.header("date") else "no",
         "content type": first.header("content-type") or "none",
         "keep-alive on the wire": f"{reused} of {len(answers)} answers on a reused connection, {trial.opened} opened",
-        "Connection: close": "honoured" if closing.closes else "closes without saying so",
     }
+    if first.version != VERSION:
+        facts["Connection: close"] = "honoured" if closing.closes else "closes without saying so"
     doubled = doubled_headers([*answers, closing])
     if any(exchange.content_type == "application/json" for exchange in asked):
         facts[parity.JSON_FORM] = "its own, declared" if trial.forms else "as the workload has it"
@@ -307,4 +315,6 @@ def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[st
 def _framing(answer: Answer) -> parity.Framing:
     if (answer.header("transfer-encoding") or "").lower() == "chunked":
         return parity.Framing.CHUNKED
-    return parity.Framing.LENGTH if answer.header("content-length") is not None else parity.Framing.UNTIL_CLOSE
+    if answer.header("content-length") is not None:
+        return parity.Framing.LENGTH
+    return parity.Framing.FRAMES if answer.version == VERSION else parity.Framing.UNTIL_CLOSE

@@ -6,6 +6,8 @@ The h2 library speaks the protocol (RFC 9113): strict, sans I/O, and no code of 
 from __future__ import annotations
 
 import socket
+import time
+from dataclasses import replace
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -22,6 +24,9 @@ from h2.exceptions import ProtocolError
 
 from dragstrip.scrutiny.reader import SPARE_BYTES, Answer, AnswerError, Deadline, LateError, quoted
 
+#: What answers are said to have come in.
+VERSION = "HTTP/2"
+
 #: What ALPN calls it over TLS (RFC 9113, 3.2).
 ALPN = "h2"
 
@@ -32,25 +37,43 @@ _LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "tran
 def read_http2_answer(
     sock: socket.socket, request: bytes, *, scheme: str, body_bytes: int, deadline: Deadline
 ) -> Answer:
-    """Sends one request over a new connection and reads its whole answer.
+    """Sends one request over a new connection and reads its whole answer; as ``Http2Session.ask``."""
+    return Http2Session(sock, scheme).ask(request, body_bytes=body_bytes, deadline=deadline)
+
+
+class Http2Session:
+    """HTTP/2 over a connected socket, one request after the other.
 
     Args:
-        request: head and body in HTTP/1.1's words, as the engine takes them.
         scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", where ALPN has said "h2" before.
-        body_bytes, deadline: as in ``read_answer``.
-
-    Raises:
-        AnswerError: what came is no HTTP/2 answer, or it wasn't complete in time.
-        OSError: the connection failed before any byte came.
     """
-    return _Reading(sock, request, scheme, body_bytes, deadline).answer()
+
+    def __init__(self, sock: socket.socket, scheme: str = "http") -> None:
+        self.sock, self.scheme = sock, scheme
+        self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
+        self.h2.initiate_connection()
+
+    def ask(self, request: bytes, *, body_bytes: int, deadline: Deadline) -> Answer:
+        """Sends a request and reads its whole answer.
+
+        Args:
+            request: head and body in HTTP/1.1's words, as the engine takes them.
+            body_bytes, deadline: as in ``read_answer``.
+
+        Raises:
+            AnswerError: what came is no HTTP/2 answer, or it wasn't complete in time.
+            OSError: the connection failed before any byte came.
+        """
+        began_ns = time.monotonic_ns()
+        answer = _Reading(self, request, body_bytes, deadline).answer()
+        return replace(answer, took_ns=time.monotonic_ns() - began_ns)
 
 
 class _Reading:
     """One answer while it comes."""
 
-    def __init__(self, sock: socket.socket, request: bytes, scheme: str, body_bytes: int, deadline: Deadline) -> None:
-        self._sock, self._deadline, self._most_bytes = sock, deadline, body_bytes + SPARE_BYTES
+    def __init__(self, session: Http2Session, request: bytes, body_bytes: int, deadline: Deadline) -> None:
+        self._sock, self._deadline, self._most_bytes = session.sock, deadline, body_bytes + SPARE_BYTES
         head, _, self._unsent = request.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         method, path, _ = first.split(" ", 2)
@@ -58,12 +81,12 @@ class _Reading:
         authority = [(":authority", value) for name, value in fields if name == "host"]
         self._fields = [
             (":method", method),
-            (":scheme", scheme),
+            (":scheme", session.scheme),
             (":path", path),
             *authority,
             *((name, value) for name, value in fields if name not in _LEFT_OUT),
         ]
-        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
+        self._h2 = session.h2
         self._stream = self._h2.get_next_available_stream_id()
         self._first = b""
         self._wire_bytes = 0
@@ -77,23 +100,21 @@ class _Reading:
         """Sends, then reads until the answer is complete, or known to be too long.
 
         Raises:
-            AnswerError: see ``read_http2_answer``.
+            AnswerError: see ``Http2Session.ask``.
         """
-        self._h2.initiate_connection()
         self._h2.send_headers(self._stream, self._fields, end_stream=not self._unsent)
         try:
             while not (self._ended or self._cut):
                 self._send()
                 for event in self._h2.receive_data(self._piece()):
                     self._take(event)
-            self._h2.close_connection()
             self._send()
         except ProtocolError as error:
             raise AnswerError(f"breaks HTTP/2 ({error}); sound frames (RFC 9113) would be right") from error
         head_bytes = sum(len(name) + len(value) for name, value in self._headers)
         return Answer(
             status=self._status,
-            version="HTTP/2",
+            version=VERSION,
             headers=tuple((name, value) for name, value in self._headers if not name.startswith(":")),
             head_bytes=head_bytes,
             wire_bytes=self._wire_bytes,

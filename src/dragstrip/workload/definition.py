@@ -133,7 +133,7 @@ class Workload:
         Args:
             mark: the contender's four characters; asked for only where the answer has them.
             keepalive: without it each request asks for the connection's end; how, ``connection_words`` has.
-            http: "1.1" or "1.0".
+            http: "1.1", "1.0" or "2".
             seed: the same one gives the same pool.
             data: what the launch found. before: what an earlier one did.
             own_form: answers that are JSON may have a form of their own, and are to be compared parsed.
@@ -258,6 +258,7 @@ class _Asking:
             chunked=chunked,
             stale=before if before != right else None,
             statements=answer.statements,
+            http=self.http,
         )
 
     def _right(self, answer: AnswerFields, values: Drawn, data: Data | None) -> bytes:

@@ -13,6 +13,10 @@ HOST = "127.0.0.1"
 Compare = Literal["bytes", "json", "status"]
 
 
+#: The version of exchanges that whoever sends them puts into frames; their words are HTTP/1.1's.
+HTTP2 = "2"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request and its right answer.
@@ -27,6 +31,7 @@ class Exchange:
         kind: which of the workload's requests it is, from 0. kind_name: that one's name where there are several.
         sends: the request's body without its framing. chunked: how it is framed.
         statements: executions in the race's database that the answer takes.
+        http: the version that it is sent in: "1.1", "1.0", or "2", where the request's words become frames.
         stale: what would have been right in an earlier launch, whose files were others; None: nothing else.
     """
 
@@ -43,6 +48,7 @@ class Exchange:
     chunked: bool = False
     stale: bytes | None = None
     statements: int = 0
+    http: str = "1.1"
 
     @property
     def any_body(self) -> bool:
@@ -79,7 +85,7 @@ def request_bytes(
         body: None: the request has none.
     """
     given = {name.lower() for name in headers}
-    lines = [f"{method} {path} HTTP/{http}", f"Host: {host}"]
+    lines = [f"{method} {path} HTTP/{'1.1' if http == HTTP2 else http}", f"Host: {host}"]
     usual = (("User-Agent", "dragstrip"), ("Accept", "*/*"))
     lines += [f"{name}: {value}" for name, value in usual if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -1,0 +1,49 @@
+"""One server against itself over HTTP/1.1 and HTTP/2, in one race."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from races import dragstrip_run, settings
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
+]
+
+
+def test_one_server_races_itself_over_both_versions_and_the_sheet_names_them(tmp_path: Path) -> None:
+    """Who is asked in frames must answer in frames; every answer under load is right, and the pair has a verdict."""
+    out, env = tmp_path / "out.json", settings(tmp_path)
+    words = ["--rounds", "2", "-c", "4", "--json", str(out)]
+    done = dragstrip_run(env, "race", "nginx-return", "nginx-return:http=2", *words)
+    assert out.exists(), done.stdout + done.stderr
+    told = json.loads(out.read_text())
+    assert [one["name"] for one in told["contenders"]] == ["nginx-return", "nginx-return:http=2"]
+    assert all(not one["errors"] for one in told["contenders"]), done.stdout
+    assert {pair["metric"] for pair in told["pairs"]} >= {"throughput"}
+    sheet = dragstrip_run(env, "show", "last", "--parity").stdout
+    versions = sheet.split("HTTP version")[1]
+    assert "nginx-return: HTTP/1.1" in versions
+    assert "nginx-return:http=2: HTTP/2" in versions
+
+
+def test_who_has_no_http_2_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
+    """With what would do, before anything is started."""
+    env = settings(tmp_path)
+    for given, told in (
+        (["tornado", "nginx-return"], "tornado has no parameter 'http'"),
+        (["http://127.0.0.1:1/", "nginx-return"], "is a running server"),
+        (["nginx-return", "--serve", "mine=server {port}"], "--serve"),
+    ):
+        refused = dragstrip_run(env, "race", *given, "--http", "2")
+        assert refused.returncode == 2
+        assert told in refused.stderr, refused.stderr
+    mixed = dragstrip_run(env, "race", "node", "node:http=2", "--workload", "pipelined")
+    assert mixed.returncode == 2
+    assert "HTTP/2" in mixed.stderr
