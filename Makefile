@@ -45,10 +45,11 @@ test-deps: .stamps/test-deps
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 
 check-deps: .stamps/test-deps
-	$(BIN)/dragstrip install --all --yes
+	$(BIN)/dragstrip install --all --workload db --yes
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
-	@# The page's tests want a browser; without one, and not root, they are skipped with that reason.
+	@# The page's tests want a browser, those of wrk's scripts wrk beside them; where they can't be had, tests say so and are skipped.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
+	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 
 lint: .stamps/test-deps
 	cargo fmt --all --check

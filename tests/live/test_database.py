@@ -43,6 +43,8 @@ def _is_here() -> bool:
 
 
 pytestmark = [
+    pytest.mark.live,
+    pytest.mark.thorough,  # `make check` installs PostgreSQL, `make test` does not
     pytest.mark.timeout(600),
     pytest.mark.skipif(not _is_here(), reason="PostgreSQL is not installed"),
 ]
