@@ -179,6 +179,8 @@ pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored r
 # What a release holds: sources, and a wheel for each processor that can be built for here.
 ARM64 := aarch64-unknown-linux-gnu
 SHARE := dragstrip._engine.data/data/share
+# LuaJIT's own program is linked besides its library: zig's linker is to be told of unwinding, and strip can't read arm64.
+FOR_LUAJIT := TARGET_LIBS=-lunwind TARGET_STRIP=true
 dist: .stamps/build  ## source package and wheels with man pages and completions into dist/
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'
 	rm -rf dist $(SHARE)
@@ -187,7 +189,10 @@ dist: .stamps/build  ## source package and wheels with man pages and completions
 	$(BIN)/maturin build --release --out dist
 	@# Rust's library for arm64 comes by rustup; where there is none, or no network, x86-64 alone is built.
 	if rustup target list --installed 2>/dev/null | grep -q $(ARM64) || rustup target add $(ARM64); then \
-		PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --target $(ARM64) --zig --out dist; \
+		PATH="$(abspath $(BIN)):$$PATH" $(FOR_LUAJIT) $(BIN)/maturin build --release --target $(ARM64) --zig --out dist || { \
+			echo "arm64: LuaJIT can't be built for it here; the wheel goes without wrk's scripts (load -s)"; \
+			PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --target $(ARM64) --zig --out dist \
+				--no-default-features --features pyo3/extension-module; }; \
 	else echo "no wheel for arm64: rustup can't add the target $(ARM64)"; fi
 
 clean:
