@@ -84,6 +84,12 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     assert "static leads at hello." in said(half)
     assert "Void at multiply:" in said(half)
     assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "lacks it"}
+    unclear = replace(race, rounds=race.rounds[:14])
+    checks = [replace(samples.said("accounting", "void", "it adds up to nothing"), column="multiply")]
+    told = heading.headline(unclear, judge(unclear), checks)
+    assert told.startswith("No verdict yet at hello. Void at multiply: it adds up to nothing.")
+    assert heading.badge(unclear, judge(unclear), checks).word == "NO VERDICT"
+    assert not export.race_json(unclear, judge(unclear), checks)["void"]
     whole = replace(race, rounds=[replace(r, void=samples.voided("errors")) for r in race.rounds], finished="void")
     assert said(whole).startswith("This race is void")
     assert heading.badge(whole, judge(whole), inspect(whole)).word == "VOID"

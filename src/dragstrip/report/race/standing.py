@@ -48,7 +48,9 @@ def standing(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair
 
 
 def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
-    """Whether nothing that was measured can stand."""
+    """Whether nothing that was measured can stand; of a race of several columns: in none of them."""
+    if race.columns:
+        return all(is_void(part.race, part.verdict, part.checks) for part in parts(race, verdict, checks))
     void = race.finished == "void" or any(check.status == "void" for check in checks)
     return void and not standing(race, verdict, checks)
 
