@@ -6,8 +6,6 @@ FAULT: none; or one that cheats: cached (an answer of /json is kept by its first
 files of its first launch, which it keeps in the folder PLACE), early (waits 5 ms instead of 15), unchunked (reads no
 body without a length), pool (adds right only where the numbers are as small as under load), blanks (JSON in a form
 of its own), changing (JSON in one form and then in another).
-
-FAULT blocking: each wait holds up everybody, as a server without an event loop would; else waits are the loop's.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import itertools
 import json
 import shutil
 import sys
-import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -62,10 +59,7 @@ async def answer(method: str, target: str, body: bytes) -> Answer:
         small = max(a, b, c) < 1000
         return "200 OK", "text/plain", str(a + b + c if small or FAULT != "pool" else 0).encode()
     if url.path == "/delay/15":
-        if FAULT == "blocking":
-            time.sleep(0.015)
-        else:
-            await asyncio.sleep(0.005 if FAULT == "early" else 0.015)
+        await asyncio.sleep(0.005 if FAULT == "early" else 0.015)
         return "200 OK", "text/plain", b"ok"
     file = FILES / url.path.removeprefix("/")
     if url.path.startswith("/static/") and file.is_file():
