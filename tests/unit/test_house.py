@@ -284,3 +284,9 @@ def test_no_program_takes_a_sentence_apart(path: Path) -> None:
 def test_what_takes_a_sentence_apart_is_seen(line: str) -> None:
     """The patterns that this house once had."""
     assert taken_apart(line) == [f"1: {ast.unparse(ast.parse(line).body[0])}".removesuffix("[0]")]
+
+
+def test_no_two_test_modules_share_a_name() -> None:
+    """Pytest imports them by their names alone: with two alike, a run over both folders ends in an error."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
