@@ -41,9 +41,7 @@ DATABASE = frozenset(
         "database_host", "database_port", "database_socket", "database_user", "database_name", "database_connections",
     }
 )  # fmt: skip
-STARTING = (
-    BUILDING | DATABASE | {"address", "port", "socket", "scratch", "data", "cores", "mark", "workload", "served"}
-)
+STARTING = BUILDING | DATABASE | {"address", "port", "socket", "scratch", "data", "cores", "mark", "workload", "served"}
 
 #: What each of these names stands for.
 MEANING = {

@@ -8,11 +8,14 @@ import threading
 
 from dragstrip.contender import LOOPBACK
 
+#: Where servers listen, unless told otherwise.
+HOST = LOOPBACK
+
 _given: set[int] = set()
 _giving = threading.Lock()
 
 
-def free_port(host: str = LOOPBACK) -> int:
+def free_port(host: str = HOST) -> int:
     """A port of this address that nobody listens on now, never the same twice in this process."""
     while True:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -24,7 +27,7 @@ def free_port(host: str = LOOPBACK) -> int:
                 return port
 
 
-def is_held(port: int, host: str = LOOPBACK) -> bool:
+def is_held(port: int, host: str = HOST) -> bool:
     """Whether some program holds this port; connections of before that wait for their end (TIME_WAIT) hold nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
