@@ -39,7 +39,7 @@ ROWS = (
     ("cli",),
     ("site", "api"),
     ("report",),
-    ("claim", "sweep", "doctor", "fleet"),
+    ("claim", "sweep", "doctor"),
     ("racing", "loading"),
     ("validity", "scrutiny", "database"),
     ("analysis", "process"),
@@ -53,7 +53,7 @@ RANK = {room: len(ROOMS) - at for at, room in enumerate(ROOMS)}
 RUST_ROWS = (
     ("lib",),
     ("threads", "worker"),
-    ("conn", "block_run", "snapshots", "coalescing", "reference_server", "observer"),
+    ("conn", "block_run", "snapshots", "coalescing", "reference_server"),
     ("barrier", "cpu_accounting", "io", "clock"),
     ("response", "error_sample", "tally", "failure"),
     ("plan", "schedule", "tls", "error"),

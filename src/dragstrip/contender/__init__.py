@@ -6,7 +6,6 @@ turns words into entrants, ``start`` settles one launch.
 
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
-from dragstrip.contender.elsewhere import AllowedHost, allowance, allowed_host, is_loopback, refuse_beyond
 from dragstrip.contender.entries import (
     Address,
     Entry,
@@ -25,25 +24,13 @@ from dragstrip.contender.entries import (
     variant,
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
-from dragstrip.contender.preparation import (
-    BUILD_S,
-    LOOPBACK,
-    OwnCount,
-    Start,
-    build,
-    check,
-    pending_build,
-    prepare,
-    status,
-)
+from dragstrip.contender.preparation import BUILD_S, OwnCount, Start, build, check, pending_build, prepare, status
 
 __all__ = [
     "BUILD_S",
-    "LOOPBACK",
     "NAME",
     "PER_CORE",
     "Address",
-    "AllowedHost",
     "Alternative",
     "Contender",
     "Entry",
@@ -56,8 +43,6 @@ __all__ = [
     "Source",
     "Start",
     "Strict",
-    "allowance",
-    "allowed_host",
     "build",
     "cache_dir",
     "check",
@@ -66,7 +51,6 @@ __all__ = [
     "entry_of",
     "environment",
     "find",
-    "is_loopback",
     "line_up",
     "load",
     "names",
@@ -76,7 +60,6 @@ __all__ = [
     "pending_build",
     "prepare",
     "read",
-    "refuse_beyond",
     "serve_entry",
     "serving",
     "shipped",

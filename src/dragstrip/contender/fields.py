@@ -41,12 +41,11 @@ DATABASE = frozenset(
         "database_host", "database_port", "database_socket", "database_user", "database_name", "database_connections",
     }
 )  # fmt: skip
-STARTING = BUILDING | DATABASE | {"address", "port", "socket", "scratch", "data", "cores", "mark", "workload", "served"}
+STARTING = BUILDING | {"port", "socket", "scratch", "data", "cores", "mark", "workload", "served"} | DATABASE
 
 #: What each of these names stands for.
 MEANING = {
-    "address": "where to listen: 127.0.0.1, or the data address of a fleet's server machine",
-    "port": "a free port of that address",
+    "port": "a free port on 127.0.0.1: listen there",
     "socket": "the path of a unix socket: a server that is told it is reached there, and not at the port",
     "scratch": "a folder of this launch's own, removed after it; the working directory",
     "data": "the folder with the files that the workload provides, other ones in each launch; empty for most",

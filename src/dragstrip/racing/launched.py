@@ -41,7 +41,7 @@ class Launched:
 
     Args:
         own_count: where it says how many requests it had; None: it can't say.
-        data: what the workload put into its folder. drawn_by: from which it is drawn again.
+        data: what the workload put into its folder.
         session: the engine's, while it is connected.
         warm_up: None until it is warm, or where it never became so.
         processes, threads: once it was warmed up; 0 until then, or where it can't be read.
@@ -56,7 +56,6 @@ class Launched:
     running: Running
     own_count: OwnCount | None
     data: Data = field(default_factory=Data)
-    drawn_by: str = ""
     session: int | None = None
     warm_up: WarmUp | None = None
     processes: int = 0

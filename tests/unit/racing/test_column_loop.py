@@ -15,7 +15,6 @@ from dragstrip import contender, machine
 from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
 from dragstrip.racing.column_loop import ColumnsLoop
-from dragstrip.racing.launching import Launching
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads
 from dragstrip.racing.rerun import request_of
@@ -107,7 +106,8 @@ def loop_of(race: Race, folder: Path) -> ColumnsLoop:
         lanes=lanes,
         load=Load(connections=1, threads=1, keepalive=True, timeout_ns=1),
         workload=load("hello"),
-        launching=Launching(lanes.server, folder, ExitStack(), race.seed),
+        scratch=folder,
+        keepers=ExitStack(),
         seed=race.seed,
     )
     store = Store(folder / "races.sqlite")

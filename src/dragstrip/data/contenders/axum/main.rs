@@ -1,4 +1,4 @@
-//! server PORT MARK DATA ADDRESS: every workload with axum, as its own examples do it; DATA is the folder of items.json and
+//! server PORT MARK DATA: every workload with axum, as its own examples do it; DATA is the folder of items.json and
 //! static/.
 use std::{fs, path::Path, time::Duration};
 
@@ -95,7 +95,6 @@ async fn main() {
     let port: u16 = arguments.next().and_then(|text| text.parse().ok()).expect("a port");
     let mark = arguments.next().expect("a mark");
     let data = arguments.next().expect("a folder");
-    let address = arguments.next().expect("an address");
     // Only the workload `json` provides the file.
     let items = fs::read(Path::new(&data).join("items.json")).unwrap_or_else(|_| b"[]".to_vec());
     let items = serde_json::from_slice(&items).expect("the items are JSON");
@@ -113,7 +112,7 @@ async fn main() {
         Some(more) => app.merge(more),
         None => app,
     };
-    let listener = tokio::net::TcpListener::bind((address.as_str(), port)).await.expect("the port is free");
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });

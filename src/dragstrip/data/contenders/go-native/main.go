@@ -1,4 +1,4 @@
-// server PORT MARK DATA ADDRESS: every workload with the standard library alone. DATA is the folder of items.json and static/.
+// server PORT MARK DATA: every workload with the standard library alone. DATA is the folder of items.json and static/.
 package main
 
 import (
@@ -107,7 +107,7 @@ func delay(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	port, mark, data, address := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	port, mark, data := os.Args[1], os.Args[2], os.Args[3]
 	hello := []byte("hello world\n")
 	length := strconv.Itoa(len(hello))
 
@@ -142,5 +142,5 @@ func main() {
 		log.Fatal(err)
 	}
 	http.Handle("/static/", http.StripPrefix("/static/", http.FileServer(http.Dir(filepath.Join(data, "static")))))
-	log.Fatal(http.ListenAndServe(address+":"+port, nil))
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))
 }

@@ -1,4 +1,4 @@
-// server PORT MARK FILE ADDRESS: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
+// server PORT MARK FILE: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
 package main
 
 import (
@@ -69,11 +69,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	port, mark, file, address := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	port, mark, file := os.Args[1], os.Args[2], os.Args[3]
 	workers := runtime.GOMAXPROCS(0)
 	s := &server{mark: lua.LString(mark), states: make(chan state, workers)}
 	for i := 0; i < workers; i++ {
 		s.states <- open(file)
 	}
-	log.Fatal(http.ListenAndServe(address+":"+port, s))
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, s))
 }

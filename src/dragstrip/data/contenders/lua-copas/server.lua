@@ -1,8 +1,8 @@
--- lua server.lua PORT MARK ADDRESS: both workloads with Copas, a coroutine per connection.
+-- lua server.lua PORT MARK: both workloads with Copas, a coroutine per connection.
 local copas = require("copas")
 local socket = require("socket")
 
-local port, mark, address = tonumber(arg[1]), arg[2], arg[3]
+local port, mark = tonumber(arg[1]), arg[2]
 
 local BACKLOG = 1024
 
@@ -135,7 +135,7 @@ end
 
 local listener = assert(socket.tcp4())
 assert(listener:setoption("reuseaddr", true))
-assert(listener:bind(address, port))
+assert(listener:bind("127.0.0.1", port))
 assert(listener:listen(BACKLOG))
 copas.addserver(listener, handle)
 copas.loop()

@@ -1,12 +1,12 @@
 "use strict";
-// node server.js PORT WORKERS MARK DATA HTTP ADDRESS: all workloads, as one would write them with node:http alone.
+// node server.js PORT WORKERS MARK DATA HTTP: all workloads, as one would write them with node:http alone.
 const http = require("node:http");
 const cluster = require("node:cluster");
 const fs = require("node:fs");
 const path = require("node:path");
 
 const [port, workers] = process.argv.slice(2, 4).map(Number);
-const [mark, data, version, address] = process.argv.slice(4, 8);
+const [mark, data, version] = process.argv.slice(4, 7);
 const HELLO = "hello world\n";
 const ITEMS = path.join(data, "items.json");
 const items = fs.existsSync(ITEMS) ? JSON.parse(fs.readFileSync(ITEMS, "utf8")) : [];
@@ -100,7 +100,7 @@ function handle(request, response) {
 function serve() {
   const server =
     version === "2" ? require("node:http2").createServer(handle) : http.createServer({ keepAliveTimeout: 75000 }, handle);
-  server.listen({ host: address, port, backlog: 4096 });
+  server.listen({ host: "127.0.0.1", port, backlog: 4096 });
   process.on("SIGTERM", () => {
     server.close(() => process.exit(0));
     if (version === "2") process.exit(0);
