@@ -136,6 +136,14 @@ class Races:
         """Kinds and duties that there are races of."""
         return sorted({(line["kind"], line["duty"]) for line in self.of(start)})
 
+    def rows(self, start: str) -> Iterator[tuple[str, str, int, list[Line]]]:
+        """Kind, title, duty and races of each row of a table that has those beside other people's builds apart."""
+        for name, duty in self.names(start):
+            for builds in (False, True):
+                mine = [line for line in self.of(name, duty) if beside_builds(line) == builds]
+                if mine:
+                    yield name, f"{name}{', beside builds' if builds else ''}", duty, mine
+
     def reference(self, kind: str, beside: Line | None = None) -> Line | None:
         """The reference of a kind with the most rounds, of this version of the method where there is one.
 
@@ -218,13 +226,12 @@ def one_sided(races: Races) -> Iterator[str]:
         "| cause named | refused | ratio, median |"
     )
     yield "|-|-|-|-|-|-|-|-|"
-    for name, duty in races.names("one-sided"):
-        mine = races.of(name, duty)
+    for _, title, duty, mine in races.rows("one-sided"):
         wrong = [line for line in mine if line.get("wrong")]
         named = [line for line in mine if "b-" in str(the_pair(line).get("disturbed", ""))]
         ratios = [the_pair(line)["ratio"] for line in mine if the_pair(line).get("ratio")]
         yield (
-            f"| {name.removeprefix('one-sided: ')} | {duty} % | {len(mine)} "
+            f"| {title.removeprefix('one-sided: ')} | {duty} % | {len(mine)} "
             f"| {share(sum(not warned(line) for line in wrong), len(mine))} | {len(wrong)} "
             f"| {share(len(named), len(mine))} | {sum(map(refused, mine))} "
             f"| {f'{median(ratios):.3f}' if ratios else '–'} |"
@@ -238,19 +245,14 @@ def line_up(races: Races) -> Iterator[str]:
         "| wrong way round | median |"
     )
     yield "|-|-|-|-|-|-|-|"
-    for name, duty, builds in ((*cell, builds) for cell in races.names("line-up") for builds in (False, True)):
-        mine, reference = (
-            [line for line in races.of(name, duty) if beside_builds(line) == builds],
-            races.reference(name),
-        )
-        if not mine:
-            continue
+    for name, title, duty, mine in races.rows("line-up"):
+        reference = races.reference(name)
         ran = [line for line in mine if not line.get("failed")]
         apart = [count(line, APART) for line in ran if not line["void"]]
         told = f"{min(apart)} to {max(apart)}, median {median(apart):g}" if apart else "–"
         against = sum(wrong_way(line, races.reference(name, line)) for line in ran) if reference else "–"
         yield (
-            f"| {name}{', beside builds' if builds else ''} | {duty} % | {len(mine)} "
+            f"| {title} | {duty} % | {len(mine)} "
             f"| {share(sum(line['exit'] == 0 for line in mine), len(mine))} | {told} | {against} | {seconds(mine)} |"
         )
 
