@@ -236,6 +236,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path) -> None:
     """On the parity sheet and while it runs; --fresh-scrutiny proves anew; an ad hoc server is proved every time."""
     store = tmp_path / "races.sqlite"

@@ -172,6 +172,7 @@ def test_rates_are_named_by_span_list_or_not_at_all() -> None:
 
 
 @pytest.mark.live
+@pytest.mark.thorough
 def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(tmp_path: Path) -> None:
     """Whatever the latencies: the file follows its schema, is read back the same, and its bracket is its points'."""
     store = tmp_path / "races.sqlite"

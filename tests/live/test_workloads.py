@@ -56,6 +56,7 @@ def proved(folder: Path, fault: str, workload: str, form: str = "") -> Proof:
     return proof
 
 
+@pytest.mark.thorough
 def test_a_right_server_passes_at_each_of_them(tmp_path: Path) -> None:
     """With its files, its bodies in pieces, a thousand waits at once, sixteen requests at a time."""
     proofs = list(verify([planted(tmp_path, "none")], None))
