@@ -233,7 +233,8 @@ def _load(setup: RaceSetup, launched: Launched, p50_ns: int) -> Tally:
     length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, CALIBRATION_LEAST_NS), most_ns)
     with setup.awake.held():
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
-        if tally.answered and not tally.requests:  # all came behind the block: it was too short, others were at work
+        # Most came behind the block: it was too short, or others were at work; the few within are the quickest.
+        if tally.answered and tally.requests < setup.load.connections:
             length_ns = CALIBRATION_FEWEST_LATENCIES * tally.duration_ns
             (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
     return tally
