@@ -3,7 +3,7 @@
 python benchmarks/kill_check.py [--kills 100] [--seed 1] [--resume-every 10] [--minutes 12]
 
 A short race of two is started again and again. Each time one process gets SIGKILL: mostly the program itself, in turn
-also a supervisor (keeper), a server's main process, or what keeps the cores awake. The moments are drawn from the seed:
+also a supervisor, a server's main process, or what keeps the cores awake. The moments are drawn from the seed:
 evenly over the four phases (start, scrutineering, rounds, report), and within a phase evenly over what an undisturbed
 race took for it.
 Four of five report kills hit `dragstrip report` on the undisturbed race's store, which takes less time.
@@ -38,10 +38,10 @@ from click.testing import CliRunner
 from dragstrip.cli.main import cli
 
 PHASES = ("start", "scrutineering", "rounds", "report")
-VICTIMS = ("program", "keeper", "server", "awake")
+VICTIMS = ("program", "supervisor", "server", "awake")
 #: Seconds after which nothing of a race may live any more.
 GONE_S = 5.0
-#: Seconds that a race whose keeper or server was killed may take to end by itself.
+#: Seconds that a race whose supervisor or server was killed may take to end by itself.
 ENDS_S = 60.0
 RACE = ("race", "nginx-return", "lua", "--budget", "1s")
 MARK = "DRAGSTRIP_KILL_CHECK"
@@ -195,7 +195,7 @@ class Run:
         self.watch = Watch(self.process.pid, f"{MARK}={self.mark}")
 
     def phase(self) -> str:
-        """What it is at now, by what can be seen: keepers, a race in the store (noted in ``held``), its end in it."""
+        """What it is at now, by what can be seen: supervisors, a race in the store (noted in ``held``), its end."""
         if self.process.poll() is not None:
             return "ended"
         if found := in_store(self.store):
@@ -241,10 +241,10 @@ def pick(run: Run, victim: str) -> tuple[str, int]:
     if victim == "program":
         return victim, run.process.pid
     below = run.watch.look()
-    keepers = sorted(pid for pid in below if SCRIPT in command_of(pid))
+    supervisors = sorted(pid for pid in below if SCRIPT in command_of(pid))
     there = {
-        "keeper": keepers,
-        "server": sorted(one.pid for one in below.values() if one.parent in keepers),
+        "supervisor": supervisors,
+        "server": sorted(one.pid for one in below.values() if one.parent in supervisors),
         "awake": sorted(pid for pid in below if AWAKE in command_of(pid)),
     }[victim]
     return (victim, there[0]) if there else ("program", run.process.pid)

@@ -41,7 +41,7 @@ ROWS = (
     ("report",),
     ("claim", "sweep", "doctor"),
     ("racing", "loading"),
-    ("validity", "scrutiny", "database"),
+    ("validity", "scrutiny"),
     ("analysis", "process"),
     ("workload", "contender", "store", "machine"),
     ("record", "parity", "metrics", "paths", "version", "errors"),

@@ -28,9 +28,9 @@ import pytest
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Missing, Start
-from dragstrip.database import Database, Instance
-from dragstrip.database import find as find_database
 from dragstrip.errors import NotReady
+from dragstrip.process.database import Database, Instance
+from dragstrip.process.database import find as find_database
 from dragstrip.process.launcher import scratch_root
 from dragstrip.workload import Data, Exchange
 from dragstrip.workload import load as load_workload

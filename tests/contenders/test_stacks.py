@@ -38,12 +38,12 @@ def right_ones(entry: contender.Entry, workload: str = "multiply") -> tuple[Exch
 def serving(text: str, workload: str = "multiply") -> Iterator[tuple[contender.Entry, ServerProcess]]:
     """A contender's launch on one core, as a race would make it."""
     entry = contender.entry(text)
-    with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as keeper:
+    with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
         scratch = root / "launch"
         scratch.mkdir()
         start = contender.prepare(entry, scratch=scratch, port=free_port(), cores=(CORE,), workload=workload)
         exchange = right_ones(entry, workload)[0]
-        yield entry, keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right(exchange))
+        yield entry, launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right(exchange))
 
 
 def changed(folder: Path, name: str, file: str, before: str, after: str) -> Path:
@@ -276,8 +276,8 @@ Server((sys.argv[2], int(sys.argv[4])), Handler).serve_forever()
 
 
 def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
-    """A stand-in under redbean's own definition and launcher, which can't be installed here: the keeper outlives it and
-    launches it again."""
+    """A stand-in under redbean's own definition and launcher, which can't be installed here: the supervisor outlives it
+    and launches it again."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         (Path(place) / "server.py").write_text(KILLS_ITS_GROUP)
@@ -285,13 +285,13 @@ def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
         program.write_text(f'#!/bin/sh\nexec /usr/bin/python3 {place}/server.py "$@"\n')
         program.chmod(0o755)
         entry = contender.entry(f"redbean:program={program}")
-        with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as keeper:
+        with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
             for number in range(2):
                 scratch = root / f"launch-{number}"
                 scratch.mkdir()
                 start = contender.prepare(entry, scratch=scratch, port=free_port(), cores=(CORE,), workload="hello")
                 (exchange,) = right_ones(entry, "hello")
-                running = keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right(exchange))
+                running = launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right(exchange))
                 with socket.create_connection((running.host, running.port), timeout=10) as open_one:
                     assert fault(exchange, fetch(open_one, exchange)) is None
                     pids = running.pids()

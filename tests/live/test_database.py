@@ -29,8 +29,8 @@ from races import (
     until,
 )
 
-from dragstrip.database import CONNECTIONS, Database, DatabaseGoneError, Instance, drawn_rows, find, spent
 from dragstrip.errors import NotReady
+from dragstrip.process.database import CONNECTIONS, Database, DatabaseGoneError, Instance, drawn_rows, find, spent
 from dragstrip.process.launcher import scratch_root
 
 
@@ -218,7 +218,7 @@ def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_
 def test_a_race_without_the_database_says_how_to_install_it(tmp_path: Path) -> None:
     env = settings(tmp_path) | {"PATH": str(tmp_path)}
     code = (
-        "from pathlib import Path; import dragstrip.database.programs as p; p._VERSIONS = Path('/nonexistent');"
+        "from pathlib import Path; import dragstrip.process.database.programs as p; p._VERSIONS = Path('/nonexistent');"
         "from dragstrip.cli.main import main; main()"
     )
     words = ["race", *planted("one", "right"), *planted("two", "right"), "--workload", "db"]

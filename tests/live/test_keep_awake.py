@@ -140,7 +140,7 @@ def test_the_resume_latency_is_set_while_held_and_put_back() -> None:
 
 @AS_ROOT
 def test_the_resume_latency_is_put_back_after_kill_9(holder) -> None:
-    """Its supervisor sees that its director is gone."""
+    """Its supervisor sees that its race is gone."""
     before = RESUME.read_text()
     process = holder("resume")
     assert RESUME.read_text().strip() == "n/a"
@@ -164,7 +164,7 @@ def test_spinners_run_at_the_lowest_priority_while_held_and_stand_still_in_betwe
 
 
 def test_spinners_are_gone_after_kill_9(holder) -> None:
-    """Of the director, and of the helper between them."""
+    """Of the race, and of the helper between them."""
     process = holder("idle")
     pids = spinners(process.pid)
     assert len(pids) == 1

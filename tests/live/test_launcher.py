@@ -18,7 +18,7 @@ import pytest
 
 from dragstrip import contender
 from dragstrip.errors import PortTaken, StageError
-from dragstrip.process import launcher
+from dragstrip.process import launcher as launcher_module
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root, sweep_stale
 from dragstrip.process.ports import free_port
 from dragstrip.process.supervisor import descendants
@@ -109,7 +109,7 @@ def is_right(host: str, port: int) -> str | None:
 
 
 def as_server(
-    keeper: Launcher,
+    launcher: Launcher,
     root: Path,
     fault: str,
     *,
@@ -123,7 +123,7 @@ def as_server(
     (scratch / "server.py").write_text(SERVER)
     command = (sys.executable, "-I", "-S", "server.py", str(port), fault)
     start = Start(name=fault, command=command, cwd=scratch, port=port, wake_s=wake_s)
-    return keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=right)
+    return launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=right)
 
 
 def is_gone(pid: int) -> bool:
@@ -148,14 +148,14 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def keeper(root: Path) -> Iterator[Launcher]:
+def launcher(root: Path) -> Iterator[Launcher]:
     with Launcher(name="mine", scratch_root=root) as made:
         yield made
 
 
-def test_a_launch_answers_and_its_stop_leaves_nothing(keeper: Launcher, root: Path) -> None:
+def test_a_launch_answers_and_its_stop_leaves_nothing(launcher: Launcher, root: Path) -> None:
     """Process, cgroup, scratch directory and log are gone, and TERM was enough."""
-    running = as_server(keeper, root, "none")
+    running = as_server(launcher, root, "none")
     assert running.alive()
     assert running.pids() == (running.pid,)
     assert running.counts() == (1, 1)
@@ -172,20 +172,20 @@ def test_a_launch_answers_and_its_stop_leaves_nothing(keeper: Launcher, root: Pa
     assert not running.alive()
 
 
-def test_a_port_that_another_program_holds_is_named(keeper: Launcher, root: Path) -> None:
+def test_a_port_that_another_program_holds_is_named(launcher: Launcher, root: Path) -> None:
     """By looking at the port, not at the server's words; a server that died of something else is no such case."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=f"Another program holds port {port}"):
-            as_server(keeper, root, "none", port=port, right=lambda *_: "not asked")
+            as_server(launcher, root, "none", port=port, right=lambda *_: "not asked")
     with pytest.raises(StageError) as error:
-        as_server(keeper, root, "none", wake_s=0.2, right=lambda *_: "not asked")
+        as_server(launcher, root, "none", wake_s=0.2, right=lambda *_: "not asked")
     assert not isinstance(error.value, PortTaken)
 
 
-def test_forked_and_daemonised_processes_are_counted_and_ended(keeper: Launcher, root: Path) -> None:
+def test_forked_and_daemonised_processes_are_counted_and_ended(launcher: Launcher, root: Path) -> None:
     """A grandchild with a session of its own that ignores SIGTERM is found and killed."""
-    running = as_server(keeper, root, "family")
+    running = as_server(launcher, root, "family")
     written = {int(pid) for pid in (running.scratch / "pids").read_text().split()}
     assert len(written) == 3
     assert set(running.pids()) == written
@@ -196,9 +196,9 @@ def test_forked_and_daemonised_processes_are_counted_and_ended(keeper: Launcher,
     assert [pid for pid in written if not is_gone(pid)] == []
 
 
-def test_a_frozen_server_does_nothing_until_it_is_let_go_and_can_be_stopped(keeper: Launcher, root: Path) -> None:
+def test_a_frozen_server_does_nothing_until_it_is_let_go_and_can_be_stopped(launcher: Launcher, root: Path) -> None:
     """It takes no CPU time and gives no answer; thawed it answers; stopped while frozen it ends by its stop signal."""
-    running = as_server(keeper, root, "none")
+    running = as_server(launcher, root, "none")
     assert running.resident_bytes() > 2**20
     running.freeze()
     with socket.create_connection((running.host, running.port), timeout=5) as connection:
@@ -213,9 +213,9 @@ def test_a_frozen_server_does_nothing_until_it_is_let_go_and_can_be_stopped(keep
     assert "SIGTERM ended it" in ended.how
 
 
-def test_a_server_that_ignores_its_stop_signal_is_killed_after_the_grace(keeper: Launcher, root: Path) -> None:
+def test_a_server_that_ignores_its_stop_signal_is_killed_after_the_grace(launcher: Launcher, root: Path) -> None:
     """Not before, and the report says so."""
-    running = as_server(keeper, root, "stubborn")
+    running = as_server(launcher, root, "stubborn")
     began = time.monotonic()
     ended = running.stop(grace_s=0.3)
     assert time.monotonic() - began >= 0.3
@@ -225,9 +225,9 @@ def test_a_server_that_ignores_its_stop_signal_is_killed_after_the_grace(keeper:
     assert is_gone(running.pid)
 
 
-def test_a_flood_of_output_blocks_nobody_and_its_log_is_bounded(keeper: Launcher, root: Path) -> None:
+def test_a_flood_of_output_blocks_nobody_and_its_log_is_bounded(launcher: Launcher, root: Path) -> None:
     """100 MB: the first line and the last are kept, what lies between is counted."""
-    running = as_server(keeper, root, "floods", wake_s=60)
+    running = as_server(launcher, root, "floods", wake_s=60)
     wait_until(lambda: "the last line" in running.log_tail())
     text = running.log.read_text()
     assert len(text) <= launcher.LOG_LIMIT_BYTES
@@ -236,12 +236,12 @@ def test_a_flood_of_output_blocks_nobody_and_its_log_is_bounded(keeper: Launcher
     assert running.stop().log_tail.endswith("the last line")
 
 
-def test_a_server_that_closes_its_output_is_kept_without_spinning(keeper: Launcher, root: Path) -> None:
-    """The hang-up on its pipe is taken once: the keeper then sleeps."""
-    running = as_server(keeper, root, "closes-output")
-    before = _cpu_ticks(keeper.pid)
+def test_a_server_that_closes_its_output_is_kept_without_spinning(launcher: Launcher, root: Path) -> None:
+    """The hang-up on its pipe is taken once: the supervisor then sleeps."""
+    running = as_server(launcher, root, "closes-output")
+    before = _cpu_ticks(launcher.pid)
     time.sleep(0.3)
-    assert _cpu_ticks(keeper.pid) - before < 15
+    assert _cpu_ticks(launcher.pid) - before < 15
     assert running.alive()
 
 
@@ -250,42 +250,42 @@ def _cpu_ticks(pid: int) -> int:
     return int(words[11]) + int(words[12])
 
 
-def test_a_server_that_dies_at_once_is_named_with_its_last_words(keeper: Launcher, root: Path) -> None:
+def test_a_server_that_dies_at_once_is_named_with_its_last_words(launcher: Launcher, root: Path) -> None:
     """At once, not after its whole waking time; the scratch directory is gone."""
     began = time.monotonic()
     with pytest.raises(StageError, match=r"exits: died .* \(exit status 3\)[\s\S]*cannot read the flux capacitor"):
-        as_server(keeper, root, "exits", wake_s=60)
+        as_server(launcher, root, "exits", wake_s=60)
     assert time.monotonic() - began < 30
     assert list(root.iterdir()) == []
 
 
-def test_a_server_that_never_listens_is_ended_and_named_with_the_last_reason(keeper: Launcher, root: Path) -> None:
+def test_a_server_that_never_listens_is_ended_and_named_with_the_last_reason(launcher: Launcher, root: Path) -> None:
     """The message has the wait, its field and what the last attempt met."""
     with pytest.raises(StageError, match=r"deaf: was not right within 0\.2 s of its start \(start\.wake_s\).*refused"):
-        as_server(keeper, root, "deaf", wake_s=0.2)
+        as_server(launcher, root, "deaf", wake_s=0.2)
     assert list(root.iterdir()) == []
-    assert len(descendants(keeper.pid)) == 0
+    assert len(descendants(launcher.pid)) == 0
 
 
-def test_a_server_that_never_answers_right_is_refused_with_the_reason(keeper: Launcher, root: Path) -> None:
+def test_a_server_that_never_answers_right_is_refused_with_the_reason(launcher: Launcher, root: Path) -> None:
     """It listens and answers; that isn't enough."""
     with pytest.raises(StageError, match=r"the last try: the body is off by one"):
-        as_server(keeper, root, "none", wake_s=0.2, right=lambda host, port: "the body is off by one")
+        as_server(launcher, root, "none", wake_s=0.2, right=lambda host, port: "the body is off by one")
 
 
-def test_a_command_that_does_not_exist_is_named(keeper: Launcher, root: Path) -> None:
-    """No shell's message, no exit status 127, but what could not be executed and why; the keeper goes on."""
+def test_a_command_that_does_not_exist_is_named(launcher: Launcher, root: Path) -> None:
+    """No shell's message, no exit status 127, but what could not be executed and why; the supervisor goes on."""
     scratch = root / "x"
     scratch.mkdir()
     start = Start(name="ghost", command=("/no/such/server",), cwd=scratch, port=free_port())
     with pytest.raises(StageError, match=r"ghost: cannot execute /no/such/server .*: No such file or directory"):
-        keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right)  # type: ignore[arg-type]
-    assert as_server(keeper, root, "none").alive()
+        launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right)  # type: ignore[arg-type]
+    assert as_server(launcher, root, "none").alive()
 
 
-def test_a_death_later_on_is_seen_and_reported(keeper: Launcher, root: Path) -> None:
+def test_a_death_later_on_is_seen_and_reported(launcher: Launcher, root: Path) -> None:
     """``alive`` turns false without being told; the signal and the last words are kept."""
-    running = as_server(keeper, root, "dies-later")
+    running = as_server(launcher, root, "dies-later")
     assert is_right(running.host, running.port) is None
     wait_until(lambda: not running.alive())
     ended = running.stop()
@@ -298,12 +298,12 @@ def test_a_death_later_on_is_seen_and_reported(keeper: Launcher, root: Path) -> 
 
 @pytest.mark.parametrize("with_cgroup", [True, False], ids=["as here", "without cgroup"])
 def test_cpu_time_and_memory_of_the_whole_tree_are_plausible(
-    keeper: Launcher, root: Path, with_cgroup: bool, monkeypatch: pytest.MonkeyPatch
+    launcher: Launcher, root: Path, with_cgroup: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """0.2 s burnt and 50 MB touched show, by a cgroup where there is one and by /proc."""
     if not with_cgroup:
-        monkeypatch.setattr(launcher, "make_cgroup", lambda number: None)
-    running = as_server(keeper, root, "burns")
+        monkeypatch.setattr(launcher_module, "make_cgroup", lambda number: None)
+    running = as_server(launcher, root, "burns")
     assert running.cpu_source == ("cgroup" if running.cgroup else "proc")
     assert with_cgroup or running.cgroup is None
     assert (running.cpu_stat() is None) == (running.cgroup is None)
@@ -314,19 +314,19 @@ def test_cpu_time_and_memory_of_the_whole_tree_are_plausible(
     assert 50e6 < ended.peak_memory_bytes < 200e6
 
 
-def test_a_tree_without_cgroup_is_ended_too(keeper: Launcher, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_without_cgroup_is_ended_too(launcher: Launcher, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The subreaper's walk finds what a cgroup would have."""
-    monkeypatch.setattr(launcher, "make_cgroup", lambda number: None)
-    running = as_server(keeper, root, "family")
+    monkeypatch.setattr(launcher_module, "make_cgroup", lambda number: None)
+    running = as_server(launcher, root, "family")
     pids = running.pids()
     assert len(pids) == 3
     running.stop()
     assert [pid for pid in pids if not is_gone(pid)] == []
 
 
-def test_a_server_runs_on_its_cores_in_its_own_session_with_descriptors(keeper: Launcher, root: Path) -> None:
+def test_a_server_runs_on_its_cores_in_its_own_session_with_descriptors(launcher: Launcher, root: Path) -> None:
     """Affinity as asked, a session of its own, the soft limit of open files raised, signals at their defaults."""
-    running = as_server(keeper, root, "none")
+    running = as_server(launcher, root, "none")
     assert os.sched_getaffinity(running.pid) == {CORE}
     assert os.getsid(running.pid) == running.pid
     limits = Path(f"/proc/{running.pid}/limits").read_text()
@@ -336,7 +336,7 @@ def test_a_server_runs_on_its_cores_in_its_own_session_with_descriptors(keeper: 
     assert ignored & 1 << (signal.SIGTERM - 1) == 0
     descriptors = Path(f"/proc/{running.pid}/fd")
     assert str((descriptors / "0").readlink()) == os.devnull
-    # 3 is its listener; nothing of the keeper's is inherited, and the probe's connection is being closed
+    # 3 is its listener; nothing of the supervisor's is inherited, and the probe's connection is being closed
     wait_until(lambda: sorted(path.name for path in descriptors.iterdir()) == ["0", "1", "2", "3"])
 
 
@@ -345,21 +345,21 @@ def _status(pid: int, key: str) -> str:
     return next(line.split(":", 1)[1] for line in lines if line.startswith(key)).strip()
 
 
-def _sleeper(keeper: Launcher, root: Path, command: tuple[str, ...]) -> ServerProcess:
+def _sleeper(launcher: Launcher, root: Path, command: tuple[str, ...]) -> ServerProcess:
     scratch = root / "unprivileged"
     scratch.mkdir()
     (scratch / "file").write_text("x")
     start = Start(name="sleeper", command=command, cwd=scratch, port=free_port(), unprivileged=True)
-    return keeper.launch(
+    return launcher.launch(
         start, scratch=scratch, cores=(CORE,), is_right=lambda host, port: None,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
 @as_root
-def test_an_unprivileged_server_runs_as_nobody_in_a_directory_of_its_own(keeper: Launcher, root: Path) -> None:
+def test_an_unprivileged_server_runs_as_nobody_in_a_directory_of_its_own(launcher: Launcher, root: Path) -> None:
     """All its ids are nobody's, no supplementary group is left, and its scratch directory is its own."""
     nobody = pwd.getpwnam("nobody")
-    running = _sleeper(keeper, root, ("/bin/sleep", "600"))
+    running = _sleeper(launcher, root, ("/bin/sleep", "600"))
     assert running.note == ""
     assert _status(running.pid, "Uid").split() == [str(nobody.pw_uid)] * 4
     assert _status(running.pid, "Gid").split() == [str(nobody.pw_gid)] * 4
@@ -371,14 +371,14 @@ def test_an_unprivileged_server_runs_as_nobody_in_a_directory_of_its_own(keeper:
 
 @as_root
 def test_a_program_that_nobody_may_not_execute_runs_as_root_and_says_so(
-    keeper: Launcher, root: Path, tmp_path: Path
+    launcher: Launcher, root: Path, tmp_path: Path
 ) -> None:
     """Found out by trying as that user; not a failure, but a note."""
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     (private / "run").write_text("#!/bin/sh\nexec sleep 600\n")
     (private / "run").chmod(0o755)
-    running = _sleeper(keeper, root, (str(private / "run"),))
+    running = _sleeper(launcher, root, (str(private / "run"),))
     assert "runs as uid 0" in running.note
     assert f"may not execute {private}/run" in running.note
     assert _status(running.pid, "Uid").split() == ["0"] * 4
@@ -386,47 +386,47 @@ def test_a_program_that_nobody_may_not_execute_runs_as_root_and_says_so(
 
 @as_root
 def test_a_script_that_nobody_may_not_read_runs_as_root_and_says_so(
-    keeper: Launcher, root: Path, tmp_path: Path
+    launcher: Launcher, root: Path, tmp_path: Path
 ) -> None:
     """The interpreter alone is not enough: each word that is a file must be readable."""
     script = tmp_path / "app.sh"
     script.write_text("exec sleep 600\n")
     script.chmod(0o600)
-    running = _sleeper(keeper, root, ("/bin/sh", str(script)))
+    running = _sleeper(launcher, root, ("/bin/sh", str(script)))
     assert f"may not read {script}" in running.note
 
 
-def _director(tmp_path: Path) -> tuple[subprocess.Popen[str], Path, list[int], list[Path]]:
+def _race(tmp_path: Path) -> tuple[subprocess.Popen[str], Path, list[int], list[Path]]:
     script = tmp_path / "loop.py"
     script.write_text(DIRECTOR.format(tests=str(Path(__file__).parent)))
-    director = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
-    assert director.stdout is not None
-    words = director.stdout.readline().split()
-    assert words, "the director did not come up"
+    race = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert race.stdout is not None
+    words = race.stdout.readline().split()
+    assert words, "the race did not come up"
     cgroups = [Path(word) for word in words[-2:] if word != "None"]
-    return director, Path(words[0]), [int(word) for word in words[1:-2]], cgroups
+    return race, Path(words[0]), [int(word) for word in words[1:-2]], cgroups
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
-def test_however_the_director_ends_nothing_of_the_race_is_left(tmp_path: Path, number: signal.Signals) -> None:
-    """Keepers, servers, daemonised grandchildren, cgroups and the whole scratch root are gone."""
-    director, root, pids, cgroups = _director(tmp_path)
+def test_however_the_race_ends_nothing_of_the_race_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    """Supervisors, servers, daemonised grandchildren, cgroups and the whole scratch root are gone."""
+    race, root, pids, cgroups = _race(tmp_path)
     assert len(pids) == 6
     assert not any(is_gone(pid) for pid in pids)
-    director.send_signal(number)
-    director.wait(WAIT_S)
+    race.send_signal(number)
+    race.wait(WAIT_S)
     wait_until(lambda: all(is_gone(pid) for pid in pids))
     wait_until(lambda: not root.exists())
     assert not any(cgroup.exists() for cgroup in cgroups)
-    assert director.stdout is not None
-    director.stdout.close()
+    assert race.stdout is not None
+    race.stdout.close()
 
 
-def test_a_keeper_killed_outright_is_noticed_and_its_server_ended(root: Path) -> None:
+def test_a_supervisor_killed_outright_is_noticed_and_its_server_ended(root: Path) -> None:
     """Nobody can promise more after kill -9, but the session is ended and the launch counts as died."""
-    with Launcher(name="mine", scratch_root=root) as keeper:
-        running = as_server(keeper, root, "none")
-        os.kill(keeper.pid, signal.SIGKILL)
+    with Launcher(name="mine", scratch_root=root) as launcher:
+        running = as_server(launcher, root, "none")
+        os.kill(launcher.pid, signal.SIGKILL)
         wait_until(lambda: not running.alive())
         ended = running.stop()
         assert ended.died
@@ -435,58 +435,58 @@ def test_a_keeper_killed_outright_is_noticed_and_its_server_ended(root: Path) ->
     assert list(root.iterdir()) == []
 
 
-def test_a_lost_keepers_daemons_are_found_without_a_cgroup(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_supervisors_daemons_are_found_without_a_cgroup(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have a session of their own, and nothing but the scratch folder ties them to the launch."""
-    monkeypatch.setattr(launcher, "make_cgroup", lambda number: None)
-    with Launcher(name="mine", scratch_root=root) as keeper:
-        running = as_server(keeper, root, "family")
+    monkeypatch.setattr(launcher_module, "make_cgroup", lambda number: None)
+    with Launcher(name="mine", scratch_root=root) as launcher:
+        running = as_server(launcher, root, "family")
         pids = running.pids()
         assert len(pids) == 3
-        os.kill(keeper.pid, signal.SIGKILL)
+        os.kill(launcher.pid, signal.SIGKILL)
         wait_until(lambda: not running.alive())
         assert running.stop().died
         wait_until(lambda: all(is_gone(pid) for pid in pids))
 
 
-def test_a_keeper_told_to_end_ends_its_tree_orderly(root: Path) -> None:
-    """SIGTERM to the keeper alone: its server is ended and reported, though the director never asked."""
-    with Launcher(name="mine", scratch_root=root) as keeper:
-        running = as_server(keeper, root, "none")
-        os.kill(keeper.pid, signal.SIGINT)  # ignored
+def test_a_supervisor_told_to_end_ends_its_tree_orderly(root: Path) -> None:
+    """SIGTERM to the supervisor alone: its server is ended and reported, though the race never asked."""
+    with Launcher(name="mine", scratch_root=root) as launcher:
+        running = as_server(launcher, root, "none")
+        os.kill(launcher.pid, signal.SIGINT)  # ignored
         assert is_right(running.host, running.port) is None
-        os.kill(keeper.pid, signal.SIGTERM)
-        wait_until(lambda: keeper.has_ended(running.number))  # its report is there, a moment after its end
+        os.kill(launcher.pid, signal.SIGTERM)
+        wait_until(lambda: launcher.has_ended(running.number))  # its report is there, a moment after its end
         assert not running.alive()
         assert running.stop().died
         assert is_gone(running.pid)
 
 
-def test_leaving_the_keeper_ends_a_launch_that_nobody_stopped(root: Path) -> None:
+def test_leaving_the_supervisor_ends_a_launch_that_nobody_stopped(root: Path) -> None:
     """An exception on the way is enough; it is passed on."""
     pids: tuple[int, ...] = ()
 
     def fall() -> None:
         nonlocal pids
-        with keeper:
-            pids = as_server(keeper, root, "family").pids()
+        with launcher:
+            pids = as_server(launcher, root, "family").pids()
             raise ZeroDivisionError
 
-    keeper = Launcher(name="mine", scratch_root=root)
+    launcher = Launcher(name="mine", scratch_root=root)
     with pytest.raises(ZeroDivisionError):
         fall()
     assert len(pids) == 3
-    assert [pid for pid in (*pids, keeper.pid) if not is_gone(pid)] == []
+    assert [pid for pid in (*pids, launcher.pid) if not is_gone(pid)] == []
     assert list(root.iterdir()) == []
 
 
 def test_an_interruption_does_not_wait_for_a_stubborn_server(root: Path) -> None:
     """Ctrl-C cuts the grace short: well below the 15 s that a healthy server may take."""
-    keeper = Launcher(name="mine", scratch_root=root)
-    running = as_server(keeper, root, "stubborn")
+    launcher = Launcher(name="mine", scratch_root=root)
+    running = as_server(launcher, root, "stubborn")
     began = time.monotonic()
 
     def interrupted() -> None:
-        with keeper:
+        with launcher:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -495,27 +495,27 @@ def test_an_interruption_does_not_wait_for_a_stubborn_server(root: Path) -> None
     assert is_gone(running.pid)
 
 
-def test_one_keeper_serves_many_launches_one_at_a_time(keeper: Launcher, root: Path) -> None:
+def test_one_supervisor_serves_many_launches_one_at_a_time(launcher: Launcher, root: Path) -> None:
     """A second launch while one runs is refused in words; after its stop it is welcome."""
-    first = as_server(keeper, root, "none")
+    first = as_server(launcher, root, "none")
     with pytest.raises(StageError, match="still runs"):
-        as_server(keeper, root, "none")
+        as_server(launcher, root, "none")
     first.stop()
-    second = as_server(keeper, root, "none")
+    second = as_server(launcher, root, "none")
     assert second.alive()
     assert second.pid != first.pid
 
 
-def test_a_scratch_directory_outside_the_root_is_refused(keeper: Launcher, tmp_path: Path) -> None:
-    """What the keeper removes can only be the race's own."""
+def test_a_scratch_directory_outside_the_root_is_refused(launcher: Launcher, tmp_path: Path) -> None:
+    """What the supervisor removes can only be the race's own."""
     start = Start(name="x", command=("/bin/true",), cwd=tmp_path, port=1)
     with pytest.raises(StageError, match="is not below"):
-        keeper.launch(start, scratch=tmp_path, cores=(CORE,), is_right=is_right)  # type: ignore[arg-type]
+        launcher.launch(start, scratch=tmp_path, cores=(CORE,), is_right=is_right)  # type: ignore[arg-type]
     assert tmp_path.exists()
 
 
-def test_a_start_can_set_the_environment(keeper: Launcher, root: Path) -> None:
-    """It is laid over the director's own."""
+def test_a_start_can_set_the_environment(launcher: Launcher, root: Path) -> None:
+    """It is laid over the race's own."""
     scratch = root / "env"
     scratch.mkdir()
     command = ("sh", "-c", "echo $COLOUR > colour; exec sleep 600")
@@ -524,13 +524,13 @@ def test_a_start_can_set_the_environment(keeper: Launcher, root: Path) -> None:
     def written(host: str, port: int) -> str | None:
         return None if (scratch / "colour").read_text() else "nothing written"
 
-    running = keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=written)  # type: ignore[arg-type]
+    running = launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=written)  # type: ignore[arg-type]
     assert (scratch / "colour").read_text() == "green\n"
     running.stop()
 
 
 def test_a_server_has_our_locale_and_time_zone_unless_its_start_says_otherwise(
-    keeper: Launcher, root: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: Launcher, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C.UTF-8 and UTC wherever the race was started; what the start sets, LANG alone too, is what it gets."""
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
@@ -545,7 +545,7 @@ def test_a_server_has_our_locale_and_time_zone_unless_its_start_says_otherwise(
         def written(host: str, port: int, file: Path = scratch / "told") -> str | None:
             return None if file.exists() and file.read_text() else "nothing written"
 
-        running = keeper.launch(start, scratch=scratch, cores=(CORE,), is_right=written)  # type: ignore[arg-type]
+        running = launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=written)  # type: ignore[arg-type]
         told.append((scratch / "told").read_text().split())
         running.stop()
     assert told == [["none", "C.UTF-8", "UTC"], ["none", "el_GR.UTF-8", "Europe/Athens"]]
@@ -570,8 +570,8 @@ def test_the_scratch_root_lets_others_pass_and_not_look() -> None:
     assert not root.exists()
 
 
-def test_sweeping_removes_only_what_a_dead_director_left() -> None:
-    """A living director's root stays; so does a dead one's in which a process stands, until that one is gone."""
+def test_sweeping_removes_only_what_a_dead_race_left() -> None:
+    """A living race's root stays; so does a dead one's in which a process stands, until that one is gone."""
     dead = subprocess.Popen(["/bin/true"])
     dead.wait()
     stale, stood_in = (Path(f"/tmp/dragstrip-{dead.pid}-{word}") for word in ("stale", "stoodin"))

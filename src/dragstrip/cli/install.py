@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import click
 
-from dragstrip import contender, database
+from dragstrip import contender
 from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE, DefinitionOptions, definition_options, gathered
 from dragstrip.contender import install
 from dragstrip.errors import BadUsage, DragstripError, NotReady
+from dragstrip.process import database
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 from dragstrip.workload import names as workload_names

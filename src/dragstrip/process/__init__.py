@@ -1,1 +1,1 @@
-"""Starts, watches and ends servers: launcher, supervisor, scratch folders."""
+"""Starts, watches and ends servers and the database: launcher, supervisor, scratch folders."""

@@ -1,7 +1,7 @@
-"""Stands servers up: launches under a keeper, waits until they answer right, stops them, leaves nothing.
+"""Stands servers up: launches under a supervisor, waits until they answer right, stops them, leaves nothing.
 
-A ``Launcher`` drives a small process of its own (``supervisor.py``); what is here is the director's end of its
-pipe. However the director ends, the pipe closes, and the keeper does the cleaning.
+A ``Launcher`` drives a small process of its own (``supervisor.py``); what is here is the race's end of its
+pipe. However the race ends, the pipe closes, and the supervisor does the cleaning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GRACE_S = 15.0
 INTERRUPTED_GRACE_S = 0.5
 #: Seconds between two tries to get a right answer, from the first to the longest.
 FIRST_TRY_S, LONGEST_TRY_S = 0.002, 0.020
-#: Seconds beyond the grace after which a keeper that does not report is taken for lost.
+#: Seconds beyond the grace after which a supervisor that does not report is taken for lost.
 LOST_S = 20.0
 #: Most of a launch's output that is kept, head and tail.
 LOG_LIMIT_BYTES = 256 * 1024
@@ -102,13 +102,13 @@ class ServerProcess:
     stop_signal: str
     number: int
     scratch: Path
-    keeper: Launcher = field(repr=False)
+    launcher: Launcher = field(repr=False)
     _ended: Ended | None = field(default=None, repr=False)
     _frozen: bool = field(default=False, repr=False)
 
     def pids(self) -> tuple[int, ...]:
         """Every living process of the tree now, the main one first; daemonised ones are in it."""
-        living = [pid for pid, (_, state) in descendants(self.keeper.pid).items() if state not in "ZX"]
+        living = [pid for pid, (_, state) in descendants(self.launcher.pid).items() if state not in "ZX"]
         return tuple(sorted(living, key=lambda pid: pid != self.pid))
 
     def schedstats(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class ServerProcess:
 
     def alive(self) -> bool:
         """Whether its main process is there; costs a few microseconds."""
-        if self._ended or self.keeper.has_ended(self.number):
+        if self._ended or self.launcher.has_ended(self.number):
             return False
         try:
             os.kill(self.pid, 0)
@@ -182,7 +182,7 @@ class ServerProcess:
         if self._ended is None:
             if self._frozen:
                 self.thaw()
-            self.keeper.begin_finish(self.number, self.stop_signal, grace_s)
+            self.launcher.begin_finish(self.number, self.stop_signal, grace_s)
 
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Ends every process of it and removes its scratch directory; again: the same answer.
@@ -192,14 +192,14 @@ class ServerProcess:
         """
         if self._ended is None:
             self.begin_stop(grace_s=grace_s)
-            self._ended = self.keeper.finish(self.number, grace_s)
+            self._ended = self.launcher.finish(self.number, grace_s)
             _remove(self.scratch, self.log)
-            self.keeper.forget(self)
+            self.launcher.forget(self)
         return self._ended
 
 
 class Launcher:
-    """One contender's keeper for the length of a race; leaving the ``with`` ends everything under it.
+    """One contender's supervisor for the length of a race; leaving the ``with`` ends everything under it.
 
     Args:
         name: the contender's, for messages. scratch_root: the race's, see ``scratch_root()``.
@@ -214,7 +214,7 @@ class Launcher:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the terminal's Ctrl-C is the director's affair
+            start_new_session=True,  # the terminal's Ctrl-C is the race's affair
         )
         self.pid = self._process.pid
         self._text = b""
@@ -246,7 +246,7 @@ class Launcher:
         """Starts the server and waits for its first right answer.
 
         Args:
-            start: what to run; its environment is laid over the director's own.
+            start: what to run; its environment is laid over the race's own.
             scratch: its directory, below the scratch root; removed when the launch ends. As root, with
                 ``start.unprivileged``, it is given to ``nobody`` and the server runs as ``nobody``.
             cores: those it may run on.
@@ -272,7 +272,7 @@ class Launcher:
         running = ServerProcess(
             name=start.name, host=host, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
             cpu_source="cgroup" if self._cgroup else "proc", note=said["note"], stop_signal=start.stop_signal,
-            number=number, scratch=scratch, keeper=self,
+            number=number, scratch=scratch, launcher=self,
         )  # fmt: skip
         self._running = running
         try:
@@ -300,7 +300,7 @@ class Launcher:
         if said is None or said["is"] != "started":
             _remove(scratch, log)
             remove_cgroup(cgroup)
-            raise StageError(f"{start.name}: {said['why'] if said else 'its keeper was lost before it started'}")
+            raise StageError(f"{start.name}: {said['why'] if said else 'its supervisor was lost before it started'}")
         self._cgroup = Path(said["cgroup"]) if said["cgroup"] else None
         self._main_pid = int(said["pid"])
         return said
@@ -342,12 +342,12 @@ class Launcher:
             self._tell({"do": "stop", "signal": signal_name, "grace_s": grace_s})
 
     def finish(self, number: int, grace_s: float) -> Ended:
-        """Waits for the keeper's report of a launch's end; used by ``ServerProcess.stop``."""
+        """Waits for the supervisor's report of a launch's end; used by ``ServerProcess.stop``."""
         said = self._await(lambda: self._ends.get(number), grace_s + LOST_S)
         if said is None:
-            self._clean_after_lost_keeper()
+            self._clean_after_lost_supervisor()
             tail = _tail(self._running.log) if self._running else ""
-            how = "its keeper was lost; killed"
+            how = "its supervisor was lost; killed"
             return Ended(exit_status=None, died=True, cpu_ns=None, peak_memory_bytes=None, how=how, log_tail=tail)
         return Ended(
             exit_status=said["exit_status"], died=said["is"] == "died" or number not in self._stopping,
@@ -356,7 +356,7 @@ class Launcher:
         )  # fmt: skip
 
     def has_ended(self, number: int) -> bool:
-        """Whether the keeper has reported the end of a launch, or is gone itself."""
+        """Whether the supervisor has reported the end of a launch, or is gone itself."""
         self._read(0.0)
         return number in self._ends or self._lost
 
@@ -379,7 +379,7 @@ class Launcher:
     def _await(
         self, answer: Callable[[], dict[str, Any] | None], at_most_s: float, *, lose: bool = True
     ) -> dict[str, Any] | None:
-        """The answer as soon as it is there; None if the keeper is lost or (``lose``) is taken for lost."""
+        """The answer as soon as it is there; None if the supervisor is lost or (``lose``) is taken for lost."""
         until = time.monotonic() + at_most_s
         while (found := answer()) is None and not self._lost:
             left_s = until - time.monotonic()
@@ -407,11 +407,11 @@ class Launcher:
             for message in map(json.loads, lines):
                 if message["is"] in ("ended", "died"):
                     self._ends[message["launch"]] = message
-                elif message["is"] != "broken":  # a broken keeper's end is seen as the pipe's
+                elif message["is"] != "broken":  # a broken supervisor's end is seen as the pipe's
                     self._said[message["launch"]] = message
             at_most_s = 0.0
 
-    def _clean_after_lost_keeper(self) -> None:
+    def _clean_after_lost_supervisor(self) -> None:
         """Nobody reaps for us: kill its cgroup, and what can be found of it by its session and its scratch folder."""
         if self._cgroup is not None:
             with contextlib.suppress(OSError):
@@ -422,7 +422,7 @@ class Launcher:
         remove_cgroup(self._cgroup)
 
     def _close(self) -> None:
-        """Closes the pipe, which ends the keeper whatever it does, and waits for it."""
+        """Closes the pipe, which ends the supervisor whatever it does, and waits for it."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -432,7 +432,7 @@ class Launcher:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            self._clean_after_lost_keeper()
+            self._clean_after_lost_supervisor()
         if self._running is not None:
             _remove(self._running.scratch, self._running.log)
 

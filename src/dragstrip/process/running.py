@@ -11,7 +11,7 @@ from dragstrip.process.launcher import GRACE_S, Ended
 
 
 class Running(Protocol):
-    """A contender that is up: launched by a keeper, or somebody's own at an address."""
+    """A contender that is up: launched by a supervisor, or somebody's own at an address."""
 
     host: str
     port: int

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, pstdev
 
-from dragstrip.database import Instance, Usage
+from dragstrip.process.database import Instance, Usage
 from dragstrip.racing.launched import Launched
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip.contender import Entry, OwnCount
-from dragstrip.database import Spent
+from dragstrip.process.database import Spent
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended
 from dragstrip.process.running import Running
 from dragstrip.record import Launch

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from dragstrip import database
+from dragstrip.process import database
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Backend, Block, KindCount
 

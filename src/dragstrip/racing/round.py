@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dragstrip import validity
-from dragstrip.database import spent
 from dragstrip.errors import StageError
+from dragstrip.process.database import spent
 from dragstrip.racing import database_proof, environment
 from dragstrip.racing.blocks import PlannedBlock, run_blocks
 from dragstrip.racing.launched import Servers

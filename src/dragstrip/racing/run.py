@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dragstrip import analysis, database, machine
+from dragstrip import analysis, machine
+from dragstrip.process import database
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.column_loop import ColumnsLoop
 from dragstrip.racing.columns import Entered, columns_of, enter, entrants_of

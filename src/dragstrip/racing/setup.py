@@ -1,4 +1,4 @@
-"""What every round of a race shares: the engine, the cores, the load, scratch space and a keeper for each contender."""
+"""What every round of a race shares: engine, cores, load, scratch space, a supervisor for each contender."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragstrip import database, machine
+from dragstrip import machine
 from dragstrip.contender import Entry, prepare
-from dragstrip.database import Database, Instance
 from dragstrip.errors import BadUsage, EngineFailure, PortTaken, StageError
 from dragstrip.machine import Lanes
-from dragstrip.process import keep_awake, launcher
+from dragstrip.process import database, keep_awake, launcher
+from dragstrip.process.database import Database, Instance
 from dragstrip.process.keep_awake import Awake
 from dragstrip.process.launcher import Launcher
 from dragstrip.process.ports import free_port
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class RaceSetup:
-    """What every round of a race shares: engine, cores, load, scratch space and one keeper per contender.
+    """What every round of a race shares: engine, cores, load, scratch space and one supervisor per contender.
 
     Args:
-        keepers: ends the keepers with the race.
+        supervisors: ends the supervisors with the race.
         awake: what keeps the cores awake while blocks run.
         database: what instances of it are made of; None where no workload of the race asks one.
         instance: the one that is up now.
@@ -46,28 +46,28 @@ class RaceSetup:
     load: Load
     workload: Workload
     scratch: Path
-    keepers: ExitStack
+    supervisors: ExitStack
     seed: int
     awake: Awake = field(default_factory=Awake)
     database: Database | None = None
     instance: Instance | None = None
 
     def __post_init__(self) -> None:
-        self._keepers: dict[str, Launcher] = {}
+        self._supervisors: dict[str, Launcher] = {}
         self._data: dict[tuple[str, str], Data] = {}
 
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
-        """The same engine, cores and keepers for another workload, or another rate (0: a closed loop)."""
+        """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
         other = copy(self)
         other.workload, other.load = workload, replace(self.load, rate_per_s=rate_per_s)
         return other
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
-        """Starts the keepers of contenders that will be launched, all at once: each takes a moment to be there."""
+        """Starts the supervisors of contenders that will be launched, all at once: each takes a moment to be there."""
         for entry in entries:
-            if entry.url is None and entry.name not in self._keepers:
-                keeper = Launcher(name=entry.name, scratch_root=self.scratch)
-                self._keepers[entry.name] = self.keepers.enter_context(keeper)
+            if entry.url is None and entry.name not in self._supervisors:
+                started = Launcher(name=entry.name, scratch_root=self.scratch)
+                self._supervisors[entry.name] = self.supervisors.enter_context(started)
 
     @contextmanager
     def database_up(self) -> Iterator[Instance | None]:
@@ -127,7 +127,7 @@ class RaceSetup:
             database=self.instance.values(entry.name) if self.instance else {},
         )
         probe = is_right(self._first_exchange(entry, data, before), within_s=start.wake_s)
-        running = self._keepers[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
+        running = self._supervisors[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
         return Launched(entry=entry, running=running, own_count=start.own_count, data=data)
 
     def _first_exchange(self, entry: Entry, data: Data, before: Data | None) -> Exchange:
@@ -245,7 +245,7 @@ def race_setup(
     with ExitStack() as resources:
         scratch = resources.enter_context(launcher.scratch_root())
         if not lanes.shared:
-            # We and the keepers stay off the servers' lane.
+            # We and the supervisors stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             resources.callback(os.sched_setaffinity, 0, cores_before)
         if keep not in keep_awake.CHOICES:

@@ -1,4 +1,4 @@
-"""The keeper's own parts, and its protocol over its real pipes."""
+"""The supervisor's own parts, and its protocol over its real pipes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CORE = max(os.sched_getaffinity(0))
 
 
 class Talk:
-    """A keeper run as the stage runs it, spoken to line by line."""
+    """A supervisor run as the stage runs it, spoken to line by line."""
 
     def __init__(self, root: Path, **how: Any) -> None:
         self.root = root
@@ -52,7 +52,7 @@ class Talk:
         return self.hear()
 
     def close(self) -> int:
-        """Closes both pipes, as a director's end does; gives the exit status."""
+        """Closes both pipes, as a race's end does; gives the exit status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
@@ -103,7 +103,7 @@ def test_a_death_is_said_unasked_and_the_next_launch_is_taken(talk: Talk) -> Non
     ],
     ids=["program", "directory", "cores", "log"],
 )
-def test_a_launch_that_cannot_be_fails_with_the_reason_and_the_keeper_lives(
+def test_a_launch_that_cannot_be_fails_with_the_reason_and_the_supervisor_lives(
     talk: Talk, other: dict[str, Any], why: str
 ) -> None:
     """Each fault is named; the next order is obeyed."""
@@ -119,7 +119,7 @@ def test_an_impossible_cgroup_is_done_without(talk: Talk) -> None:
 
 
 def test_a_closed_pipe_ends_the_server_and_removes_its_directory_and_log(talk: Talk) -> None:
-    """That is all that the keeper needs to learn of its director's death."""
+    """That is all that the supervisor needs to learn of its race's death."""
     started = talk.start("sleep", "600")
     assert talk.close() == 0
     assert not Path(f"/proc/{started['pid']}").exists()
@@ -127,8 +127,8 @@ def test_a_closed_pipe_ends_the_server_and_removes_its_directory_and_log(talk: T
     assert talk.root.exists()  # not named as a scratch root is
 
 
-def test_an_orderly_end_leaves_the_directories_to_the_director(talk: Talk) -> None:
-    """It is the director's to remove, who may still want to look."""
+def test_an_orderly_end_leaves_the_directories_to_the_race(talk: Talk) -> None:
+    """It is the race's to remove, who may still want to look."""
     started = talk.start("sleep", "600")
     talk.say(do="end")
     assert talk.hear()["is"] == "ended"

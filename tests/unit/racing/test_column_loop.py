@@ -107,7 +107,7 @@ def loop_of(race: Race, folder: Path) -> ColumnsLoop:
         load=Load(connections=1, threads=1, keepalive=True, timeout_ns=1),
         workload=load("hello"),
         scratch=folder,
-        keepers=ExitStack(),
+        supervisors=ExitStack(),
         seed=race.seed,
     )
     store = Store(folder / "races.sqlite")

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dragstrip.database.programs import TITLE, Programs
 from dragstrip.errors import StageError
+from dragstrip.process.database.programs import TITLE, Programs
 from dragstrip.process.launcher import unprivileged_user
 from dragstrip.process.supervisor import PR_SET_PDEATHSIG
 from dragstrip.workload import TABLE_ROWS

@@ -1,4 +1,4 @@
-"""One running PostgreSQL per round, on a fresh copy of the race's data, under a keeper as contenders are."""
+"""One running PostgreSQL per round, on a fresh copy of the race's data, under a supervisor as contenders are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragstrip.contender import Start
-from dragstrip.database import template
-from dragstrip.database.programs import NAME, TITLE, Programs
-from dragstrip.database.usage import Usage
 from dragstrip.errors import StageError
+from dragstrip.process.database import template
+from dragstrip.process.database.programs import NAME, TITLE, Programs
+from dragstrip.process.database.usage import Usage
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import HOST, free_port
 from dragstrip.process.scratch import MEMORY
@@ -69,7 +69,7 @@ class Database:
         self._seed, self._scratch, self._resources = seed, scratch, resources
         self._making = threading.Lock()
         self._data: Path | None = None
-        self._keeper: Launcher | None = None
+        self._launcher: Launcher | None = None
         self._process: ServerProcess | None = None
         self._root = scratch
         self._count = 0
@@ -81,10 +81,10 @@ class Database:
             StageError: it can't be made or started.
         """
         with self._making:
-            if self._data is None or self._keeper is None:
+            if self._data is None or self._launcher is None:
                 self._prepare()
         assert self._data is not None
-        assert self._keeper is not None
+        assert self._launcher is not None
         self._count += 1
         folder = self._root / f"{NAME}-{self._count:03d}"
         folder.mkdir()
@@ -104,7 +104,7 @@ class Database:
             wake_s=WAKE_S,
             stop_signal=STOP_SIGNAL,
         )
-        process = self._process = self._keeper.launch(start, scratch=folder, cores=self.cores, is_right=_answers)
+        process = self._process = self._launcher.launch(start, scratch=folder, cores=self.cores, is_right=_answers)
         return Instance(process=process, folder=folder, rows=template.drawn_rows(self._seed))
 
     def log_tail(self) -> str:
@@ -117,7 +117,7 @@ class Database:
         self._data = template.make(self.programs, template.drawn_rows(self._seed), making)
         if _has_room(MEMORY) and not _in_memory(self._scratch):
             self._root = self._resources.enter_context(scratch_root(MEMORY))
-        self._keeper = self._resources.enter_context(Launcher(name=TITLE, scratch_root=self._root))
+        self._launcher = self._resources.enter_context(Launcher(name=TITLE, scratch_root=self._root))
 
     @property
     def place(self) -> str:

@@ -1,0 +1,27 @@
+"""PostgreSQL for workloads that ask a database: found, filled, started afresh for each round, counted.
+
+``programs`` finds it, ``template`` makes one data directory per race, ``instance`` starts copies of it under a
+supervisor, ``usage`` has what each contender made of it.
+"""
+
+from dragstrip.process.database.instance import CONNECTIONS, Database, DatabaseGoneError, Instance
+from dragstrip.process.database.programs import DEBIAN, NAME, TITLE, Programs, find
+from dragstrip.process.database.template import drawn_rows, settings
+from dragstrip.process.database.usage import Spent, Usage, spent
+
+__all__ = [
+    "CONNECTIONS",
+    "DEBIAN",
+    "NAME",
+    "TITLE",
+    "Database",
+    "DatabaseGoneError",
+    "Instance",
+    "Programs",
+    "Spent",
+    "Usage",
+    "drawn_rows",
+    "find",
+    "settings",
+    "spent",
+]
