@@ -1,4 +1,4 @@
-// server PORT MARK DATA: every workload with the standard library alone. DATA is the folder of items.json and static/.
+// server PORT MARK DATA HTTP: every workload with the standard library alone. DATA is the folder of items.json and static/.
 package main
 
 import (
@@ -142,5 +142,5 @@ func main() {
 		log.Fatal(err)
 	}
 	http.Handle("/static/", http.StripPrefix("/static/", http.FileServer(http.Dir(filepath.Join(data, "static")))))
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))
+	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], nil))
 }

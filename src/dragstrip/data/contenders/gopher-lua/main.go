@@ -1,4 +1,4 @@
-// server PORT MARK FILE: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
+// server PORT MARK FILE HTTP: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
 package main
 
 import (
@@ -75,5 +75,5 @@ func main() {
 	for i := 0; i < workers; i++ {
 		s.states <- open(file)
 	}
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, s))
+	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], s))
 }

@@ -1,0 +1,91 @@
+"""Every shipped contender that can be started for HTTP/2, each of its workloads asked in frames of a real launch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from dragstrip import contender
+from dragstrip.contender import Missing
+from dragstrip.contender.entries import HTTP
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
+from dragstrip.process.ports import free_port
+from dragstrip.scrutiny import Findings, check_correctness, is_right, plainest
+from dragstrip.workload import Data, load
+
+CORE = max(os.sched_getaffinity(0))
+DEFAULT = contender.line_up("default").names
+HAVING = [name for name, one in contender.shipped().items() if HTTP in one.fields.choices]
+READY = [name for name in HAVING if not isinstance(contender.check(contender.find(name)), Missing)]
+
+#: What can't be asked over HTTP/2 (pipelining, chunks), or wants a database, which has tests of its own.
+NOT_HERE = {"pipelined", "post", "db", "queries"}
+
+#: The stacks whose definitions must have it: what can speak HTTP/2 is raced over it.
+EXPECTED = {
+    "apache-static", "axum", "caddy", "deno", "fastcgi-lua51", "go-native", "granian", "h2o-mruby", "haproxy-lua",
+    "lighttpd-magnet", "nginx-lua", "nginx-return", "nginx-static", "node", "openresty", "uwsgi-lua51",
+}  # fmt: skip
+
+
+def marked(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.live if name in DEFAULT else pytest.mark.contenders)
+
+
+def proved(name: str, workload: str, http: str) -> Findings:
+    """What scrutineering finds of a launch that is started for a version."""
+    entry, asked = contender.entry(f"{name}:http={http}"), load(workload)
+    data = asked.data("a launch")
+    with launched(entry, workload, data) as running:
+        keepalive, closing = (
+            (
+                *asked.exchanges(mark=mark_of(entry, workload), keepalive=keep, http=http, data=data, own_form=True),
+                *asked.probes(mark=mark_of(entry, workload), keepalive=keep, http=http, data=data, own_form=True),
+            )
+            for keep in (True, False)
+        )
+        return check_correctness(running.host, running.port, keepalive=keepalive, closing=closing)
+
+
+def mark_of(entry: contender.Entry, workload: str) -> str:
+    return entry.mark if load(workload).needs_mark else ""
+
+
+@contextlib.contextmanager
+def launched(entry: contender.Entry, workload: str, data: Data) -> Iterator[ServerProcess]:
+    """One launch, as a race makes it."""
+    with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
+        scratch = root / "launch"
+        scratch.mkdir()
+        start = contender.prepare(
+            entry, scratch=scratch, port=free_port(), cores=(CORE,), workload=workload, data=data.files
+        )
+        first = plainest(
+            load(workload).exchanges(
+                mark=mark_of(entry, workload), http=entry.http("1.1"), keepalive=False, data=data, own_form=True
+            )
+        )
+        probe = is_right(first, within_s=60)
+        yield launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=probe)
+
+
+def test_what_can_speak_http_2_says_so() -> None:
+    """By a parameter, whose choices are the versions that it can be started for."""
+    assert set(HAVING) >= EXPECTED
+    for name in HAVING:
+        assert contender.find(name).fields.choices[HTTP] == ("1.1", "2"), name
+
+
+@pytest.mark.timeout(900)  # the first launch of all may have to be compiled
+@pytest.mark.parametrize("name", [marked(name) for name in READY])
+def test_every_workload_is_answered_in_frames(name: str) -> None:
+    """Byte for byte, over kept connections and with one each; an answer in HTTP/1.1 would be wrong."""
+    for workload in contender.find(name).fields.workloads:
+        if workload in NOT_HERE:
+            continue
+        found = proved(name, workload, "2")
+        assert found.problems == (), workload
+        assert str(found.facts["HTTP version"]) == "HTTP/2"
