@@ -149,14 +149,14 @@ class Races:
 
         Args:
             beside: the race that it is for: of references, those of the same processor and kernel come first, because
-                a ratio of two servers differs between machines.
+                a ratio of two servers differs between machines; of those, the ones that the same metric decided.
         """
         name = f"reference: {'line-up' if kind == 'speed' else kind}"
         if beside is not None:
             there = [line for line in self.lines if line["kind"] == name and machine(line) == machine(beside)]
             there = [line for line in there if not line.get("failed")]
             if there:
-                return max(there, key=lambda line: line["rounds"])
+                return max(there, key=lambda line: (line["metric"] == beside.get("metric"), line["rounds"]))
         for among in (self.lines, self._all):
             found = [line for line in among if line["kind"] == name and not line.get("failed")]
             if found:
@@ -293,7 +293,7 @@ def references(races: Races) -> Iterator[str]:
     """The long races that stand for the truth."""
     for name in ("planted 10 %", "nginx-return against node", "line-up"):
         newest = races.reference(name)
-        machines = {machine(line): line for line in races.of(f"reference: {name}")}
+        machines = {(machine(line), line.get("metric")): line for line in races.of(f"reference: {name}")}
         for line in (races.reference(name, line) for line in machines.values()) if machines else (newest,):
             if line is None:
                 continue

@@ -39,7 +39,7 @@ CELLS = (
 #: Beside wrk, which is measured everywhere, the others are in these only: a bench should end.
 WIDE = {"minimal, 100", "nginx, 100", "minimal, 10,000", "minimal, 100, closing", "nginx, 100, closing"}
 RAW = ("raw epoll", "raw uring", "raw coalesced")
-ENGINE = "dragstrip"
+ENGINE, FORMER = "dragstrip", "former build"
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,20 @@ MEMORY_GOAL_MB = 12.0
 Results = dict[tuple[str, str], dict[int, Ran]]
 
 
-def generators(cell: Cell, here: dict[str, str]) -> dict[str, Command]:
-    """Who is measured in a case."""
+def former(drive: Path) -> Command:
+    """Another build of the engine's driver, such as of an earlier commit."""
+
+    def command(cell: Cell, port: int, core: int) -> list[str]:
+        return [str(drive), *rivals.engine(cell, port, core)[1:]]
+
+    return command
+
+
+def generators(cell: Cell, here: dict[str, str], old: Path | None) -> dict[str, Command]:
+    """Who is measured in a case; with ``old`` that build and this one, nobody else."""
     taken: dict[str, Command] = {ENGINE: rivals.engine}
+    if old is not None:
+        return taken | {FORMER: former(old)}
     for name, (command, keeping, closing) in rivals.RIVALS.items():
         if name in here and (keeping if cell.keepalive else closing) and (name == "wrk" or cell.name in WIDE):
             taken[name] = command
@@ -85,14 +96,14 @@ def generators(cell: Cell, here: dict[str, str]) -> dict[str, Command]:
     return taken
 
 
-def bench(cells: Sequence[Cell], rounds: int, kept: Path, here: dict[str, str]) -> Results:
-    """Runs what is not in the file yet."""
+def bench(cells: Sequence[Cell], rounds: int, kept: Path, here: dict[str, str], old: Path | None) -> Results:
+    """Runs what is not in the file yet; ``old``: another build of the driver, beside this one."""
     results = read(kept)
     cores = sorted(os.sched_getaffinity(0))
     with kept.open("a") as file:
         for number in range(rounds):
             for cell in cells:
-                names = list(generators(cell, here).items())
+                names = list(generators(cell, here, old).items())
                 turn = number % len(names)
                 todo = [
                     one for one in names[turn:] + names[:turn] if number not in results.get((cell.name, one[0]), {})
@@ -175,6 +186,20 @@ def judged(results: Results) -> list[str]:
     exact = sum(not ran.failed and ran.said == ran.requests - 1 for ran in ours)
     word = "met" if exact == len(ours) else "**missed**"
     lines.append(f"| runs without an error whose count is the server's own | all | {exact} of {len(ours)} | | {word} |")
+    return lines
+
+
+def against_former(results: Results) -> list[str]:
+    """A line per case: this build's CPU per request over the former one's; worse where it is in every round."""
+    lines = ["| | CPU µs per request | former | ratio | in rounds | |", "|-|-|-|-|-|-|"]
+    for cell in CELLS:
+        values = ratios(results, cell.name, FORMER, "CPU per request")
+        if not values:
+            continue
+        each = [median(results, cell.name, name, "CPU per request") or 0.0 for name in (ENGINE, FORMER)]
+        word = "**worse**" if values[0] > 1 else "better" if values[-1] < 1 else "no more than rounds differ"
+        figures = f"{each[0]:.2f} | {each[1]:.2f} | {statistics.median(values):.3f}"
+        lines.append(f"| {cell.name} | {figures} | {values[0]:.3f}–{values[-1]:.3f} | {word} |")
     return lines
 
 
@@ -266,6 +291,8 @@ def main() -> int:
     words.add_argument("--cells", default="", help="only cases whose names contain this")
     words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
     words.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
+    words.add_argument("--old", type=Path, help="another build's target/release/examples/drive: beside this one alone")
+    words.add_argument("--old-name", default="", help="what that build is, such as its commit")
     given = words.parse_args()
     if missing := ready():
         print("bench: can't run:", *missing, sep="\n  ")
@@ -275,13 +302,21 @@ def main() -> int:
     absent = [name for name in rivals.RIVALS if name not in here]
     print(f"beside {', '.join(here)}; not on PATH, so left out: {', '.join(absent) or 'none'}")
     build = hashlib.sha256(rivals.DRIVE.read_bytes()).hexdigest()[:10]
-    kept = ROOT / "runs" / f"bench-{build}.jsonl"
+    against = "" if given.old is None else "-" + hashlib.sha256(given.old.read_bytes()).hexdigest()[:10]
+    kept = ROOT / "runs" / f"bench-{build}{against}.jsonl"
     kept.parent.mkdir(exist_ok=True)
     if given.fresh:
         kept.unlink(missing_ok=True)
     cells = [cell for cell in CELLS if given.cells in cell.name]
-    results = bench(cells, given.rounds, kept, here)
+    results = bench(cells, given.rounds, kept, here, given.old)
     rounds = max((len(runs) for runs in results.values()), default=0)
+    if given.old is not None:
+        beside = f"{circumstances()}; {rounds} rounds; the former build: {given.old_name or given.old}."
+        text = "\n".join([beside, "", *against_former(results)])
+        print(text)
+        if given.record:
+            splice(ENGINE_PAGE, "former", text)
+        return 0
     told = [f"{circumstances()}; medians of {rounds} rounds; left out: {', '.join(absent) or 'none'}.", ""]
     goals = judged(results)
     text = "\n".join([*told, conclusion(goals), "", *goals, "", *table(results)])
