@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dragstrip import contender, database
+from dragstrip import contender
 from dragstrip.cli.install import install_command
 from dragstrip.contender import Missing, install
 from dragstrip.errors import BadDefinition, NotReady
 from dragstrip.machine import Lanes, with_database
+from dragstrip.process import database
 from dragstrip.workload import TABLE_ROWS
 
 OWN = """

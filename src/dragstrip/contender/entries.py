@@ -118,7 +118,7 @@ class Entry:
         if contender is self.contender:
             return self
         values = _in_words(self.parameters) | {"mark": self.mark}
-        further = contender.fields.database.parity if asks_database else {}
+        further = contender.further_parity(workload, asks_database=asks_database)
         more = {key: fill(text, values) for key, text in further.items()}
         return replace(self, contender=contender, parity={**self.parity, **more})
 

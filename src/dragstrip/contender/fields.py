@@ -36,12 +36,10 @@ PROGRAM = "program"
 #: Names in braces by where they may stand; parameters come on top in start and parity.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
-DATABASE = frozenset(
-    {
-        "database_host", "database_port", "database_socket", "database_user", "database_name", "database_connections",
-    }
-)  # fmt: skip
-STARTING = BUILDING | {"port", "socket", "scratch", "data", "cores", "mark", "workload", "served"} | DATABASE
+DATABASE = frozenset(f"database_{name}" for name in ("host", "port", "socket", "user", "name", "connections"))
+STARTING = (
+    BUILDING | DATABASE | {"port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"}
+)
 
 #: What each of these names stands for.
 MEANING = {
@@ -49,6 +47,7 @@ MEANING = {
     "socket": "the path of a unix socket: a server that is told it is reached there, and not at the port",
     "scratch": "a folder of this launch's own, removed after it; the working directory",
     "data": "the folder with the files that the workload provides, other ones in each launch; empty for most",
+    "data_files": 'the paths of these files within it; for templates, `{% if "items.json" in data_files %}`',
     "cores": "how many cores the servers' lane has",
     "mark": "the four characters above",
     "workload": "the workload that is raced",
@@ -197,6 +196,9 @@ class Serving(Strict):
     )
     needs: Needs = Field(default=Needs(), description="what must be found here, too, for this workload alone")
     install: Install = Field(default=Install(), description="how package managers bring that")
+    parity: dict[str, str] = Field(
+        default_factory=dict, description="further facts for the parity sheet: its JSON library, for example"
+    )
 
 
 class ForDatabase(Strict):
@@ -297,13 +299,19 @@ class Contender:
         """This contender with what it needs for a workload; the same where that is nothing more, or asked again."""
         fields, more = self.fields, self.fields.database
         own = fields.workload.get(workload, Serving())
-        if self.asking or not (asks_database or own.needs != Needs() or own.install != Install()):
+        if self.asking or not (asks_database or own.needs != Needs() or own.install != Install() or own.parity):
             return self
         fields = _with(fields, own.needs, own.install)
         if asks_database:
-            update = {"build": more.build or fields.build, "parity": {**fields.parity, **more.parity}}
-            fields = _with(fields, more.needs, more.install).model_copy(update=update)
+            fields = _with(fields, more.needs, more.install).model_copy(update={"build": more.build or fields.build})
+        facts = self.further_parity(workload, asks_database=asks_database)
+        fields = fields.model_copy(update={"parity": {**fields.parity, **facts}})
         return replace(self, fields=fields, asking=workload)
+
+    def further_parity(self, workload: str, *, asks_database: bool) -> dict[str, str]:
+        """Facts for the parity sheet that only this workload has; names in braces are not filled in yet."""
+        own = self.fields.workload.get(workload, Serving()).parity
+        return {**(self.fields.database.parity if asks_database else {}), **own}
 
     def place_keys(self) -> dict[str, str]:
         """Words by which a user may say where something is, and what each stands for in ``places``."""
@@ -423,10 +431,10 @@ def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozen
         yield ("served", "socket"), fields.served.socket, STARTING | parameters
         for text in fields.served.if_command:
             yield ("served", "if_command"), text, SETTING
-    for name, text in fields.parity.items():
-        yield ("parity", name), text, parameters | {"mark"}
-    for name, text in fields.database.parity.items():
-        yield ("database", "parity", name), text, parameters | {"mark"}
+    own = [(("workload", name, "parity"), one.parity) for name, one in fields.workload.items()]
+    for at, facts in ((("parity",), fields.parity), *own, (("database", "parity"), fields.database.parity)):
+        for name, text in facts.items():
+            yield (*at, name), text, parameters | {"mark"}
 
 
 def _check_rest(contender: Contender) -> None:

@@ -101,7 +101,9 @@ def plan(
         ways = [own] if by_apt or not how.debian else [*how.alternatives, own]
         way = next((way for way in ways if way.pip or way.npm), None)
         if way:
-            private.setdefault((way.pip, way.npm), []).append(entry.name)
+            # Each kind has a folder of its own, by which it is found again.
+            for kind in filter(any, ((way.pip, ()), ((), way.npm))):
+                private.setdefault(kind, []).append(entry.name)
             if way is not own and own.npm:
                 private.setdefault(((), own.npm), []).append(entry.name)
         elif not by_apt:

@@ -251,7 +251,9 @@ def prepare(
     _write_data(scratch / DATA, data)
     where = {**dict.fromkeys(DATABASE, ""), **database}
     if entry.contender is not None:
-        return _prepare_definition(entry, entry.contender, scratch, port, len(cores), workload, where)
+        return _prepare_definition(
+            entry, entry.contender, scratch, port, len(cores), workload, tuple(sorted(data)), where
+        )
     values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET), **where}
     values |= {"data": str(scratch / DATA)}
     command = tuple(fill(word, values) for word in entry.command)
@@ -284,6 +286,7 @@ def _prepare_definition(
     port: int,
     cores: int,
     workload: str,
+    data_files: tuple[str, ...],
     database: Mapping[str, str | int],
 ) -> Start:
     ready, fields = _ready(contender), contender.fields.start
@@ -291,7 +294,7 @@ def _prepare_definition(
     values |= discovery.settings(contender, ready.programs)
     values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
     values |= database
-    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA)}
+    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA), "data_files": data_files}
     values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
     values |= {"served": discovery.counts(contender, ready.programs, values)}
     for name in fields.copy_:

@@ -532,6 +532,16 @@ def test_preparing_renders_and_copies_readable_files_and_settles_the_command(fol
     assert (scratch / "sub" / "data").stat().st_mode & 0o044 == 0o044
 
 
+def test_templates_know_the_workloads_files_whatever_it_is_called(folder: Path, tmp_path: Path) -> None:
+    """njs preloads the items, and Granian mounts the folder, where there are such: of a mix of one's own, too."""
+    mine = contender.variant(define(folder))
+    items = '{% if "items.json" in data_files %}items {% endif %}'
+    (folder / "run.sh").write_text(items + '{% if "static/" in data_files | join(" ") %}files{% endif %}')
+    for data, told in (({}, ""), ({"items.json": b"[]", "static/1.bin": b"1"}, "items files")):
+        contender.prepare(mine, scratch=tmp_path, port=1, cores=(0,), workload="hello", data=data)
+        assert (tmp_path / "run.sh").read_text() == told
+
+
 @pytest.mark.parametrize("template", ["fine\n{{ prot }}\n", "fine\n{% if %}\n"])
 def test_a_template_that_cannot_be_filled_is_refused_by_file_and_line(folder: Path, template: str) -> None:
     """Unknown names are an error, never an empty text."""

@@ -94,6 +94,17 @@ def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path
     )
 
 
+def test_packages_of_python_and_of_npm_have_a_folder_each(cache: Path, tmp_path: Path) -> None:
+    """Each is looked for in its own: a driver from npm, beside a program from PyPI."""
+    both = own(tmp_path, '[install]\npip = ["thing"]\nnpm = ["driver@8"]')
+    steps = install.plan([both], root=False, apt=False).steps
+    assert [step.command[-2:] for step in steps] == [
+        ("--without-pip", f"{cache}/environments/thing"),
+        ("--quiet", "thing"),
+        (f"{cache}/environments/driver", "driver@8"),
+    ]
+
+
 def test_nothing_to_do_is_said() -> None:
     """Also for an ad hoc entrant, which has nothing that could be installed."""
     plan = install.plan([contender.serve_entry("mine=./server {port}")])
@@ -191,6 +202,10 @@ workloads = ["hello", "json"]
 [workload.json]
 needs.run = [["/bin/sh", "-c", "echo 'its library'; exit 1"]]
 install.debian = ["its-library"]
+parity."JSON library" = "its own, {threads} at once"
+
+[parameters]
+threads = 4
 
 [start]
 command = ["sh", "{port}"]
@@ -209,6 +224,7 @@ def test_what_one_workload_takes_is_missed_there_alone(tmp_path: Path) -> None:
     assert state.reason.endswith("fails with status 1: its library")
     assert state.remedy == "`dragstrip install own --workload json` installs it"
     assert asked.for_workload("json", asks_database=False) is asked
+    assert (plain.parity, asked.parity) == ({}, {"JSON library": "its own, 4 at once"})
 
 
 def test_an_installation_brings_what_each_workload_takes(tmp_path: Path) -> None:

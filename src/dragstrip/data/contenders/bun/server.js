@@ -1,12 +1,16 @@
 // bun server.js PORT MARK DATA, or deno run server.js PORT MARK DATA: every workload by each one's own server. DATA is the
 // folder of items.json and static/.
 import { existsSync, readFileSync } from "node:fs";
+import process from "node:process";
 
 const isBun = typeof Bun !== "undefined";
 const [port, mark, data] = isBun ? Bun.argv.slice(2) : Deno.args;
 const FILE = `${data}/items.json`;
 // Only the workload `json` provides it.
 const ITEMS = existsSync(FILE) ? JSON.parse(readFileSync(FILE, "utf8")) : [];
+// Another module in each of the two; only workloads that ask a database have it.
+const connections = Number(process.env.DATABASE_CONNECTIONS || 0);
+const database = connections ? (await import("./database.js")).database(connections) : {};
 
 function answer(status, type, body) {
   return new Response(body, { status, headers: { "Content-Type": type } });
@@ -29,6 +33,11 @@ function json(url) {
   if (Number.isNaN(n) || Number.isNaN(m)) return answer(400, "text/plain", "n and m must be numbers\n");
   const items = ITEMS.slice(0, n).map((item) => ({ ...item, total: item.price * item.quantity * m }));
   return Response.json({ items, count: n });
+}
+
+async function rows(url) {
+  const [id, n] = ["id", "n"].map((name) => Number.parseInt(url.searchParams.get(name), 10));
+  return Response.json(await database[url.pathname]({ id, n }));
 }
 
 async function sum(url, request) {
@@ -65,6 +74,7 @@ function handle(request) {
   const url = new URL(request.url);
   if (url.pathname === "/") return answer(200, "text/plain", "hello world\n");
   if (url.pathname === "/multiply") return multiply(url);
+  if (database[url.pathname]) return rows(url);
   if (url.pathname === "/json") return json(url);
   if (url.pathname === "/sum") return sum(url, request);
   if (/^\/delay\/\d+$/.test(url.pathname)) return delay(Number(url.pathname.slice(7)));

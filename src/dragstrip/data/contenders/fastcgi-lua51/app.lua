@@ -1,4 +1,4 @@
--- Both workloads as a WSAPI application (Lua 5.1 to 5.4): status, headers, body iterator. Its hosts are several:
+-- Every workload as a WSAPI application (Lua 5.1 to 5.4): status, headers, body iterator. Its hosts are several:
 -- WSAPI's own FastCGI loop, a small one in C, uWSGI. A wrapped coroutine suits uWSGI too, which calls until it raises.
 local function answer(status, kind, body)
   return status, { ["Content-Type"] = kind, ["Content-Length"] = #body }, coroutine.wrap(function()
@@ -38,11 +38,31 @@ local function sum(environment)
   return answer(200, "text/plain", string.format("%d", a + b + c))
 end
 
+-- Both of these are loaded when they are first asked for, in the process that answers: nothing else needs a database.
+local function db(environment)
+  local id = tonumber(environment.QUERY_STRING:match("%f[%w]id=(%d+)"))
+  if not id then
+    return answer(400, "text/plain", "id must be a whole number\n")
+  end
+  return answer(200, "application/json", require("database").row(id))
+end
+
+local function queries(environment)
+  local query = environment.QUERY_STRING
+  local id, n = tonumber(query:match("%f[%w]id=(%d+)")), tonumber(query:match("%f[%w]n=(%d+)"))
+  if not (id and n) then
+    return answer(400, "text/plain", "id and n must be whole numbers\n")
+  end
+  return answer(200, "application/json", require("database").rows(id, n))
+end
+
 -- Blocks, and with it the process: WSAPI answers one request after the other.
 local function delay(ms)
   require("socket").sleep(ms / 1000)
   return answer(200, "text/plain", "ok")
 end
+
+local others = { ["/json"] = json, ["/sum"] = sum, ["/db"] = db, ["/queries"] = queries }
 
 local function application(environment)
   if environment.PATH_INFO == "/multiply" then
@@ -51,11 +71,9 @@ local function application(environment)
   if environment.PATH_INFO == "/" then
     return answer(200, "text/plain", "hello world\n")
   end
-  if environment.PATH_INFO == "/json" then
-    return json(environment)
-  end
-  if environment.PATH_INFO == "/sum" then
-    return sum(environment)
+  local other = others[environment.PATH_INFO]
+  if other then
+    return other(environment)
   end
   local ms = environment.PATH_INFO:match("^/delay/(%d+)$")
   if ms then

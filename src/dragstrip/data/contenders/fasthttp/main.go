@@ -16,6 +16,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// routes beside those of main: `database.go` adds its own where a workload asks a database.
+var routes = map[string]fasthttp.RequestHandler{}
+
 type item struct {
 	ID       int    `json:"id"`
 	Name     string `json:"name"`
@@ -119,7 +122,9 @@ func main() {
 	}
 	files := fasthttp.FSHandler(filepath.Join(data, "static"), 1)
 	others := func(ctx *fasthttp.RequestCtx, path string) {
-		if name, ok := strings.CutPrefix(path, "/delay/"); ok {
+		if route, ok := routes[path]; ok {
+			route(ctx)
+		} else if name, ok := strings.CutPrefix(path, "/delay/"); ok {
 			delay(ctx, name)
 		} else if strings.HasPrefix(path, "/static/") {
 			files(ctx)

@@ -16,6 +16,23 @@ local function sum(query, given)
   return 200, "text/plain", string.format("%d", a + b + c)
 end
 
+-- Loaded when it is first asked for. It blocks, and with it one of the Lua states.
+local function db(query)
+  local id = tonumber(query:match("%f[%w]id=(%d+)"))
+  if not id then
+    return 400, "text/plain", "id must be a whole number\n"
+  end
+  return 200, "application/json", require("database").row(id)
+end
+
+local function queries(query)
+  local id, n = tonumber(query:match("%f[%w]id=(%d+)")), tonumber(query:match("%f[%w]n=(%d+)"))
+  if not (id and n) then
+    return 400, "text/plain", "id and n must be whole numbers\n"
+  end
+  return 200, "application/json", require("database").rows(id, n)
+end
+
 -- Blocks, and with it one of the Lua states.
 local function delay(ms)
   require("socket").sleep(ms / 1000)
@@ -28,6 +45,12 @@ return function(path, query, given)
   end
   if path == "/sum" then
     return sum(query, given)
+  end
+  if path == "/db" then
+    return db(query)
+  end
+  if path == "/queries" then
+    return queries(query)
   end
   local ms = path:match("^/delay/(%d+)$")
   if ms then

@@ -39,12 +39,43 @@ local function sum(query, given)
   return 200, "text/plain", string.format("%d", a + b + c)
 end
 
+local function found(id)
+  local number, n = row(id) -- Go's: blocks, and with it one of the Lua states
+  return { id = number, n = n }
+end
+
+local function db(query)
+  local id = tonumber(("&" .. query):match("&id=(%d+)"))
+  if not id then
+    return 400, "text/plain", "id must be a whole number\n"
+  end
+  return 200, "application/json", json.encode(found(id))
+end
+
+local function queries(query)
+  local id, n = numbers(query, "id", "n")
+  if not (id and n) then
+    return 400, "text/plain", "id and n must be whole numbers\n"
+  end
+  local rows = {}
+  for i = 1, n do
+    rows[i] = found((id - 2 + i) % 10000 + 1)
+  end
+  return 200, "application/json", json.encode(rows)
+end
+
 local function other(path, query, given)
   if path == "/json" then
     return document(query)
   end
   if path == "/sum" then
     return sum(query, given)
+  end
+  if path == "/db" then
+    return db(query)
+  end
+  if path == "/queries" then
+    return queries(query)
   end
   local ms = path:match("^/delay/(%d+)$")
   if ms then

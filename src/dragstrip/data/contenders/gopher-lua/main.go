@@ -24,6 +24,9 @@ type server struct {
 	states chan state // as many as may run at once
 }
 
+// functions of Go that Lua may call: `database.go` adds its own where a workload asks a database.
+var functions = map[string]lua.LGFunction{"sleep": sleep}
+
 // sleep is Lua's: it blocks the state that calls it for so many milliseconds.
 func sleep(one *lua.LState) int {
 	time.Sleep(time.Duration(one.CheckInt(1)) * time.Millisecond)
@@ -33,7 +36,9 @@ func sleep(one *lua.LState) int {
 func open(file string) state {
 	one := lua.NewState()
 	luajson.Preload(one)
-	one.SetGlobal("sleep", one.NewFunction(sleep))
+	for name, function := range functions {
+		one.SetGlobal(name, one.NewFunction(function))
+	}
 	if err := one.DoFile(file); err != nil {
 		log.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Files by Granian itself, where there are some: it refuses a folder that isn't there.
-{% if workload == "static" %}
+{% if "static/" in data_files | join(" ") %}
 set -- --static-path-mount {{ data }}/static --static-path-expires 0
 {% endif %}
 exec {{ python }} -I -m granian --interface asginl --host 127.0.0.1 --port {{ port }} --workers {{ workers }} \

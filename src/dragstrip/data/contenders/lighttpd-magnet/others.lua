@@ -33,7 +33,18 @@ local function sum(request)
   return answer(request, "text/plain", tostring(a + b + c))
 end
 
-local routes = { ["/json"] = json, ["/sum"] = sum }
+-- Loaded when it is first asked for. It blocks the worker.
+local function db(request)
+  local id = numbers(request, "id", "n")
+  return id and answer(request, "application/json", require("database").row(id)) or 400
+end
+
+local function queries(request)
+  local id, n = numbers(request, "id", "n")
+  return id and n and answer(request, "application/json", require("database").rows(id, n)) or 400
+end
+
+local routes = { ["/json"] = json, ["/sum"] = sum, ["/db"] = db, ["/queries"] = queries }
 
 return function(request)
   local route = routes[request.req_attr["uri.path"]]

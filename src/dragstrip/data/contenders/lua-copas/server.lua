@@ -1,4 +1,4 @@
--- lua server.lua PORT MARK: both workloads with Copas, a coroutine per connection.
+-- lua server.lua PORT MARK: every workload with Copas, a coroutine per connection.
 local copas = require("copas")
 local socket = require("socket")
 
@@ -24,6 +24,23 @@ local function json(_, query)
   return "200 OK", "application/json", require("items")(n, m)
 end
 
+-- Loaded when it is first asked for. It blocks, and all coroutines wait.
+local function db(_, query)
+  local id = tonumber(query:match("%f[%w]id=(%d+)"))
+  if not id then
+    return "400 Bad Request", "text/plain", "id must be a whole number\n"
+  end
+  return "200 OK", "application/json", require("database").row(id)
+end
+
+local function queries(_, query)
+  local id, n = tonumber(query:match("%f[%w]id=(%d+)")), tonumber(query:match("%f[%w]n=(%d+)"))
+  if not (id and n) then
+    return "400 Bad Request", "text/plain", "id and n must be whole numbers\n"
+  end
+  return "200 OK", "application/json", require("database").rows(id, n)
+end
+
 local function sum(_, query, body)
   local a, b, c = tonumber(query:match("%f[%w]a=(%d+)")), tonumber(query:match("%f[%w]b=(%d+)")), tonumber(body)
   if not (a and b and c) then
@@ -45,6 +62,8 @@ local routes = {
   ["/multiply"] = multiply,
   ["/json"] = json,
   ["/sum"] = sum,
+  ["/db"] = db,
+  ["/queries"] = queries,
 }
 
 local function missing(path)
