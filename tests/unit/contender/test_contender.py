@@ -538,8 +538,10 @@ def test_templates_know_the_workloads_files_whatever_it_is_called(folder: Path, 
     items = '{% if "items.json" in data_files %}items {% endif %}'
     (folder / "run.sh").write_text(items + '{% if "static/" in data_files | join(" ") %}files{% endif %}')
     for data, told in (({}, ""), ({"items.json": b"[]", "static/1.bin": b"1"}, "items files")):
-        contender.prepare(mine, scratch=tmp_path, port=1, cores=(0,), workload="hello", data=data)
-        assert (tmp_path / "run.sh").read_text() == told
+        scratch = tmp_path / f"scratch {told}"
+        scratch.mkdir()
+        contender.prepare(mine, scratch=scratch, port=1, cores=(0,), workload="hello", data=data)
+        assert (scratch / "run.sh").read_text() == told
 
 
 @pytest.mark.parametrize("template", ["fine\n{{ prot }}\n", "fine\n{% if %}\n"])

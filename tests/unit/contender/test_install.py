@@ -96,12 +96,12 @@ def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path
 
 def test_packages_of_python_and_of_npm_have_a_folder_each(cache: Path, tmp_path: Path) -> None:
     """Each is looked for in its own: a driver from npm, beside a program from PyPI."""
-    both = own(tmp_path, '[install]\npip = ["thing"]\nnpm = ["driver@8"]')
+    both = own(tmp_path, '[install]\npip = ["thing"]\nnpm = ["driver"]')
     steps = install.plan([both], root=False, apt=False).steps
     assert [step.command[-2:] for step in steps] == [
         ("--without-pip", f"{cache}/environments/thing"),
         ("--quiet", "thing"),
-        (f"{cache}/environments/driver", "driver@8"),
+        (f"{cache}/environments/driver", "driver"),
     ]
 
 
