@@ -183,6 +183,7 @@ class Plan(TypedDict, total=False):
     threads: int | None
     keepalive: bool
     http: Literal["1.1", "1.0"]
+    streams: int
     pace: str
     timeout_s: float
     budget_s: float

@@ -13,6 +13,8 @@ from enum import StrEnum
 
 # Names of those facts that somebody reads back, as they stand on the sheet.
 HTTP_VERSION = "HTTP version"
+TLS_VERSION, CIPHER_SUITE = "TLS version", "cipher suite"
+CERTIFICATE, RESUMPTION = "certificate", "TLS resumption"
 HEADER_BYTES, BODY_BYTES = "header bytes", "body bytes"
 BODY_FRAMING = "body framing"
 DOUBLED_HEADERS = "doubled headers"
@@ -171,6 +173,7 @@ class ParitySheet:
     """One contender's facts as values; None where the sheet has none, or one that no version of ours wrote."""
 
     http_version: str | None
+    tls: str | None
     framing: str | None
     header_bytes: Span | None
     body_bytes: Span | None
@@ -189,6 +192,7 @@ class ParitySheet:
         """Reads a stored sheet, ``record.Entrant.parity``."""
         return cls(
             http_version=texts.get(HTTP_VERSION),
+            tls=_tls(texts),
             framing=texts.get(BODY_FRAMING),
             header_bytes=_span(texts.get(HEADER_BYTES, "")),
             body_bytes=_span(texts.get(BODY_BYTES, "")),
@@ -212,6 +216,13 @@ def sheet_texts(facts: Mapping[str, Fact]) -> dict[str, str]:
 def switch(text: str) -> Switch:
     """A definition's own words for a setting; it is off where they begin with off, none or no."""
     return Switch(not re.match(r"(off|none|no)\b", text, re.IGNORECASE), text)
+
+
+def _tls(texts: Mapping[str, str]) -> str | None:
+    """Version and cipher suite as one; "none" for who was asked in the clear."""
+    if HTTP_VERSION not in texts:
+        return None
+    return f"{texts[TLS_VERSION]} with {texts.get(CIPHER_SUITE, 'unknown')}" if TLS_VERSION in texts else "none"
 
 
 def _untried(text: str) -> Untried | None:

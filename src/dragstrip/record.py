@@ -379,7 +379,7 @@ class Load:
     Args:
         http: the requests' version, "1.1" or "1.0", the latter as ab speaks it: kept alive only if both sides say so.
         rate_per_s: of an open loop, the same for all contenders; 0: a closed loop. pace: how sharply it is kept.
-        pipelining: requests on their way on each connection.
+        pipelining: requests on their way on each connection. streams: the same over HTTP/2.
     """
 
     connections: int
@@ -390,6 +390,12 @@ class Load:
     rate_per_s: float = 0.0
     pace: str = "precise"
     pipelining: int = 1
+    streams: int = 1
+
+    @property
+    def at_once(self) -> int:
+        """The most requests that can be on their way."""
+        return self.connections * self.pipelining * self.streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

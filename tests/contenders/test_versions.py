@@ -1,24 +1,27 @@
-"""Every shipped contender that can be started for HTTP/2, each of its workloads asked in frames of a real launch."""
+"""Shipped contenders that can be started for HTTP/2 or TLS: real launches, asked in frames and over TLS."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from dragstrip import contender
 from dragstrip.contender import Missing
-from dragstrip.contender.entries import HTTP
+from dragstrip.contender.entries import HTTP, TLS
+from dragstrip.process import certificate
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
-from dragstrip.scrutiny import Findings, check_correctness, is_right, plainest
+from dragstrip.scrutiny import Encryption, Findings, check_correctness, is_right, plainest, resumption
 from dragstrip.workload import Data, load
 
 CORE = max(os.sched_getaffinity(0))
 DEFAULT = contender.line_up("default").names
 HAVING = [name for name, one in contender.shipped().items() if HTTP in one.fields.choices]
+ENCRYPTED = [name for name, one in contender.shipped().items() if TLS in one.fields.choices]
 READY = [name for name in HAVING if not isinstance(contender.check(contender.find(name)), Missing)]
 
 #: What can't be asked over HTTP/2 (pipelining, chunks), or wants a database, which has tests of its own.
@@ -35,11 +38,11 @@ def marked(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.live if name in DEFAULT else pytest.mark.contenders)
 
 
-def proved(name: str, workload: str, http: str) -> Findings:
-    """What scrutineering finds of a launch that is started for a version."""
-    entry, asked = contender.entry(f"{name}:http={http}"), load(workload)
+def proved(name: str, workload: str, http: str, tls: str = "") -> Findings:
+    """What scrutineering finds of a launch that is started for a version, and for TLS."""
+    entry, asked = contender.entry(f"{name}:http={http}{tls}"), load(workload)
     data = asked.data("a launch")
-    with launched(entry, workload, data) as running:
+    with launched(entry, workload, data) as (running, encryption):
         keepalive, closing = (
             (
                 *asked.exchanges(mark=mark_of(entry, workload), keepalive=keep, http=http, data=data, own_form=True),
@@ -47,7 +50,11 @@ def proved(name: str, workload: str, http: str) -> Findings:
             )
             for keep in (True, False)
         )
-        return check_correctness(running.host, running.port, keepalive=keepalive, closing=closing)
+        found = check_correctness(running.host, running.port, keepalive=keepalive, closing=closing, tls=encryption)
+        if found.problems or encryption is None:
+            return found
+        taken_up = {"resumed": resumption(running.host, running.port, plainest(keepalive), encryption)}
+        return replace(found, facts=found.facts | taken_up)
 
 
 def mark_of(entry: contender.Entry, workload: str) -> str:
@@ -55,21 +62,24 @@ def mark_of(entry: contender.Entry, workload: str) -> str:
 
 
 @contextlib.contextmanager
-def launched(entry: contender.Entry, workload: str, data: Data) -> Iterator[ServerProcess]:
-    """One launch, as a race makes it."""
+def launched(entry: contender.Entry, workload: str, data: Data) -> Iterator[tuple[ServerProcess, Encryption | None]]:
+    """One launch, as a race makes it, and how it is reached over TLS."""
     with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
         scratch = root / "launch"
         scratch.mkdir()
+        authority = certificate.make(root) if entry.tls else None
+        encryption = Encryption(authority.file, entry.http("1.1")) if authority else None
         start = contender.prepare(
-            entry, scratch=scratch, port=free_port(), cores=(CORE,), workload=workload, data=data.files
-        )
+            entry, scratch=scratch, port=free_port(), cores=(CORE,), workload=workload, data=data.files,
+            identity=authority.identity if authority else None,
+        )  # fmt: skip
         first = plainest(
             load(workload).exchanges(
                 mark=mark_of(entry, workload), http=entry.http("1.1"), keepalive=False, data=data, own_form=True
             )
         )
-        probe = is_right(first, within_s=60)
-        yield launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=probe)
+        probe = is_right(first, within_s=60, tls=encryption)
+        yield launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=probe), encryption
 
 
 def test_what_can_speak_http_2_says_so() -> None:
@@ -89,3 +99,16 @@ def test_every_workload_is_answered_in_frames(name: str) -> None:
         found = proved(name, workload, "2")
         assert found.problems == (), workload
         assert str(found.facts["HTTP version"]) == "HTTP/2"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("http", ["1.1", "2"])
+@pytest.mark.parametrize("name", [marked(name) for name in READY if name in ENCRYPTED])
+def test_its_smallest_workload_is_answered_over_tls(name: str, http: str) -> None:
+    """By the race's own certificate, in the version that was offered alone; and sessions are taken up again."""
+    found = proved(name, "hello", http, ",tls=on")
+    assert found.problems == ()
+    assert str(found.facts["HTTP version"]) == f"HTTP/{http}"
+    assert str(found.facts["TLS version"]) in ("TLSv1.2", "TLSv1.3")
+    assert "GCM" in str(found.facts["cipher suite"])
+    assert found.facts["resumed"] == "yes"

@@ -42,7 +42,7 @@ from dragstrip.cli.options import (
     write_json,
     write_text,
 )
-from dragstrip.contender.entries import HTTP, split_label
+from dragstrip.contender.entries import HTTP, TLS, split_label
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options as bounds
@@ -75,6 +75,8 @@ class RaceOptions(RunOptions):
     connections: int | None
     keepalive: bool | None
     http: str | None
+    tls: bool
+    streams: int
     budget: float
     margin: float
     metric: str | None
@@ -121,6 +123,13 @@ class RaceOptions(RunOptions):
 @click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
 @click.option(
     "--http", type=click.Choice(["1.1", "1.0", "2"]), default=None, help="1.0 as ab; 2: all by http=2. [default: 1.1]"
+)
+@click.option("--tls", is_flag=True, help="All by tls=on: with a certificate that the race makes.")
+@click.option(
+    "--streams",
+    type=whole_number(bounds.STREAMS),
+    default=1,
+    help="Requests at a time on each connection over HTTP/2. [default: 1]",
 )
 @timeout_option
 @click.option(
@@ -243,9 +252,13 @@ def _request(options: RaceOptions) -> Request:
         raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
     http = _first(options.http, line_up.http if line_up else "1.1")
     if http == "2":
-        names, http = tuple(map(_over_http2, names)), "1.1"
+        names, http = tuple(_started_with(text, HTTP, "2", "--http 2", options) for text in names), "1.1"
         if serve:
             raise BadUsage("--http 2 and --serve: a command says nothing of its version; use a contender with http=2")
+    if options.tls:
+        names = tuple(_started_with(text, TLS, "on", "--tls", options) for text in names)
+        if any("{certificate}" not in text for text in serve):
+            raise BadUsage("--tls and --serve: the command must be told {certificate} and {certificate_key}")
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
@@ -257,6 +270,7 @@ def _request(options: RaceOptions) -> Request:
         connections=_first(options.connections, line_up.own_connections if line_up else None),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
         http=http,
+        streams=options.streams,
         threads=options.threads,
         rate_per_s=options.rate,
         pace=options.pace,
@@ -280,18 +294,21 @@ def _first(given: Value | None, otherwise: Value) -> Value:
     return otherwise if given is None else given
 
 
-def _over_http2(text: str) -> str:
-    """The word of the same contender started for HTTP/2 (``nginx-return`` gives ``nginx-return:http=2``).
+def _started_with(text: str, key: str, value: str, option: str, options: RaceOptions) -> str:
+    """The word of the same contender started so (``nginx-return`` gives ``nginx-return:http=2``).
 
     Raises:
-        BadUsage: it is no definition, so that nothing says how it speaks HTTP/2.
+        BadUsage: nothing says how it is started so.
     """
     if "://" in text:
-        raise BadUsage(f"--http 2: {text} is a running server; only contenders with a parameter http are raced over it")
-    _, overrides = contender.parse_entry(split_label(text)[1])
-    if HTTP in overrides:
+        raise BadUsage(f"{option}: {text} is a running server; only contenders with a parameter {key} are raced so")
+    name, overrides = contender.parse_entry(split_label(text)[1])
+    if key in overrides:
         return text
-    return f"{text}{',' if overrides else ':'}{HTTP}=2"
+    if key not in contender.find(name, options.folders).fields.parameters:
+        having = [other for other, one in contender.shipped().items() if key in one.fields.parameters]
+        raise BadUsage(f"{option}: {name} has no parameter {key!r} in its definition; these have: {', '.join(having)}")
+    return f"{text}{',' if overrides else ':'}{key}={value}"
 
 
 def _with_own_names(

@@ -24,7 +24,17 @@ from dragstrip.contender.entries import (
     variant,
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
-from dragstrip.contender.preparation import BUILD_S, OwnCount, Start, build, check, pending_build, prepare, status
+from dragstrip.contender.preparation import (
+    BUILD_S,
+    Identity,
+    OwnCount,
+    Start,
+    build,
+    check,
+    pending_build,
+    prepare,
+    status,
+)
 
 __all__ = [
     "BUILD_S",
@@ -34,6 +44,7 @@ __all__ = [
     "Alternative",
     "Contender",
     "Entry",
+    "Identity",
     "Install",
     "Key",
     "LineUp",

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
-from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, Contender, Value, Words, load
+from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
@@ -33,14 +33,14 @@ LINE_UPS = SHIPPED.parent / "lineups"
 AD_HOC_MARK = "USER"
 
 #: Names in braces that ``--serve`` may use.
-SERVE_NAMES = ("port", "socket", "cores", "scratch", "data", *sorted(DATABASE))
+SERVE_NAMES = ("port", "socket", "cores", "scratch", "data", *sorted(TLS_FILES), *sorted(DATABASE))
 
 #: Keys of an entry's parameters: the file of a definition that isn't shipped; what was typed for an entrant with a name
 #: of its own. The last stands before a command's name: the place that the user gave.
 DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 
-#: The parameter that says which version of HTTP a contender is started for, "1.1" or "2".
-HTTP = "http"
+#: The parameters that say which version of HTTP a contender is started for ("1.1", "2"), and whether over TLS ("on").
+HTTP, TLS = "http", "tls"
 
 #: Folders of the user's own definitions, separated by ``:``.
 FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
@@ -93,6 +93,11 @@ class Entry:
     def http(self, usual: str) -> str:
         """The version of HTTP that it is loaded in: "2" where its parameter ``http`` says so, else the race's."""
         return "2" if self.parameters.get(HTTP) == "2" else usual
+
+    @property
+    def tls(self) -> bool:
+        """Whether it is reached over TLS: its parameter ``tls`` is "on", or its own command takes ``{certificate}``."""
+        return self.parameters.get(TLS) == "on" or any("{certificate}" in word for word in self.command)
 
     def serves(self, workload: str) -> bool:
         """Whether it has a workload; one that says nothing of it must prove it."""

@@ -37,9 +37,9 @@ PROGRAM = "program"
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
 DATABASE = frozenset(f"database_{name}" for name in ("host", "port", "socket", "user", "name", "connections"))
-STARTING = (
-    BUILDING | DATABASE | {"port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"}
-)
+TLS_FILES = frozenset({"certificate", "certificate_key"})
+OWN = frozenset({"port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"})
+STARTING = BUILDING | OWN | TLS_FILES | DATABASE
 
 #: What each of these names stands for.
 MEANING = {
@@ -52,6 +52,8 @@ MEANING = {
     "mark": "the four characters above",
     "workload": "the workload that is raced",
     "served": "whether its own count can be read here (`[served]`): for templates, `{% if served %}`",
+    "certificate": "the file of its certificate (PEM); empty, as the next, where it is not raced over TLS",
+    "certificate_key": "the file of the certificate's key (PEM), beside it as `.key`",
     "database_host": "where the race's database listens; empty, as the next five, where the workload asks none",
     "database_port": "its port",
     "database_socket": "the folder of its unix socket",

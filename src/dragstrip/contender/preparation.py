@@ -22,7 +22,7 @@ from dragstrip.contender import discovery
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
-from dragstrip.contender.fields import DATABASE, PER_CORE, Contender
+from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
 from dragstrip.errors import BadDefinition, NotReady, StageError
 
 #: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
@@ -38,6 +38,18 @@ SOCKET = "http.socket"
 
 #: Within the scratch folder: what the workload provides.
 DATA = "data"
+
+
+#: Within the scratch folder: a server's certificate, and its key under the name that HAProxy looks for beside it.
+CERTIFICATE, CERTIFICATE_KEY = "certificate.pem", "certificate.pem.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a server proves itself by over TLS, both in PEM."""
+
+    certificate: bytes
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +246,7 @@ def prepare(
     workload: str,
     data: Mapping[str, bytes] = MappingProxyType({}),
     database: Mapping[str, str | int] = MappingProxyType({}),
+    identity: Identity | None = None,
 ) -> Start:
     """Fills a launch's scratch folder and settles its command.
 
@@ -242,6 +255,7 @@ def prepare(
         cores: the servers' lane; parameters that say ``{cores}`` become its size.
         data: files for ``{data}``, by their paths within it.
         database: where the race's is reached, by the names that definitions have for it; none: there is none.
+        identity: of an entrant that is reached over TLS.
 
     Raises:
         BadUsage: the entrant doesn't have the workload, or is a running server.
@@ -249,7 +263,7 @@ def prepare(
     """
     entry.refuse_unless_it_serves(workload)
     _write_data(scratch / DATA, data)
-    where = {**dict.fromkeys(DATABASE, ""), **database}
+    where = {**dict.fromkeys(DATABASE, ""), **database, **_identified(scratch, identity)}
     if entry.contender is not None:
         return _prepare_definition(
             entry, entry.contender, scratch, port, len(cores), workload, tuple(sorted(data)), where
@@ -279,6 +293,16 @@ def _write_data(folder: Path, data: Mapping[str, bytes]) -> None:
     _open_to_all(folder)
 
 
+def _identified(scratch: Path, identity: Identity | None) -> dict[str, str]:
+    """Writes certificate and key, readable by whatever user the server runs as; both are good for this race alone."""
+    if identity is None:
+        return dict.fromkeys(TLS_FILES, "")
+    files = {CERTIFICATE: identity.certificate, CERTIFICATE_KEY: identity.key}
+    for name, content in files.items():
+        (scratch / name).write_bytes(content)
+    return {"certificate": str(scratch / CERTIFICATE), "certificate_key": str(scratch / CERTIFICATE_KEY)}
+
+
 def _prepare_definition(
     entry: Entry,
     contender: Contender,
@@ -287,13 +311,13 @@ def _prepare_definition(
     cores: int,
     workload: str,
     data_files: tuple[str, ...],
-    database: Mapping[str, str | int],
+    where: Mapping[str, str | int],
 ) -> Start:
     ready, fields = _ready(contender), contender.fields.start
     values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= discovery.settings(contender, ready.programs)
     values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
-    values |= database
+    values |= where
     values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA), "data_files": data_files}
     values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
     values |= {"served": discovery.counts(contender, ready.programs, values)}
@@ -313,7 +337,7 @@ def _prepare_definition(
         name=entry.name,
         command=command,
         env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
-        | _database_environment(database)
+        | _database_environment(where)
         | own,
         socket=_asked_for(scratch, (*command, *own.values(), *written)),
         cwd=scratch,

@@ -61,7 +61,7 @@ def _ask(setup: RaceSetup, launched: Launched) -> str | None:
     probes = setup.probes(launched, keepalive=False, count=ASKED)
     for probe in probes:
         try:
-            reason = is_right(probe)(launched.running.host, launched.running.port)
+            reason = is_right(probe, tls=launched.tls)(launched.running.host, launched.running.port)
         except OSError as error:
             reason = error.strerror or str(error)
         if reason is not None:

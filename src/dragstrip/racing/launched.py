@@ -12,6 +12,7 @@ from dragstrip.process.database import Spent
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended
 from dragstrip.process.running import Running
 from dragstrip.record import Launch
+from dragstrip.scrutiny import Encryption
 from dragstrip.workload import Data
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Launched:
     Args:
         own_count: where it says how many requests it had; None: it can't say.
         data: what the workload put into its folder.
+        tls: how it is reached over TLS; None: in the clear.
         session: the engine's, while it is connected.
         warm_up: None until it is warm, or where it never became so.
         processes, threads: once it was warmed up; 0 until then, or where it can't be read.
@@ -56,6 +58,7 @@ class Launched:
     running: Running
     own_count: OwnCount | None
     data: Data = field(default_factory=Data)
+    tls: Encryption | None = None
     session: int | None = None
     warm_up: WarmUp | None = None
     processes: int = 0

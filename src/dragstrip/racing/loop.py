@@ -169,7 +169,7 @@ class RaceLoop(RoundLoop):
     def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
         return validity.with_reasons(
             blocks,
-            connections=self.setup.load.connections * self.setup.load.pipelining,
+            connections=self.setup.load.at_once,
             server_cores=len(self.setup.lanes.server),
             single_threaded=single_threaded,
             shared_lanes=self.setup.lanes.servers_share,

@@ -129,6 +129,8 @@ class YesNo:
 
 CONNECTIONS = Whole(least=1, most=100_000)
 THREADS = Whole(least=1, most=256, or_none=True)
+#: As many as every server of ours takes at a time on a connection; some say no more than 100 (RFC 9113, 6.5.2).
+STREAMS = Whole(least=1, most=100)
 ROUNDS = Whole(least=2, most=10_000, or_none=True)
 SEED = Whole(least=0, most=2**63 - 1, or_none=True)
 BUDGET_S = Number(most=LONGEST_S)
@@ -139,6 +141,7 @@ BOUNDS: Mapping[str, Whole | Number | OneOf | Text | YesNo] = {
     "threads": THREADS,
     "keepalive": YesNo(),
     "http": OneOf(texts=("1.1", "1.0")),
+    "streams": STREAMS,
     "pace": OneOf(texts=tuple(TICKS_NS)),
     "timeout_s": Number(most=LONGEST_TIMEOUT_S, least=0.001),
     "budget_s": BUDGET_S,

@@ -17,6 +17,7 @@ from dragstrip import parity
 from dragstrip.contender import BUILD_S, Entry, Missing, Ready, build, check, pending_build
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
+from dragstrip.process import certificate
 from dragstrip.racing import database_proof, environment
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
 from dragstrip.racing.launched import Launched, Servers
@@ -34,6 +35,7 @@ from dragstrip.scrutiny import (
     connection_behaviour,
     fairness,
     plainest,
+    resumption,
 )
 from dragstrip.workload import HTTP2
 
@@ -270,13 +272,17 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
     )
     candidate.wanted = sum(one.statements for one in (*keepalive, *closing))
     findings = check_correctness(
-        running.host, running.port, keepalive=keepalive, closing=closing, together=load.pipelining
+        running.host, running.port, keepalive=keepalive, closing=closing, together=load.pipelining, tls=launched.tls
     )
     problems, candidate.facts = findings.problems, dict(findings.facts)
     if not problems and load.keepalive and not framed:
-        fair = fairness(running.host, running.port, plainest(keepalive), connections=load.connections)
+        asked = plainest(keepalive)
+        fair = fairness(running.host, running.port, asked, connections=load.connections, tls=launched.tls)
         problems = fair.problems
         candidate.facts |= fair.facts
+    if not problems and launched.tls:
+        resumed = resumption(running.host, running.port, plainest(keepalive), launched.tls)
+        candidate.facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
     if problems:
         candidate.rejected = "; ".join(problems)
     elif entry.contender is not None and not framed:
@@ -304,7 +310,7 @@ def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semapho
 
 def _connection_facts(setup: RaceSetup, launched: Launched) -> dict[str, parity.Fact]:
     exchange = plainest(setup.exchanges(launched, keepalive=True))
-    return connection_behaviour(launched.running.host, launched.running.port, exchange)
+    return connection_behaviour(launched.running.host, launched.running.port, exchange, launched.tls)
 
 
 def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progress: Progress) -> None:

@@ -30,6 +30,7 @@ class Request:
         threads: engine threads; None for one per engine core.
         purpose: what the race is for, where a command runs it for something; it becomes an event of its record.
         http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
+        streams: over HTTP/2, requests at a time on each connection.
         rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
@@ -47,6 +48,7 @@ class Request:
     threads: int | None = None
     keepalive: bool = True
     http: str = "1.1"
+    streams: int = 1
     rate_per_s: float | None = None
     pace: str = "precise"
     timeout_s: float = 2.0
@@ -118,6 +120,7 @@ def load_of(request: Request, lanes: machine.Lanes) -> Load:
         http=request.http,
         pace=request.pace,
         pipelining=request.workload.pipelining,
+        streams=request.streams,
     )
 
 
@@ -178,9 +181,22 @@ def refuse_unfit_load(request: Request, *, open_loop: bool = False) -> None:
     Raises:
         BadUsage: which, why, and what would do.
     """
+    _refuse_streams(request)
     _refuse_unlike_loads(request)
     for workload in request.workloads:
         _refuse_unfit(request, workload, open_loop=open_loop or request.efficiency or request.rate_per_s is not None)
+
+
+def _refuse_streams(request: Request) -> None:
+    """Several requests at a time on a connection are HTTP/2's, and every contender has as many."""
+    if request.streams == 1:
+        return
+    alone = next((entry.name for entry in request.entries if entry.http(request.http) != HTTP2), None)
+    if alone:
+        raise BadUsage(
+            f"--streams {request.streams}: {alone} is raced over HTTP/{request.http}, where a connection has one "
+            "request at a time; race all over HTTP/2 (--http 2), or leave --streams out"
+        )
 
 
 def _refuse_unlike_loads(request: Request) -> None:

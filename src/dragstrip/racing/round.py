@@ -169,7 +169,7 @@ def _measure(
     warm = servers.warm()
     restless = frozenset(name for name in warm if contenders[name].calibration.restless)
     since = {
-        name: count_from_now(launched.own_count, launched.running.host, launched.running.port)
+        name: count_from_now(launched.own_count, launched.running.host, launched.running.port, launched.tls)
         for name, launched in warm.items()
     }
     used = database_proof.usage_of(setup.instance)

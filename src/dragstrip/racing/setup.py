@@ -16,6 +16,7 @@ from dragstrip.contender import Entry, prepare
 from dragstrip.errors import BadUsage, EngineFailure, PortTaken, StageError
 from dragstrip.machine import Lanes
 from dragstrip.process import database, keep_awake, launcher
+from dragstrip.process.certificate import Certificates
 from dragstrip.process.database import Database, Instance
 from dragstrip.process.keep_awake import Awake
 from dragstrip.process.launcher import Launcher
@@ -23,8 +24,8 @@ from dragstrip.process.ports import free_port
 from dragstrip.process.running import AtAddress
 from dragstrip.racing.launched import Launched
 from dragstrip.record import Load
-from dragstrip.scrutiny import TROUBLE, describe_error, is_right, plainest, with_own_form
-from dragstrip.workload import HTTP2, Data, Exchange, Workload
+from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, is_right, plainest, with_own_form
+from dragstrip.workload import HOST, HTTP2, Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine
@@ -55,6 +56,7 @@ class RaceSetup:
     def __post_init__(self) -> None:
         self._supervisors: dict[str, Launcher] = {}
         self._data: dict[tuple[str, str], Data] = {}
+        self._certificates = Certificates(self.scratch)
 
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
@@ -117,6 +119,8 @@ class RaceSetup:
         if self.instance is not None:
             data = replace(data, table=self.instance.rows)
         self._data[workload.name, entry.name] = data
+        authority = self._certificates.authority() if entry.tls else None
+        tls = Encryption(authority.file, entry.http(self.load.http)) if authority else None
         start = prepare(
             entry,
             scratch=scratch,
@@ -125,10 +129,11 @@ class RaceSetup:
             workload=workload.name,
             data=data.files,
             database=self.instance.values(entry.name) if self.instance else {},
+            identity=authority.identity if authority else None,
         )
-        probe = is_right(self._first_exchange(entry, data, before), within_s=start.wake_s)
+        probe = is_right(self._first_exchange(entry, data, before), within_s=start.wake_s, tls=tls)
         running = self._supervisors[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
-        return Launched(entry=entry, running=running, own_count=start.own_count, data=data)
+        return Launched(entry=entry, running=running, own_count=start.own_count, data=data, tls=tls)
 
     def _first_exchange(self, entry: Entry, data: Data, before: Data | None) -> Exchange:
         asked = self.workload.exchanges(
@@ -173,13 +178,13 @@ class RaceSetup:
         Raises:
             StageError: it takes no connections, though it just answered.
         """
-        from dragstrip._engine import EngineError, SessionPlan, Target
+        from dragstrip._engine import EngineError, SessionPlan, Target, Tls
 
         entry, running, load = launched.entry, launched.running, self.load
         unix = running.host.startswith("unix:")
         exchanges = self.exchanges(launched, keepalive=load.keepalive, http=load.http)
         try:
-            exchanges = with_own_form(running.host, running.port, exchanges)
+            exchanges = with_own_form(running.host, running.port, exchanges, launched.tls)
         except TROUBLE as error:
             raise StageError(f"{entry.name}: {describe_error(error)}") from error
         sequence = self.workload.sequence(exchanges, self.seed)
@@ -190,10 +195,11 @@ class RaceSetup:
             connections=load.connections,
             keepalive=load.keepalive,
             timeout_ns=load.timeout_ns,
+            tls=Tls(HOST, cacert=launched.tls.cacert) if launched.tls else None,
             pipelining=load.pipelining,
             by_length=self.workload.by_length,
             sequence=sequence,
-            streams=1 if entry.http(load.http) == HTTP2 else 0,
+            streams=load.streams if entry.http(load.http) == HTTP2 else 0,
         )
         try:
             return self.engine.open(plan)

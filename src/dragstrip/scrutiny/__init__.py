@@ -1,15 +1,16 @@
 """Scrutineering: a contender must prove that it does the same work before it may yield a number.
 
 Talks plain sockets and reads with h11 and h2, not with the load engine: two independent readings of the same answers.
-``reader`` and ``http2`` read one within a deadline and a cap, ``answers`` judges it, ``correctness`` has a contender
-prove them, ``own_form`` learns how it writes its JSON. ``connections`` tries what it does with connections,
-``server_count`` asks it how many requests it had. What can't be equal between contenders is collected as facts for
-the parity sheet (``dragstrip.parity``).
+``reader`` and ``http2`` read one within a deadline and a cap, ``encryption`` has TLS, ``answers`` judges it,
+``correctness`` has a contender prove them, ``own_form`` learns how it writes its JSON. ``connections`` tries what it
+does with connections, ``server_count`` asks it how many requests it had. What can't be equal between contenders is
+collected as facts for the parity sheet (``dragstrip.parity``).
 """
 
 from dragstrip.scrutiny.answers import TROUBLE, Findings, describe_error, fault, fetch, is_right, nothing_right
-from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness, plainest
+from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness, plainest, resumption
 from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness
+from dragstrip.scrutiny.encryption import Encryption
 from dragstrip.scrutiny.http2 import ALPN, read_http2_answer
 from dragstrip.scrutiny.own_form import with_own_form
 from dragstrip.scrutiny.reader import Answer, AnswerError, Deadline, quoted, read_answer
@@ -23,6 +24,7 @@ __all__ = [
     "Answer",
     "AnswerError",
     "Deadline",
+    "Encryption",
     "Findings",
     "check_correctness",
     "connection_behaviour",
@@ -37,5 +39,6 @@ __all__ = [
     "quoted",
     "read_answer",
     "read_http2_answer",
+    "resumption",
     "with_own_form",
 ]

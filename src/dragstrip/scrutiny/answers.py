@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip import parity
+from dragstrip.scrutiny.encryption import Encryption
 from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
 from dragstrip.workload import HTTP2, Exchange
@@ -64,6 +66,8 @@ def describe_error(error: Exception) -> str:
         return "takes no connections (no answer to the attempt); accepting them would be right"
     if isinstance(error, ConnectionResetError):
         return "reset the connection (RST); an answer would be right"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS fails ({error.reason or error}); a handshake with the race's certificate would be right"
     if isinstance(error, OSError):
         return f"the connection failed ({error.strerror or error})"
     return str(error)
@@ -156,15 +160,29 @@ def _body_fault(exchange: Exchange, given: bytes) -> str:
     )
 
 
-def connect(host: str, port: int, deadline: Deadline | None = None) -> socket.socket:
+def connect(
+    host: str,
+    port: int,
+    deadline: Deadline | None = None,
+    tls: Encryption | None = None,
+    session: ssl.SSLSession | None = None,
+) -> socket.socket:
     """A connection to a server; one at "unix:PATH" has no port.
 
+    Args:
+        deadline: none: ``ANSWER_S`` from now. tls: None for no encryption. session: of TLS, to be resumed.
+
     Raises:
-        OSError: nobody listens there, or not within the deadline (none: ``ANSWER_S`` from now).
+        OSError: nobody listens there, or not within the deadline, or TLS fails. AnswerError: see ``Encryption.over``.
     """
     deadline = deadline or Deadline(ANSWER_S)
     if not host.startswith("unix:"):
-        return socket.create_connection((host, port), timeout=max(deadline.left_s(), 0.001))
+        plain = socket.create_connection((host, port), timeout=max(deadline.left_s(), 0.001))
+        try:
+            return tls.over(plain, session) if tls else plain
+        except BaseException:
+            plain.close()
+            raise
     sock = socket.socket(socket.AF_UNIX)
     try:
         deadline.lend(sock)
@@ -175,11 +193,14 @@ def connect(host: str, port: int, deadline: Deadline | None = None) -> socket.so
     return sock
 
 
-def is_right(exchange: Exchange, *, within_s: float | None = None) -> Callable[[str, int], str | None]:
+def is_right(
+    exchange: Exchange, *, within_s: float | None = None, tls: Encryption | None = None
+) -> Callable[[str, int], str | None]:
     """A probe for the stage: one connection, one request; None when the answer is right, else the reason.
 
     Args:
         within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
+        tls: None for no encryption.
     """
     until = Deadline(within_s) if within_s is not None else None
     reason: str | None = None
@@ -189,7 +210,7 @@ def is_right(exchange: Exchange, *, within_s: float | None = None) -> Callable[[
         nonlocal reason, answered
         deadline = Deadline(ANSWER_S, until)
         try:
-            with connect(host, port, deadline) as sock:
+            with connect(host, port, deadline, tls) as sock:
                 reason = fault(exchange, fetch(sock, exchange, deadline))
                 answered = True
         except TROUBLE as error:

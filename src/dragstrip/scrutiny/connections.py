@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from typing import TypeVar
 from dragstrip import parity
 from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, UnknownPath, Untried
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
+from dragstrip.scrutiny.encryption import Encryption
 from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
 from dragstrip.workload import Exchange
 
@@ -46,7 +48,9 @@ def plainest(exchanges: Sequence[Exchange]) -> Exchange:
     return min(told or exchanges, key=lambda exchange: len(exchange.body))
 
 
-def connection_behaviour(host: str, port: int, exchange: Exchange) -> dict[str, parity.Fact]:
+def connection_behaviour(
+    host: str, port: int, exchange: Exchange, tls: Encryption | None = None
+) -> dict[str, parity.Fact]:
     """Tries what a server does with a connection: facts for the parity sheet, by name.
 
     Each of them is ``parity.Untried`` where the server kept it from being found out.
@@ -55,13 +59,13 @@ def connection_behaviour(host: str, port: int, exchange: Exchange) -> dict[str, 
         exchange: with a request that keeps its connection, HTTP/1.1.
     """
     return {
-        parity.KEEP_ALIVE: _tried(lambda: _keep_alive(host, port, exchange)),
-        parity.OLD_HTTP: _tried(lambda: _over_old_http(host, port, exchange)),
-        parity.UNKNOWN_PATH: _tried(lambda: _unknown_path(host, port, exchange)),
+        parity.KEEP_ALIVE: _tried(lambda: _keep_alive(host, port, exchange, tls)),
+        parity.OLD_HTTP: _tried(lambda: _over_old_http(host, port, exchange, tls)),
+        parity.UNKNOWN_PATH: _tried(lambda: _unknown_path(host, port, exchange, tls)),
     }
 
 
-def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> Findings:
+def fairness(host: str, port: int, exchange: Exchange, *, connections: int, tls: Encryption | None = None) -> Findings:
     """Whether every open connection is served while one is kept busy: a fact, or a problem.
 
     Args:
@@ -72,7 +76,7 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
     if connections < 2:
         return Findings(facts={parity.FAIRNESS: parity.Fairness(connections)})
     try:
-        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections)
+        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections, tls)
     except OSError as error:
         return Findings(problems=(f"{connections} connections at once: {describe_error(error)}",))
     starved = connections - 1 - served
@@ -87,6 +91,19 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int) -> F
     return Findings(facts={parity.FAIRNESS: parity.Fairness(connections, longest_s)})
 
 
+def resumption(host: str, port: int, exchange: Exchange, tls: Encryption) -> str:
+    """Whether a second connection resumes the first one's TLS session: "yes", "no", or why it could not be tried."""
+    try:
+        with connect(host, port, tls=tls) as first:
+            fetch(first, exchange)
+            session = first.session if isinstance(first, ssl.SSLSocket) else None
+        with connect(host, port, tls=tls, session=session) as second:
+            fetch(second, exchange)
+            return "yes" if isinstance(second, ssl.SSLSocket) and second.session_reused else "no"
+    except TROUBLE as error:
+        return str(Untried(describe_error(error)))
+
+
 def _tried(trial: Callable[[], _Fact]) -> _Fact | Untried:
     try:
         return trial()
@@ -94,9 +111,9 @@ def _tried(trial: Callable[[], _Fact]) -> _Fact | Untried:
         return Untried(describe_error(error))
 
 
-def _keep_alive(host: str, port: int, exchange: Exchange) -> KeepAlive:
+def _keep_alive(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> KeepAlive:
     """After how many answers the server closes a busy connection."""
-    with connect(host, port) as sock:
+    with connect(host, port, tls=tls) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = fetch(sock, exchange)
         if first.closes:
@@ -145,10 +162,10 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
     return answer
 
 
-def _over_old_http(host: str, port: int, exchange: Exchange) -> OldHttp:
+def _over_old_http(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> OldHttp:
     """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
     old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
-    with connect(host, port) as sock:
+    with connect(host, port, tls=tls) as sock:
         first = fetch(sock, old)
         reason = fault(old, first)
         if reason:
@@ -162,10 +179,10 @@ def _over_old_http(host: str, port: int, exchange: Exchange) -> OldHttp:
         return OldHttp(OldHttpKind.SECOND_WRONG, reason) if reason else OldHttp(OldHttpKind.KEEPS)
 
 
-def _unknown_path(host: str, port: int, exchange: Exchange) -> UnknownPath:
+def _unknown_path(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> UnknownPath:
     """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
     strange = replace(exchange, request=_with(exchange.request, path=_UNKNOWN_PATH, connection="close"))
-    with connect(host, port) as sock:
+    with connect(host, port, tls=tls) as sock:
         answer = fetch(sock, strange)
     return UnknownPath(answer.status, same_body=answer.body == exchange.body)
 
@@ -180,11 +197,13 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
     return b"\r\n".join((head, *others, f"Connection: {connection}".encode(), b"", body))
 
 
-def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connections: int) -> tuple[int, float]:
+def _served_beside_a_busy_one(
+    host: str, port: int, exchange: Exchange, connections: int, tls: Encryption | None
+) -> tuple[int, float]:
     """How many of the others were answered in time, and the longest wait in seconds."""
     with ExitStack() as open_ones:
         opening = Deadline(ANSWER_S)
-        socks = [open_ones.enter_context(connect(host, port, opening)) for _ in range(connections)]
+        socks = [open_ones.enter_context(connect(host, port, opening, tls)) for _ in range(connections)]
         selector = open_ones.enter_context(selectors.DefaultSelector())
         busy, others = socks[0], socks[1:]
         for sock in socks:
@@ -199,7 +218,9 @@ def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connecti
             for key, _ in selector.select(left_s):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
-                if not _read(ready):
+                if (came := _read(ready)) is None:
+                    continue
+                if not came:
                     selector.unregister(ready)  # a connection per request: nobody owns a worker for long
                 elif ready in waiting:
                     waiting.discard(ready)
@@ -209,8 +230,15 @@ def _served_beside_a_busy_one(host: str, port: int, exchange: Exchange, connecti
         return len(others) - len(waiting), longest_s
 
 
-def _read(sock: socket.socket) -> bytes:
+def _read(sock: socket.socket) -> bytes | None:
+    """What has come; b"" is the connection's end, None nothing but TLS's own, such as a session ticket."""
     try:
+        if isinstance(sock, ssl.SSLSocket):
+            sock.setblocking(False)
         return sock.recv(65536)
+    except ssl.SSLWantReadError:
+        return None
     except OSError:
         return b""
+    finally:
+        sock.settimeout(ANSWER_S)

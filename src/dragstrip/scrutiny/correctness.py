@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 import re
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dragstrip import parity
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
+from dragstrip.scrutiny.encryption import Encryption, facts_of
 from dragstrip.scrutiny.http2 import VERSION, Http2Session
 from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted, read_answer
 from dragstrip.workload import HTTP2, Exchange, in_chunks
@@ -59,13 +61,18 @@ class _Trial:
     deadline: Deadline
     total: int
     tell: Tell
+    tls: Encryption | None = None
     right: int = 0
     answers: list[Answer] = field(default_factory=list)
     opened: int = 0
     forms: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
+    encrypted: dict[str, parity.Fact] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
-        return connect(self.host, self.port, Deadline(ANSWER_S, self.deadline))
+        sock = connect(self.host, self.port, Deadline(ANSWER_S, self.deadline), self.tls)
+        if isinstance(sock, ssl.SSLSocket):
+            self.encrypted = self.encrypted or facts_of(sock)
+        return sock
 
     def ask(self, sock: socket.socket | Http2Session, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Answer:
         """The right answer.
@@ -109,6 +116,7 @@ def check_correctness(
     together: int = 1,
     within_s: float = CORRECTNESS_S,
     tell: Tell = lambda right, total: None,
+    tls: Encryption | None = None,
 ) -> Findings:
     """Puts every exchange to a running contender, over keep-alive and with ``Connection: close``.
 
@@ -123,6 +131,7 @@ def check_correctness(
         together: above 1: so many requests are sent at once, and answered in their order.
         within_s: seconds for all of it; a single answer has ``ANSWER_S`` of them.
         tell: called after each right answer with how many there are, and how many there shall be.
+        tls: None for no encryption.
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
@@ -130,7 +139,7 @@ def check_correctness(
     with_body = [exchange for exchange in keepalive if exchange.sends and not framed]
     ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
     total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
-    trial = _Trial(host, port, Deadline(within_s), total, tell)
+    trial = _Trial(host, port, Deadline(within_s), total, tell, tls)
     problems: dict[str, list[Way]] = {}
     last: list[Answer] = []
     asking: dict[Way, Callable[[], None]] = {
@@ -241,8 +250,9 @@ def _refuse_unasked(sock: socket.socket, asked: int) -> None:
     """What has arrived between an answer and the next request belongs to none of them."""
     sock.setblocking(False)
     try:
-        early = sock.recv(1 << 12, socket.MSG_PEEK)
-    except BlockingIOError:
+        # Encrypted bytes can't be looked at without being taken; but for a fault there are none.
+        early = sock.recv(1 << 12, 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_PEEK)
+    except (BlockingIOError, ssl.SSLWantReadError):
         return
     if early:
         raise AnswerError(f"sends what nobody asked for, {quoted(early)}; one answer for each request would be right")
@@ -290,6 +300,7 @@ def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[st
     reused = len(answers) - trial.opened
     facts: dict[str, parity.Fact] = {
         parity.HTTP_VERSION: first.version,
+        **trial.encrypted,
         parity.HEADER_BYTES: parity.Span(heads[0], heads[-1]),
         parity.BODY_BYTES: parity.Span(bodies[0], bodies[-1]),
         parity.BODY_FRAMING: _framing(first),

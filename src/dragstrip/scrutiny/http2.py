@@ -6,6 +6,7 @@ The h2 library speaks the protocol (RFC 9113): strict, sans I/O, and no code of 
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from dataclasses import replace
 
@@ -45,11 +46,12 @@ class Http2Session:
     """HTTP/2 over a connected socket, one request after the other.
 
     Args:
-        scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", where ALPN has said "h2" before.
+        scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", where ALPN has said "h2" before; "": as the
+            socket has it.
     """
 
-    def __init__(self, sock: socket.socket, scheme: str = "http") -> None:
-        self.sock, self.scheme = sock, scheme
+    def __init__(self, sock: socket.socket, scheme: str = "") -> None:
+        self.sock, self.scheme = sock, scheme or ("https" if isinstance(sock, ssl.SSLSocket) else "http")
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
         self.h2.initiate_connection()
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 from dragstrip.scrutiny.answers import connect, fault, fetch
 from dragstrip.scrutiny.correctness import changed_form
+from dragstrip.scrutiny.encryption import Encryption
 from dragstrip.scrutiny.reader import AnswerError
 from dragstrip.workload import Exchange
 
 
-def with_own_form(host: str, port: int, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+def with_own_form(
+    host: str, port: int, exchanges: Sequence[Exchange], tls: Encryption | None = None
+) -> tuple[Exchange, ...]:
     """The same exchanges, those that are compared as JSON with the contender's own bytes as the right ones.
 
     Each is asked twice, over a connection each time; both answers must be right, and the same.
@@ -19,13 +22,13 @@ def with_own_form(host: str, port: int, exchanges: Sequence[Exchange]) -> tuple[
     Raises:
         OSError, AnswerError: one is not, in words.
     """
-    return tuple(_learned(host, port, one) if one.compare == "json" else one for one in exchanges)
+    return tuple(_learned(host, port, one, tls) if one.compare == "json" else one for one in exchanges)
 
 
-def _learned(host: str, port: int, exchange: Exchange) -> Exchange:
+def _learned(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> Exchange:
     bodies = []
     for _ in range(2):
-        with connect(host, port) as sock:
+        with connect(host, port, tls=tls) as sock:
             answer = fetch(sock, exchange)
         if reason := fault(exchange, answer):
             raise AnswerError(reason)

@@ -13,7 +13,7 @@ from dragstrip.store.messages import ELSEWHERE
 APPLICATION_ID = 0x44524147
 
 #: Step n takes a store from version n - 1 to n; steps are only ever added.
-MIGRATIONS = tuple(f"store_{step}.sql" for step in range(1, 13))
+MIGRATIONS = tuple(f"store_{step}.sql" for step in range(1, 14))
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:

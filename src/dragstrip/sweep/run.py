@@ -258,7 +258,7 @@ class SweepLoop(RoundLoop):
         """Only what the machine did voids a block; what the generator could not send is kept beside."""
         judged = validity.with_reasons(
             blocks,
-            connections=self.setup.load.connections * self.setup.load.pipelining,
+            connections=self.setup.load.at_once,
             server_cores=len(self.setup.lanes.server),
             single_threaded=single_threaded,
             shared_lanes=self.setup.lanes.shared,

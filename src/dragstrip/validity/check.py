@@ -82,6 +82,7 @@ class Saw(StrEnum):
     FRAMING = "framing"
     SIZE = "size"
     VERSIONS = "versions"
+    TLS = "tls"
     DOUBLED = "doubled"
     LOGGING = "logging"
     COMPRESSION = "compression"

@@ -31,7 +31,7 @@ def tilts(race: Race) -> list[Tilt]:
     sheets = {
         entrant.name: ParitySheet.of(entrant.parity) for entrant in race.entrants if entrant.parity and not entrant.out
     }
-    rules = (_framing, _size, _versions, _doubled, _logging, _compression, _root, _routing, _notes)
+    rules = (_framing, _size, _versions, _encryption, _doubled, _logging, _compression, _root, _routing, _notes)
     found = [finding for rule in rules for finding in rule(sheets)]
     if race.load.keepalive:
         found += _closing(sheets) if race.load.http == "1.1" else _closing_old(sheets)
@@ -75,6 +75,12 @@ def _versions(sheets: Sheets) -> Iterator[Tilt]:
     groups = _groups(sheets, lambda sheet: sheet.http_version)
     if len(groups) > 1:
         yield _tilt(parity.HTTP_VERSION, Saw.VERSIONS, groups=groups)
+
+
+def _encryption(sheets: Sheets) -> Iterator[Tilt]:
+    groups = _groups(sheets, lambda sheet: sheet.tls)
+    if len(groups) > 1:
+        yield _tilt(parity.TLS_VERSION, Saw.TLS, groups=groups)
 
 
 def _doubled(sheets: Sheets) -> Iterator[Tilt]:

@@ -288,12 +288,7 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
-    faults = [
-        why
-        for side in sides
-        for block in side.blocks
-        for why in accounting_faults(block, race.load.connections * race.load.pipelining)
-    ]
+    faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.at_once)]
     findings = [
         Finding(VOID, Saw.ACCOUNTING_FAULTS, values={"count": len(faults), "first": first}) for first in faults[:1]
     ]
@@ -331,7 +326,7 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         if not counted_ns:
             continue
         busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in used) / counted_ns
-        at_once = race.load.connections * race.load.pipelining
+        at_once = race.load.at_once
         off = abs(busy / at_once - 1)
         most = max(most, off)
         level = _level(off, LITTLE)
@@ -360,7 +355,7 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
         return check_result("turn-round", (), passed(Saw.TURN_OPEN_LOOP))
     findings, most = [], 0.0
     for side in sides:
-        counted_ns = sum(block.counted_ns for block in side.used) * race.load.connections * race.load.pipelining
+        counted_ns = sum(block.counted_ns for block in side.used) * race.load.at_once
         share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
         most, busy = max(most, share), side.busy()
         if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):

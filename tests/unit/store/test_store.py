@@ -353,7 +353,7 @@ def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_befor
     with sqlite3.connect(tmp_path / "old.sqlite") as db:
         for table in ("race", "contender", "round", "launch", "block", "event"):
             db.execute(f"DROP TRIGGER {table}_kinds")
-        ours = ("race_pipelining", "block_kinds_of_requests", "launch_database")
+        ours = ("race_pipelining", "race_streams", "block_kinds_of_requests", "launch_database")
         for trigger in ("race_backend", "event_facts", "race_columns", "round_column", *ours):
             db.execute(f"DROP TRIGGER {trigger}")
         for table, column in _columns(db) - _columns_of_version_1():

@@ -323,6 +323,10 @@ def _versions(_: str, groups: Mapping[str, Sequence[str]]) -> str:
     return f"answers are of different versions ({_in_words(groups)})"
 
 
+def _tls(_: str, groups: Mapping[str, Sequence[str]]) -> str:
+    return f"encryption differs ({_in_words(groups)})"
+
+
 def _doubled(_: str, headers: Mapping[str, str]) -> str:
     listed = "; ".join(f"{name}: {which}" for name, which in headers.items())
     return (
@@ -440,6 +444,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.FRAMING: _framing,
     Saw.SIZE: _size,
     Saw.VERSIONS: _versions,
+    Saw.TLS: _tls,
     Saw.DOUBLED: _doubled,
     Saw.LOGGING: _switched("writes an access log"),
     Saw.COMPRESSION: _switched("would compress"),

@@ -164,8 +164,9 @@ def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[s
 
 def _load(race: Race) -> dict[str, Any]:
     load = asdict(race.load)
-    if race.load.pipelining == 1:  # as most loads are, and all of before: nothing is said of it
-        del load["pipelining"]
+    for name in ("pipelining", "streams"):
+        if load[name] == 1:  # as most loads are, and all of before: nothing is said of it
+            del load[name]
     return load | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)}
 
 

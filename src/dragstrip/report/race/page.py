@@ -345,6 +345,7 @@ def command(race: Race) -> str:
     parts += ["--efficiency"] if of_rates(race) else []
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
+    parts += [] if load.streams == 1 else ["--streams", str(load.streams)]
     own_rates = any(column.rate_per_s for column in race.columns) and not of_rates(race)
     rate = f"{load.rate_per_s:.17g}" if load.rate_per_s else "auto" if own_rates else ""
     parts += ["--rate", rate] if rate else []

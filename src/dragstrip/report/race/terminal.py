@@ -316,6 +316,7 @@ def summary(race: Race) -> str:
     void = sum(bool(round_.void) for round_ in race.rounds)
     return (
         f"{_asked(race)}, {race.load.connections} connections, {keep}"
+        f"{f', {race.load.streams} streams each' if race.load.streams > 1 else ''}"
         f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'}"
         f"{f', {race.load.rate_per_s:,g}/s offered' if race.load.rate_per_s else ''} · "
         f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "

@@ -1,12 +1,14 @@
-//! server PORT MARK DATA: every workload with axum, as its own examples do it; DATA is the folder of items.json and
-//! static/.
-use std::{fs, path::Path, time::Duration};
+//! server PORT MARK DATA CERTIFICATE KEY: every workload with axum, as its own examples do it; DATA is the folder of
+//! items.json and static/. Without a certificate ("") it listens in the clear.
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use axum::extract::{self, Query, State};
 use axum::http::{header::CONTENT_TYPE, StatusCode, Uri};
 use axum::response::{IntoResponse, Json};
 use axum::routing::{get, post};
 use axum::{serve::ListenerExt, Router};
+use axum_server::accept::NoDelayAcceptor;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use serde::{Deserialize, Serialize};
 use tower_http::services::ServeDir;
 
@@ -89,6 +91,15 @@ async fn delay(extract::Path(ms): extract::Path<u64>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain")], "ok")
 }
 
+/// With HTTP/2 and HTTP/1.1, of which the client's greeting chooses.
+async fn serve_encrypted(port: u16, certificate: &str, key: &str, app: Router) {
+    rustls::crypto::ring::default_provider().install_default().expect("there is no other");
+    let config = RustlsConfig::from_pem_file(certificate, key).await.expect("certificate and key");
+    let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
+    let server = axum_server::bind(SocketAddr::from(([127, 0, 0, 1], port))).acceptor(acceptor);
+    server.serve(app.into_make_service()).await.expect("it serves");
+}
+
 #[tokio::main]
 async fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -112,6 +123,10 @@ async fn main() {
         Some(more) => app.merge(more),
         None => app,
     };
+    let (certificate, key) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
+    if !certificate.is_empty() {
+        return serve_encrypted(port, &certificate, &key, app).await;
+    }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);

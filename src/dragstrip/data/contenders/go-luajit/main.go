@@ -1,4 +1,4 @@
-// server PORT MARK MODE FILE HTTP: every workload, net/http around a Lua chunk.
+// server PORT MARK MODE FILE HTTP CERTIFICATE KEY: every workload, net/http around a Lua chunk.
 //
 // MODE is when the chunk is loaded: "cached" once per Lua state, "file" from its file at each request, "string"
 // from memory into a new state at each request (what a write-up of 2015 published as cached).
@@ -107,5 +107,5 @@ func main() {
 		}
 		s.states <- one
 	}
-	log.Fatal(serve("127.0.0.1:"+port, os.Args[5], s))
+	log.Fatal(serve("127.0.0.1:"+port, os.Args[5], os.Args[6], os.Args[7], s))
 }

@@ -1,4 +1,5 @@
-// server PORT MARK DATA HTTP: every workload with the standard library alone. DATA is the folder of items.json and static/.
+// server PORT MARK DATA HTTP CERTIFICATE KEY: every workload with the standard library alone. DATA is the folder of
+// items.json and static/.
 package main
 
 import (
@@ -142,5 +143,5 @@ func main() {
 		log.Fatal(err)
 	}
 	http.Handle("/static/", http.StripPrefix("/static/", http.FileServer(http.Dir(filepath.Join(data, "static")))))
-	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], nil))
+	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], os.Args[5], os.Args[6], nil))
 }

@@ -4,13 +4,19 @@ package main
 
 import "net/http"
 
-// serve listens over HTTP/1.1, or over HTTP/2 in the clear: by prior knowledge, and nothing else.
-func serve(address, version string, handler http.Handler) error {
+// serve listens in one version of HTTP, and in no other: with a certificate over TLS, without one ("") in the clear.
+func serve(address, version, certificate, key string, handler http.Handler) error {
 	server := &http.Server{Addr: address, Handler: handler, Protocols: new(http.Protocols)}
-	if version == "2" {
-		server.Protocols.SetUnencryptedHTTP2(true)
-	} else {
+	switch {
+	case version != "2":
 		server.Protocols.SetHTTP1(true)
+	case certificate == "":
+		server.Protocols.SetUnencryptedHTTP2(true)
+	default:
+		server.Protocols.SetHTTP2(true)
 	}
-	return server.ListenAndServe()
+	if certificate == "" {
+		return server.ListenAndServe()
+	}
+	return server.ListenAndServeTLS(certificate, key)
 }

@@ -1,4 +1,4 @@
-// server PORT MARK FILE HTTP: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
+// server PORT MARK FILE HTTP CERTIFICATE KEY: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
 package main
 
 import (
@@ -80,5 +80,5 @@ func main() {
 	for i := 0; i < workers; i++ {
 		s.states <- open(file)
 	}
-	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], s))
+	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], os.Args[5], os.Args[6], s))
 }

@@ -1,12 +1,13 @@
 "use strict";
-// node server.js PORT WORKERS MARK DATA HTTP: all workloads, as one would write them with node:http alone.
+// node server.js PORT WORKERS MARK DATA HTTP CERTIFICATE KEY: all workloads, as one would write them with Node alone.
+// Without a certificate ("") it listens in the clear.
 const http = require("node:http");
 const cluster = require("node:cluster");
 const fs = require("node:fs");
 const path = require("node:path");
 
 const [port, workers] = process.argv.slice(2, 4).map(Number);
-const [mark, data, version] = process.argv.slice(4, 7);
+const [mark, data, version, certificate, key] = process.argv.slice(4, 9);
 const HELLO = "hello world\n";
 const ITEMS = path.join(data, "items.json");
 const items = fs.existsSync(ITEMS) ? JSON.parse(fs.readFileSync(ITEMS, "utf8")) : [];
@@ -97,9 +98,22 @@ function handle(request, response) {
   answer(response, 404, "text/plain", "not found\n");
 }
 
+// Workers of one server take up each other's sessions, by one key for their tickets.
+const TICKETS = "TICKET_KEYS";
+
+function listener() {
+  const idle = { keepAliveTimeout: 75000 };
+  if (!certificate) {
+    return version === "2" ? require("node:http2").createServer(handle) : http.createServer(idle, handle);
+  }
+  const tls = { cert: fs.readFileSync(certificate), key: fs.readFileSync(key) };
+  if (process.env[TICKETS]) tls.ticketKeys = Buffer.from(process.env[TICKETS], "hex");
+  if (version === "2") return require("node:http2").createSecureServer(tls, handle);
+  return require("node:https").createServer({ ...tls, ...idle }, handle);
+}
+
 function serve() {
-  const server =
-    version === "2" ? require("node:http2").createServer(handle) : http.createServer({ keepAliveTimeout: 75000 }, handle);
+  const server = listener();
   server.listen({ host: "127.0.0.1", port, backlog: 4096 });
   process.on("SIGTERM", () => {
     server.close(() => process.exit(0));
@@ -110,7 +124,8 @@ function serve() {
 
 function supervise() {
   let stopping = false;
-  for (let i = 0; i < workers; i += 1) cluster.fork();
+  const shared = certificate ? { [TICKETS]: require("node:crypto").randomBytes(48).toString("hex") } : {};
+  for (let i = 0; i < workers; i += 1) cluster.fork(shared);
   process.on("SIGTERM", () => {
     stopping = true;
     for (const worker of Object.values(cluster.workers)) worker.process.kill("SIGTERM");

@@ -1,0 +1,100 @@
+"""What servers that race over TLS prove themselves by: made for one race, and trusted by nobody else."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragstrip.contender import Identity
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509 import Certificate, CertificateBuilder, KeyUsage
+
+#: For the parity sheet. What most certificates of the web have by now, and what costs a server the least to sign by.
+KIND = "ECDSA P-256, made for this race"
+
+#: Whom both certificates name; nobody has that name elsewhere.
+AUTHORITY, SERVER = "Dragstrip, for one race", "127.0.0.1"
+
+#: Days for which they are good: more than the longest race takes; and before now, where the clock is set meanwhile.
+GOOD_DAYS, BEFORE_DAYS = 30, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A race's own: ``file`` has its certificate, in PEM, for whoever is to trust ``identity``."""
+
+    identity: Identity
+    file: Path
+
+
+class Certificates:
+    """A race's authority, made when it is first asked for; ``folder``: where its file lies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+        self._made: Authority | None = None
+
+    def authority(self) -> Authority:
+        """The same one each time; safe from several threads."""
+        with self._lock:
+            self._made = self._made or make(self._folder)
+            return self._made
+
+
+def make(folder: Path) -> Authority:
+    """An authority with one server's certificate, for 127.0.0.1 and localhost; its own key is kept nowhere."""
+    # Loaded here: most races have no TLS, and it takes a while.
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    signing, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+    root = _builder(AUTHORITY, signing).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    root = root.add_extension(_usage(signs_certificates=True), critical=True)
+    leaf = _builder(SERVER, own).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    leaf = leaf.add_extension(_usage(signs_certificates=False), critical=True)
+    leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    file = folder / "authority.pem"
+    file.write_bytes(_signed(root, signing).public_bytes(Encoding.PEM))
+    key = own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Authority(Identity(_signed(leaf, signing).public_bytes(Encoding.PEM), key), file)
+
+
+def _builder(name: str, key: EllipticCurvePrivateKey) -> CertificateBuilder:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    now = datetime.datetime.now(datetime.UTC)
+    whose = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY)])
+    builder = x509.CertificateBuilder(issuer, whose, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(days=BEFORE_DAYS))
+    builder = builder.not_valid_after(now + datetime.timedelta(days=GOOD_DAYS))
+    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+
+
+def _usage(*, signs_certificates: bool) -> KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
+        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
+        encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _signed(builder: CertificateBuilder, signing: EllipticCurvePrivateKey) -> Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
+    return builder.add_extension(authority, critical=False).sign(signing, hashes.SHA256())

@@ -1,0 +1,56 @@
+"""TLS as scrutineering speaks it: by OpenSSL (Python's ssl), no code of the engine's, and with the engine's offer."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+from dragstrip import parity
+from dragstrip.scrutiny.http2 import ALPN
+from dragstrip.scrutiny.reader import AnswerError
+from dragstrip.workload import HOST, HTTP2
+
+#: TLS 1.2's suites that the engine offers, in its order; those of 1.3 are the same in both.
+SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+class Encryption:
+    """How one contender is reached over TLS.
+
+    Args:
+        cacert: who must have signed its certificate, which is for 127.0.0.1.
+        http: the version that is to be agreed on by ALPN: "2", or any HTTP/1.
+    """
+
+    def __init__(self, cacert: Path, http: str) -> None:
+        self.cacert, self._framed = cacert, http == HTTP2
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._context.load_verify_locations(cacert)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._context.set_ciphers(SUITES)
+        self._context.set_alpn_protocols([ALPN if self._framed else "http/1.1"])
+
+    def over(self, sock: socket.socket, session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
+        """The same connection, encrypted; its timeout counts for each step of the handshake.
+
+        Args:
+            session: one to be resumed.
+
+        Raises:
+            OSError: no handshake. AnswerError: HTTP/2 is wanted, and it did not agree to it.
+        """
+        encrypted = self._context.wrap_socket(sock, server_hostname=HOST, session=session)
+        agreed = encrypted.selected_alpn_protocol()
+        if self._framed and agreed != ALPN:
+            encrypted.close()
+            raise AnswerError(
+                f"agrees to {agreed or 'no protocol'} by ALPN where HTTP/2 (h2) alone was offered; h2 would be right"
+            )
+        return encrypted
+
+
+def facts_of(encrypted: ssl.SSLSocket) -> dict[str, parity.Fact]:
+    """What was agreed on, for the parity sheet."""
+    suite = encrypted.cipher()
+    return {parity.TLS_VERSION: encrypted.version() or "unknown", parity.CIPHER_SUITE: suite[0] if suite else "unknown"}

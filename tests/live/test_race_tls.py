@@ -1,0 +1,98 @@
+"""Races over TLS: proved by the race's own certificate, and told on the parity sheet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from races import HERE, PYTHON, assert_nothing_left, dragstrip_run, settings
+
+from dragstrip.process import certificate
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
+]
+
+
+def test_one_server_races_itself_in_the_clear_and_over_tls_in_both_versions(tmp_path: Path) -> None:
+    """All answers are right; the sheet names what was agreed on, and what differs is told."""
+    out, env = tmp_path / "out.json", settings(tmp_path)
+    names = ["nginx-return", "nginx-return:tls=on", "nginx-return:http=2,tls=on"]
+    done = dragstrip_run(env, "race", *names, "--rounds", "2", "-c", "4", "--json", str(out))
+    assert out.exists(), done.stdout + done.stderr
+    told = json.loads(out.read_text())
+    assert [one["name"] for one in told["contenders"]] == names
+    assert all(not one["out"] and not one["errors"] for one in told["contenders"]), done.stdout
+    sheets = {one["name"]: one["parity"] for one in told["contenders"]}
+    assert "TLS version" not in sheets[names[0]]
+    for name in names[1:]:
+        assert sheets[name]["TLS version"] == "TLSv1.3"
+        assert sheets[name]["cipher suite"] == "TLS_AES_256_GCM_SHA384"
+        assert sheets[name]["TLS resumption"] == "yes"
+    assert [sheets[name]["HTTP version"] for name in names] == ["HTTP/1.1", "HTTP/1.1", "HTTP/2"]
+    assert "encryption differs" in dragstrip_run(env, "show", "last", "--verbose").stdout.replace("\n", " ")
+    assert_nothing_left()
+
+
+def test_a_command_that_takes_the_certificate_is_raced_over_tls(tmp_path: Path) -> None:
+    """One that takes it and listens in the clear is out, with the reason."""
+    env = settings(tmp_path)
+    serves = f"{PYTHON} {HERE}/servers/encrypted.py {{port}} {{certificate}} {{certificate_key}}"
+    plain = f"{PYTHON} {HERE}/servers/misbehaving.py {{port}} none {{certificate}}"
+    out = tmp_path / "out.json"
+    words = ["race", "--tls", "--serve", f"mine={serves}", "--serve", f"plain={plain}", "--rounds", "2", "-c", "2"]
+    done = dragstrip_run(env, *words, "nginx-return", "--json", str(out))
+    assert out.exists(), done.stdout + done.stderr
+    mine, plain_one = (
+        {one["name"]: one for one in json.loads(out.read_text())["contenders"]}[n] for n in ("mine", "plain")
+    )
+    assert not mine["out"]
+    assert mine["parity"]["TLS version"] == "TLSv1.3"
+    assert "TLS fails" in plain_one["out"]
+
+
+def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
+    """With who has it, before anything is started."""
+    env = settings(tmp_path)
+    for given, told in (
+        (["tornado", "nginx-return", "--tls"], "tornado has no parameter 'tls' in its definition; these have: "),
+        (["http://127.0.0.1:1/", "nginx-return", "--tls"], "is a running server"),
+        (["nginx-return", "--serve", "mine=server {port}", "--tls"], "{certificate}"),
+        (["nginx-return", "nginx-return:http=2", "--streams", "10"], "nginx-return is raced over HTTP/1.1"),
+    ):
+        refused = dragstrip_run(env, "race", *given)
+        assert refused.returncode == 2
+        assert told in refused.stderr, refused.stderr
+
+
+def test_the_certificate_is_for_this_machine_and_signed_by_the_races_own_authority(tmp_path: Path) -> None:
+    """As OpenSSL reads it; two races have two authorities."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+    made, stranger = certificate.make(one), certificate.make(other)
+    (one / "leaf.pem").write_bytes(made.identity.certificate)
+    (one / "key.pem").write_bytes(made.identity.key)
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(one / "leaf.pem", one / "key.pem")
+    (told,) = ssl.create_default_context(cafile=str(made.file)).get_ca_certs()
+    assert dict(part for (part,) in told["subject"])["commonName"] == certificate.AUTHORITY
+    assert made.file.read_bytes() != stranger.file.read_bytes()
+
+
+def test_several_streams_are_loaded_and_stored(tmp_path: Path) -> None:
+    """The record says how many; nothing that was counted contradicts it."""
+    out, env = tmp_path / "out.json", settings(tmp_path)
+    words = ["nginx-return", "nginx-static", "--http", "2", "--streams", "7", "--rounds", "2", "-c", "3"]
+    done = dragstrip_run(env, "race", *words, "--json", str(out))
+    assert out.exists(), done.stdout + done.stderr
+    told = json.loads(out.read_text())
+    assert told["load"]["streams"] == 7
+    assert "3 connections, keep-alive, 7 streams each" in done.stdout.replace("\n", " ")
+    checks = {check["check"]: check["status"] for check in told["validity"]}
+    assert checks["accounting"] == "pass"
