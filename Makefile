@@ -88,10 +88,10 @@ test-live: .stamps/test-deps
 	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 3 --dist loadfile
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 2 --dist loadfile
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 3 --dist worksteal
 
 test-contenders: .stamps/test-deps
-	$(PYTEST) -q -m 'contenders and not soak' -n 2 --dist loadfile
+	$(PYTEST) -q -m 'contenders and not soak' -n 3 --dist loadfile
 
 test-release: .stamps/test-deps
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'

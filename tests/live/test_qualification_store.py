@@ -246,6 +246,7 @@ def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path)
         out = tmp_path / "out.json"
         words = ["race", "nginx-return", "--serve", server, "-c", "4", "--rounds", "2", "--json", str(out), *more]
         done = dragstrip(*words, "--store", str(store))
+        assert out.exists(), done.stdout + done.stderr
         told = json.loads(out.read_text())
         assert [one["out"] for one in told["contenders"]] == ["", ""], done.stdout + done.stderr
         return done.stdout, {one["name"]: one["parity"] for one in told["contenders"]}

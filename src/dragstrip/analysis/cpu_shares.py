@@ -112,6 +112,11 @@ def left_ns(one: Counters, cores: int) -> float:
     return one.duration_ns * max(1 - engine_wait(one) - (taken_by_others(one, cores) or 0.0), 0.0)
 
 
+#: Waits of a server's own threads overlap and add up; and where it waits for something else than its core, others made
+#: less of its latency. So what they left is never taken for less than this share.
+LEAST_LEFT = 0.25
+
+
 def own_p50_ns(one: Counters, p50_ns: int, cores: int) -> int:
     """A median latency less what others made of it: a queue takes as much longer as its core is taken."""
-    return int(p50_ns * left_ns(one, cores) / max(one.duration_ns, 1))
+    return int(p50_ns * max(left_ns(one, cores) / max(one.duration_ns, 1), LEAST_LEFT))
