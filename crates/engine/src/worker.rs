@@ -318,6 +318,10 @@ impl<P: Poller> WorkerSession<P> {
     #[inline]
     fn depart(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         while let Some((token, sent_ns)) = self.poller.departure() {
+            if P::MULTIPLEXES {
+                self.link_departed(token, sent_ns, block_run);
+                continue;
+            }
             let (index, generation) = place(token);
             let conn = &mut self.conns[index];
             if conn.generation == generation && (P::LINKS || conn.state == State::Waiting && !conn.fresh) {

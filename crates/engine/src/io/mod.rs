@@ -93,6 +93,9 @@ pub trait Poller: Sized {
     const BRINGS_BYTES: bool;
     /// What is sent leaves later: [`Poller::departure`] tells when.
     const SENDS_LATER: bool;
+    /// So does what was made for this once: of each successful [`Poller::send_now`] [`Poller::departure`] tells once, the
+    /// latest first.
+    const STAGES: bool = false;
 
     /// Sessions of this back end have what others are spared from asking for: connections that end after some
     /// requests, several requests on their way, the time to an answer's first byte.
@@ -157,7 +160,7 @@ pub trait Poller: Sized {
     /// Sends bytes that were made for this once, without waiting; fewer than given may be taken.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// What the kernel said; where it says so later, an event has it in `unsent`.
     #[inline]
     fn send_now(&mut self, token: u64, socket: &Self::Socket, bytes: &[u8]) -> io::Result<usize> {
         self.send(token, socket, 0, bytes)

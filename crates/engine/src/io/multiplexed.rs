@@ -12,6 +12,7 @@ impl<P: Poller<Socket = Socket>> Poller for Multiplexed<P> {
 
     const BRINGS_BYTES: bool = P::BRINGS_BYTES;
     const SENDS_LATER: bool = true;
+    const STAGES: bool = P::STAGES;
     const EXTRAS: bool = true;
     const MULTIPLEXES: bool = true;
 

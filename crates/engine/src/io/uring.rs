@@ -3,7 +3,10 @@
 //! A ring of its own for each session, and not one per worker: its buffers and its table of files are as large as the
 //! session needs, and nothing that another session's idle connections do can wake or delay a block. Sends that succeed
 //! complete without a word; each connection has one receive that goes on for ever, into buffers that the
-//! kernel picks. COOP_TASKRUN would add nothing to DEFER_TASKRUN, which implies it.
+//! kernel picks. COOP_TASKRUN would add nothing to DEFER_TASKRUN, which implies it. What is made for one sending alone
+//! leaves in the same way; see `staging`.
+
+mod staging;
 
 use super::buffers::Buffers;
 use super::timestamps::{self, CONTROL_BYTES, Received};
@@ -13,6 +16,7 @@ use io_uring::squeue::{self, Flags};
 use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode};
 use socket2::Socket;
+use staging::Staging;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -84,6 +88,10 @@ pub struct Uring {
     arrived: Option<i32>,
     /// The buffer that the latest event's bytes are in.
     lent: Option<u16>,
+    /// What was made for one sending, until the kernel has taken it.
+    staging: Staging,
+    /// Completions that were looked at before their turn.
+    early: Vec<Completion>,
     /// Requests queued and not submitted.
     pub(super) queued: Vec<u64>,
     /// When those left that left together.
@@ -164,6 +172,11 @@ impl Uring {
             .user_data(token | SEND)
     }
 
+    fn await_room(&mut self, token: u64) {
+        let entry = opcode::PollAdd::new(slot(token), libc::POLLOUT as u32).build().user_data(token | ROOM);
+        self.push(&entry);
+    }
+
     fn arm(&mut self, token: u64) {
         let entry = self.receive_entry(token);
         self.push(&entry);
@@ -193,6 +206,9 @@ impl Uring {
         if count >= TELLING {
             self.least_share_ns = self.least_share_ns.min((sys::now_ns() - before_ns) / count);
             self.told += 1;
+        }
+        if self.staging.waits() {
+            self.staged_left();
         }
     }
 
@@ -248,6 +264,9 @@ impl Uring {
         // SAFETY: arguments and time outlive the call, the alarm's time outlives the ring. Its errors are a signal,
         // the time-out, or completions to be taken first: in each case what has come is looked at next.
         let _ = unsafe { self.ring.submitter().enter(waiting, wanted as u32, flags, Some(&arguments)) };
+        if self.staging.waits() {
+            self.staged_left();
+        }
     }
 
     fn collect(&mut self) {
@@ -342,6 +361,7 @@ impl Poller for Uring {
 
     const BRINGS_BYTES: bool = true;
     const SENDS_LATER: bool = true;
+    const STAGES: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let connections = needs.connections.max(1);
@@ -361,6 +381,8 @@ impl Poller for Uring {
             requests: needs.requests.iter().map(short).collect(),
             places: vec![Place::default(); connections].into(),
             batch: Vec::with_capacity(BATCH),
+            staging: Staging::default(),
+            early: Vec::new(),
             arrived: None,
             lent: None,
             queued: Vec::with_capacity(entries),
@@ -385,6 +407,9 @@ impl Poller for Uring {
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
         if self.stamps {
             timestamps::ask(socket)?;
+        }
+        if self.staging.waits() {
+            self.submit(); // before the place is another's
         }
         let index = token as u32;
         self.ring.submitter().register_files_update(index, &[socket.as_raw_fd()])?;
@@ -415,15 +440,19 @@ impl Poller for Uring {
         Ok(request.len())
     }
 
-    /// By a system call of its own: what is queued must stay where it is until it has left, and these bytes don't.
     #[inline]
-    fn send_now(&mut self, _: u64, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
-        super::send(socket, bytes)
+    fn send_now(&mut self, token: u64, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        self.stage(token, socket, bytes)
+    }
+
+    fn go_on(&mut self, token: u64, socket: &Socket) {
+        self.send_kept(token, socket);
     }
 
     fn want_writable(&mut self, token: u64, _: &Socket) -> io::Result<()> {
-        let entry = opcode::PollAdd::new(slot(token), libc::POLLOUT as u32).build().user_data(token | ROOM);
-        self.push(&entry);
+        if !self.staging.keeps(token) {
+            self.await_room(token); // else that is under way
+        }
         Ok(())
     }
 
@@ -442,9 +471,15 @@ impl Poller for Uring {
     fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
         self.give_back();
         self.batch.clear();
+        if !self.early.is_empty() {
+            self.batch.append(&mut self.early);
+        }
         self.collect();
         if self.batch.is_empty() {
             self.enter(now_ns, limit_ns, coalescing);
+            if !self.early.is_empty() {
+                self.batch.append(&mut self.early);
+            }
             self.collect();
         } else if !self.ring.submission().is_empty() {
             self.submit();
@@ -486,6 +521,7 @@ impl Poller for Uring {
 
     /// A file in the table, or one that a request holds, is not closed by closing its descriptor.
     fn release(&mut self, token: u64, socket: Socket) {
+        self.staging.forget(token);
         if self.current(token) {
             self.cancel(token, &[RECEIVE, SEND, ROOM]);
             self.submit(); // before the place is another's

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// What is read into before the first block.
 const GREETING_BYTES: usize = 16 * 1024;
 
+/// Among the slots whose requests leave: those before it left together. No slot has this number.
+const FLUSHED: u32 = u32::MAX;
+
 /// What a link is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinkState {
@@ -52,8 +55,12 @@ struct Link<S> {
     /// When something was last heard.
     heard_ns: u64,
     http2: Connection,
-    /// Slots whose requests leave with the next flush.
+    /// Slots whose requests leave with the next flush; where a flush leaves later, until it is known when, with [`FLUSHED`]
+    /// behind each.
     leaving: Vec<u32>,
+    /// Requests and bytes of the latest flush, and requests for the next.
+    flushed: (usize, u64),
+    unflushed: usize,
     /// Why the server said that it goes away, where that is an error.
     farewell: Option<u32>,
 }
@@ -85,7 +92,9 @@ impl<S> Links<S> {
             since_ns: 0,
             heard_ns: 0,
             http2: Connection::new(streams, 1),
-            leaving: Vec::with_capacity(streams),
+            leaving: Vec::with_capacity(2 * streams),
+            flushed: (0, 0),
+            unflushed: 0,
             farewell: None,
         };
         let requests = if streams > 0 { plan.http2_requests()? } else { Vec::new() };
@@ -173,6 +182,7 @@ impl<P: Poller> WorkerSession<P> {
         (link.since_ns, link.heard_ns) = (now_ns, now_ns);
         link.http2 = Connection::new(streams, left);
         link.leaving.clear();
+        (link.flushed, link.unflushed) = ((0, 0), 0);
         link.farewell = None;
     }
 
@@ -241,6 +251,10 @@ impl<P: Poller> WorkerSession<P> {
                 Ok(sent) => {
                     pushed += sent;
                     here.http2.wrote(sent);
+                    if P::STAGES {
+                        here.leaving.push(FLUSHED);
+                        here.flushed = (std::mem::take(&mut here.unflushed), sent as u64);
+                    }
                     if here.http2.unfinished() {
                         here.http2.resume(&self.links.requests);
                     }
@@ -442,6 +456,7 @@ impl<P: Poller> WorkerSession<P> {
         let here = &mut self.links.all[link];
         here.http2.open(slot, number, &self.links.requests);
         here.leaving.push(slot as u32);
+        here.unflushed += 1;
         if here.http2.left() == 0 {
             here.state = LinkState::Ending;
         }
@@ -476,6 +491,18 @@ impl<P: Poller> WorkerSession<P> {
         if self.links.all[link].http2.out().is_empty() {
             return;
         }
+        if P::STAGES {
+            // Here it is only queued: what becomes of it is told later.
+            match self.push_link(link) {
+                Ok(bytes) => block_run.counts.bytes_out += bytes as u64,
+                Err(_) => {
+                    let here = &mut self.links.all[link];
+                    here.flushed = (std::mem::take(&mut here.unflushed), 0);
+                    self.link_unsent(link, block_run);
+                }
+            }
+            return;
+        }
         let sent_ns = sys::now_ns(); // never later than any of it leaves
         let pushed = self.push_link(link);
         let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
@@ -503,6 +530,43 @@ impl<P: Poller> WorkerSession<P> {
         }
     }
 
+    /// What was queued of a link left: the latest flush of which that was not known.
+    #[inline]
+    pub(super) fn link_departed(&mut self, token: u64, sent_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let (link, generation) = place(token);
+        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
+        if here.generation != generation {
+            return;
+        }
+        let Some(end) = here.leaving.iter().rposition(|slot| *slot == FLUSHED) else { return };
+        let begin = here.leaving[..end].iter().rposition(|slot| *slot == FLUSHED).map_or(0, |before| before + 1);
+        for slot in here.leaving.drain(begin..=end).take(end - begin) {
+            let conn = &mut self.conns[first + slot as usize];
+            if conn.state == State::Waiting && !conn.fresh {
+                conn.depart(sent_ns, block_run);
+            }
+        }
+    }
+
+    /// The kernel says only now that nothing of the latest flush left. Where all that is under way was in it, the link had
+    /// been closed while it was idle: nothing is lost. Else what is read next tells.
+    #[cold]
+    fn link_unsent(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        let here = &self.links.all[link];
+        let (requests, bytes) = here.flushed;
+        if here.state != LinkState::Open || here.fresh || here.http2.active() != requests {
+            return;
+        }
+        block_run.counts.bytes_out -= bytes;
+        let now_ns = sys::now_ns();
+        let unsent: Vec<usize> = self.places(link).filter(|index| self.conns[*index].state == State::Waiting).collect();
+        self.drop_link(link);
+        for index in unsent {
+            self.unprocessed(index, block_run);
+            self.want_link(index, now_ns, block_run);
+        }
+    }
+
     /// A request that left, and that the server has not looked at: as if it had not left, but its latency runs on.
     fn unprocessed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         self.outstanding -= 1;
@@ -523,6 +587,9 @@ impl<P: Poller> WorkerSession<P> {
         }
         if here.state == LinkState::Connecting {
             return self.link_handshake(link, event, block_run, buffer);
+        }
+        if event.unsent != 0 {
+            return self.link_unsent(link, block_run);
         }
         if event.writable {
             if let Some(socket) = &here.socket {
@@ -570,9 +637,12 @@ impl<P: Poller> WorkerSession<P> {
                 return;
             }
             let received = self.receive_link(link, buffer);
-            let now_ns = sys::now_ns();
-            self.now_ns = now_ns;
-            block_run.cross(now_ns);
+            // What a wait brought with the kernel's stamp had arrived when the wait was over: no other time is asked for.
+            if !P::BRINGS_BYTES || received.as_ref().map_or(0, |(_, stamp_ns)| *stamp_ns) == 0 {
+                self.now_ns = sys::now_ns();
+                block_run.cross(self.now_ns);
+            }
+            let now_ns = self.now_ns;
             let (got, stamp_ns) = match received {
                 Ok((0, _)) => {
                     let why = "the server closed the connection before its answer was complete";

@@ -338,3 +338,47 @@ fn requests_in_two_kinds_keep_their_own_answers() {
     let done = drive(plan, 30);
     assert_eq!((done.answered, errors(&done)), (10, vec![("wrong_length", 10), ("wrong_body", 10)]));
 }
+
+#[test]
+fn kinds_of_requests_and_answers_that_come_too_early_are_counted_as_over_http_1() {
+    let server = serve(|peer, id, number| {
+        peer.held.clear();
+        match number % 10 {
+            9 => peer.reset(id, peer::INTERNAL_ERROR),
+            _ => peer.right(id),
+        }
+        Then::GoOn
+    });
+    let mut plan = plan(server.address, 1, 1);
+    let exchange =
+        |kind, earliest_ns| Exchange { kind, earliest_ns, ..Exchange::new(REQUEST.to_vec(), 200, BODY.to_vec()) };
+    // Nobody answers within an hour's beginning: the third kind's answers all come too early.
+    plan.exchanges = vec![exchange(0, 0), exchange(1, 0), exchange(2, 3_600_000_000_000)];
+    let done = drive(plan, 300);
+    let kinds: Vec<_> = done.kinds.iter().map(|kind| (kind.requests, kind.failed)).collect();
+    // One in ten is reset, whatever its kind.
+    assert_eq!(kinds, [(90, 10), (90, 10), (0, 100)]);
+    assert_eq!(errors(&done), [("reset", 30), ("too_early", 90)]);
+    assert!(done.sample.contains("answered after"), "{}", done.sample);
+}
+
+#[test]
+fn requests_that_find_no_room_in_the_socket_wait_there_and_arrive_whole() {
+    const STREAMS: usize = 1000;
+    let server = serve(|peer, id, _| {
+        let _ = id;
+        if peer.held.len() == STREAMS {
+            // All requests are read before any is answered, and none while they are: what follows each answer must wait.
+            for id in std::mem::take(&mut peer.held) {
+                peer.right(id);
+            }
+        }
+        Then::GoOn
+    });
+    let mut plan = plan(server.address, 1, STREAMS as u32);
+    let request = format!("GET / HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "y".repeat(3900));
+    plan.exchanges = vec![Exchange::new(request.into_bytes(), 200, BODY.to_vec())];
+    let done = drive(plan, 5 * STREAMS as u64);
+    assert_eq!((done.answered, errors(&done), done.connects), (5000, vec![], 0));
+    assert!(done.bytes_out > 5000 * 3900, "{}", done.bytes_out);
+}

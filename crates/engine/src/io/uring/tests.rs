@@ -2,7 +2,7 @@
 
 use super::*;
 use socket2::{Domain, Type};
-use std::io::Write;
+use std::io::{Read, Write};
 
 /// A ring of so many connections with their other ends; None where the kernel will not have it.
 fn ring(connections: usize) -> Option<(Uring, Vec<(Socket, Socket)>)> {
@@ -99,4 +99,82 @@ fn what_was_released_says_no_more_and_its_peer_is_told() {
     assert!(theirs.write_all(b"too late").is_err());
     let count = ring.wait(0, 0, None);
     assert!(heard(&mut ring, count).iter().all(|(_, closing)| *closing));
+}
+
+#[test]
+fn what_is_made_for_one_sending_leaves_whole_and_in_order_however_little_room_there_is() {
+    let Some((mut ring, mut pairs)) = ring(12) else { return };
+    let (mut sent, mut got) = (vec![Vec::new(); 12], vec![Vec::new(); 12]);
+    let (mut buffer, mut refused, mut kept) = (vec![0; 1 << 16], 0, 0);
+    for turn in 0..3000usize {
+        for place in 0..12 {
+            // Some take what they are given as it comes, some only now and then.
+            let bytes = vec![(turn % 251) as u8; 1 + (turn * 37 + place * 101) % LONG_REQUEST];
+            match ring.send_now(place as u64, &pairs[place].0, &bytes) {
+                Ok(length) => {
+                    sent[place].extend_from_slice(&bytes[..length]);
+                    bytes_are_gone(bytes);
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    refused += 1;
+                }
+            }
+        }
+        for index in 0..ring.wait(sys::now_ns(), 0, None) {
+            let Some(event) = ring.event(index) else { continue };
+            assert_eq!(event.unsent, 0);
+            if event.writable {
+                kept += 1;
+                ring.go_on(event.token, &pairs[event.token as usize].0);
+            }
+        }
+        for (place, (_, theirs)) in
+            pairs.iter_mut().enumerate().filter(|(place, _)| turn % 500 == 499 || place % 3 == 0)
+        {
+            while let Ok(read @ 1..) = theirs.read(&mut buffer) {
+                got[place].extend_from_slice(&buffer[..read]);
+            }
+        }
+    }
+    while sent.iter().zip(&got).any(|(sent, got)| got.len() < sent.len()) {
+        for index in 0..ring.wait(sys::now_ns(), 1_000_000, None) {
+            let Some(event) = ring.event(index) else { continue };
+            if event.writable {
+                ring.go_on(event.token, &pairs[event.token as usize].0);
+            }
+        }
+        for (place, (_, theirs)) in pairs.iter_mut().enumerate() {
+            while let Ok(read @ 1..) = theirs.read(&mut buffer) {
+                got[place].extend_from_slice(&buffer[..read]);
+            }
+        }
+    }
+    assert!(sent == got, "bytes arrive as they were given");
+    assert!(refused > 0 && kept > 0, "some found no room: {refused} refused, {kept} kept");
+    let told = std::iter::from_fn(|| ring.departure()).count();
+    assert!(told > 0);
+}
+
+/// The memory of what was sent is another's at once.
+fn bytes_are_gone(mut bytes: Vec<u8>) {
+    bytes.fill(0xff);
+}
+
+#[test]
+fn a_sending_that_the_kernel_refuses_is_told_with_its_error() {
+    let Some((mut ring, mut pairs)) = ring(2) else { return };
+    drop(pairs.pop().unwrap().1);
+    let (ours, _) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
+    assert_eq!(ring.send_now(0, &pairs[0].0, b"sound").unwrap(), 5);
+    assert_eq!(ring.send_now(1, &ours, b"lost").unwrap(), 4);
+    let mut unsent = Vec::new();
+    while unsent.is_empty() {
+        for index in 0..ring.wait(sys::now_ns(), 1_000_000, None) {
+            unsent.extend(ring.event(index).filter(|event| event.unsent != 0).map(|event| (event.token, event.unsent)));
+        }
+    }
+    assert_eq!(unsent, [(1, libc::EPIPE)]);
+    let mut got = [0; 9];
+    assert_eq!(pairs[0].1.read(&mut got).unwrap(), 5);
 }

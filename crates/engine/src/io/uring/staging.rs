@@ -1,0 +1,169 @@
+//! Bytes that are made for one sending alone: a copy of them waits here until the kernel has taken them.
+//!
+//! A queued request must stay where it is until it has left. Those that are sent over and over do so by themselves. Frames of
+//! HTTP/2 have another stream's number each time: they are copied into memory that is used again as soon as the call that
+//! takes them along is over. The kernel is told to send them at once or not at all (`MSG_DONTWAIT`), and as much as it can
+//! (`MSG_WAITALL`). So it is done with them within that call. It completes without a word where all was sent. Else it tells
+//! how much was, and the rest is kept until there is room.
+
+use super::{Completion, KIND, LONG_REQUEST, SEND, TOGETHER, Uring, slot};
+use crate::sys;
+use io_uring::opcode;
+use io_uring::squeue::Flags;
+use socket2::Socket;
+use std::io;
+
+/// A sending that is queued: whose, and where its bytes are.
+#[derive(Clone, Copy)]
+struct Staged {
+    token: u64,
+    at: usize,
+    length: usize,
+}
+
+/// What is staged, and what sockets had no room for.
+#[derive(Default)]
+pub(super) struct Staging {
+    /// Empty until something is staged; then it stays where it is.
+    memory: Box<[u8]>,
+    taken: usize,
+    staged: Vec<Staged>,
+    /// By token, what is to be sent before anything else.
+    kept: Vec<(u64, Vec<u8>)>,
+}
+
+impl Staging {
+    /// Whether anything is queued.
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Whether a connection's socket has no room for what was taken before.
+    #[inline]
+    pub(super) fn keeps(&self, token: u64) -> bool {
+        self.kept.iter().any(|(kept, _)| *kept == token)
+    }
+
+    /// Nothing more of this connection's is to be sent.
+    pub(super) fn forget(&mut self, token: u64) {
+        self.kept.retain(|(kept, _)| *kept != token);
+    }
+
+    #[inline]
+    fn queues(&self, token: u64) -> bool {
+        self.staged.iter().any(|staged| staged.token == token)
+    }
+
+    /// Copies bytes to where they stay; where that is.
+    #[inline]
+    fn take(&mut self, token: u64, bytes: &[u8]) -> *const u8 {
+        if self.memory.is_empty() {
+            self.memory = vec![0; TOGETHER * LONG_REQUEST].into();
+        }
+        let at = self.taken;
+        self.taken += bytes.len();
+        self.staged.push(Staged { token, at, length: bytes.len() });
+        let copy = &mut self.memory[at..self.taken];
+        copy.copy_from_slice(bytes);
+        copy.as_ptr()
+    }
+
+    /// Keeps what was not sent of what failed for want of room; whether it did.
+    #[cold]
+    fn keep(&mut self, done: &Completion) -> bool {
+        let token = done.user_data & !KIND;
+        let Some(staged) = self.staged.iter().find(|staged| staged.token == token) else { return false };
+        let sent = match done.result {
+            sent @ 0.. => sent as usize,
+            error if error == -libc::EAGAIN => 0,
+            _ => return false,
+        };
+        self.kept.push((token, self.memory[staged.at..][..staged.length][sent.min(staged.length)..].to_vec()));
+        true
+    }
+}
+
+impl Uring {
+    /// Queues bytes that leave with the next call, or sends them where they are long.
+    ///
+    /// # Errors
+    /// WouldBlock: what was taken before has to leave first; else what the kernel said.
+    #[inline]
+    pub(super) fn stage(&mut self, token: u64, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        // Two sendings of one connection never leave by one call: the second would overtake what is left of the first.
+        let long = bytes.len() > LONG_REQUEST;
+        if self.staging.waits() && (long || self.staging.queues(token)) || self.ring.submission().is_full() {
+            self.submit();
+        }
+        if self.staging.keeps(token) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if long {
+            let sent_ns = sys::now_ns();
+            let sent = super::super::send(socket, bytes)?;
+            self.departed.push((token, sent_ns));
+            return Ok(sent);
+        }
+        let at = self.staging.take(token, bytes);
+        let entry = opcode::Send::new(slot(token), at, bytes.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_DONTWAIT)
+            .build()
+            .flags(Flags::SKIP_SUCCESS)
+            .user_data(token | SEND);
+        self.push(&entry);
+        self.queued.push(token);
+        if self.queued.len() == TOGETHER {
+            self.submit();
+        }
+        Ok(bytes.len())
+    }
+
+    /// After a call that took along what is staged: what was not sent is kept, and the memory is free.
+    #[inline]
+    pub(super) fn staged_left(&mut self) {
+        if !self.ring.submission().is_empty() {
+            return; // the kernel was short of memory, and takes the rest along next time
+        }
+        if !self.ring.completion().is_empty() {
+            self.look_early();
+        }
+        self.staging.staged.clear();
+        self.staging.taken = 0;
+    }
+
+    fn look_early(&mut self) {
+        let from = self.early.len();
+        self.early.extend(self.ring.completion().map(|entry| Completion {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            flags: entry.flags(),
+        }));
+        for index in from..self.early.len() {
+            let done = &self.early[index];
+            if done.user_data & KIND == SEND && self.staging.keep(done) {
+                let token = done.user_data & !KIND;
+                self.early[index].result = 0; // it tells nobody anything
+                self.await_room(token);
+            }
+        }
+    }
+
+    /// There is room: what was kept leaves, as far as that goes.
+    #[cold]
+    pub(super) fn send_kept(&mut self, token: u64, socket: &Socket) {
+        let Some(place) = self.staging.kept.iter().position(|(kept, _)| *kept == token) else { return };
+        let (_, mut rest) = self.staging.kept.swap_remove(place);
+        while !rest.is_empty() {
+            match super::super::send(socket, &rest) {
+                Ok(sent) => drop(rest.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.staging.kept.push((token, rest));
+                    return self.await_room(token);
+                }
+                Err(_) => return, // what is read next tells
+            }
+        }
+    }
+}
