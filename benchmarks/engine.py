@@ -17,7 +17,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -96,14 +96,16 @@ def generators(cell: Cell, here: dict[str, str], old: Path | None) -> dict[str, 
     return taken
 
 
-def bench(cells: Sequence[Cell], rounds: int, kept: Path, here: dict[str, str], old: Path | None) -> Results:
-    """Runs what is not in the file yet; ``old``: another build of the driver, beside this one."""
+def bench(
+    cells: Sequence[Cell], rounds: int, kept: Path, here: dict[str, str], choose: Callable[[Cell], dict[str, Command]]
+) -> Results:
+    """Runs what is not in the file yet; ``choose`` says who is measured in a case."""
     results = read(kept)
     cores = sorted(os.sched_getaffinity(0))
     with kept.open("a") as file:
         for number in range(rounds):
             for cell in cells:
-                names = list(generators(cell, here, old).items())
+                names = list(choose(cell).items())
                 turn = number % len(names)
                 todo = [
                     one for one in names[turn:] + names[:turn] if number not in results.get((cell.name, one[0]), {})
@@ -308,7 +310,7 @@ def main() -> int:
     if given.fresh:
         kept.unlink(missing_ok=True)
     cells = [cell for cell in CELLS if given.cells in cell.name]
-    results = bench(cells, given.rounds, kept, here, given.old)
+    results = bench(cells, given.rounds, kept, here, lambda cell: generators(cell, here, given.old))
     rounds = max((len(runs) for runs in results.values()), default=0)
     if given.old is not None:
         beside = f"{circumstances()}; {rounds} rounds; the former build: {given.old_name or given.old}."

@@ -38,17 +38,30 @@ http {{
     client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d;
     scgi_temp_path {at}/e;
     server {{
-        listen 127.0.0.1:{port} backlog=16384;
+        listen 127.0.0.1:{port} {listen};
         location / {{ return 200 "hello world\\n"; }}
+    }}
+    server {{
+        listen 127.0.0.1:{counting};
         location = /count {{ stub_status; }}
     }}
 }}
 """
+#: By server: what nginx's `listen` says, and whether it wants a certificate.
+NGINX_LISTEN = {
+    "nginx": "backlog=16384",
+    "nginx h2c": "backlog=16384 http2",
+    "nginx TLS": "backlog=16384 ssl http2; ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem",
+}
+CERTIFICATE = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One case: ``server`` is "minimal" or "nginx", ``options`` the former's; ``apart``: server on another core."""
+    """One case: ``server`` is "minimal" or one of ``NGINX_LISTEN``; ``apart``: server on another core.
+
+    ``options`` are the minimal server's. ``streams`` of each connection: HTTP/2; 0: HTTP/1.1.
+    """
 
     name: str
     connections: int
@@ -57,6 +70,12 @@ class Cell:
     keepalive: bool = True
     apart: bool = False
     seconds: int = 1
+    streams: int = 0
+
+    @property
+    def encrypted(self) -> bool:
+        """Over TLS."""
+        return self.server == "nginx TLS"
 
 
 @dataclass(frozen=True)
@@ -97,8 +116,9 @@ def _hey(cell: Cell, port: int, core: int) -> list[str]:
 
 
 def _h2load(cell: Cell, port: int, core: int) -> list[str]:
-    words = ["--h1", "-t1", f"-c{cell.connections}", f"-D{cell.seconds}"]
-    return ["h2load", *words, f"http://127.0.0.1:{port}/"]
+    words = [f"-m{cell.streams}"] if cell.streams else ["--h1"]
+    words += ["-t1", f"-c{cell.connections}", f"-D{cell.seconds}"]
+    return ["h2load", *words, f"http{'s' * cell.encrypted}://127.0.0.1:{port}/"]
 
 
 def _oha(cell: Cell, port: int, core: int) -> list[str]:
@@ -129,16 +149,20 @@ def _zrk(cell: Cell, port: int, core: int) -> list[str]:
 
 def engine(cell: Cell, port: int, core: int, io: str = "auto") -> list[str]:
     """This engine, as it chooses for itself."""
-    close = [] if cell.keepalive else ["--close"]
+    more = [] if cell.keepalive else ["--close"]
+    if cell.streams:
+        more += ["--streams", str(cell.streams), "--answer", str(len("hello world\n"))]
+    more += ["--tls"] * cell.encrypted
     words = [str(cell.connections), str(cell.seconds), str(core), "0", io]
-    return [str(DRIVE), "127.0.0.1", str(port), "/", *words, *close]
+    return [str(DRIVE), "127.0.0.1", str(port), "/", *words, *more]
 
 
 def raw(how: str) -> Command:
     """The floor: ``epoll``, ``uring`` or ``coalesced``."""
 
     def command(cell: Cell, port: int, core: int) -> list[str]:
-        return [str(raw_program()), str(port), str(cell.connections), str(cell.seconds), str(core), how]
+        streams = [str(cell.streams)] if cell.streams else []
+        return [str(raw_program()), str(port), str(cell.connections), str(cell.seconds), str(core), how, *streams]
 
     return command
 
@@ -199,10 +223,14 @@ def _free_port() -> int:
 def serve(cell: Cell, core: int, extra: tuple[str, ...] = ()) -> Iterator[tuple[int, Callable[[], int]]]:
     """The cell's server on one core: its port, and how many requests it has answered. Ended when left."""
     with tempfile.TemporaryDirectory(prefix="dragstrip-bench-") as scratch:
-        port, counted = _free_port(), Path(scratch) / "count"
-        if cell.server == "nginx":
+        port, counting, counted = _free_port(), _free_port(), Path(scratch) / "count"
+        if cell.server in NGINX_LISTEN:
+            if cell.encrypted:
+                files = ["-keyout", "key.pem", "-out", "cert.pem"]
+                subprocess.run(["openssl", *CERTIFICATE.split(), *files], cwd=scratch, check=True, capture_output=True)
             config = Path(scratch) / "nginx.conf"
-            config.write_text(NGINX.format(at=scratch, port=port))
+            listen = NGINX_LISTEN[cell.server].format(at=scratch)
+            config.write_text(NGINX.format(at=scratch, port=port, counting=counting, listen=listen))
             command = ["nginx", "-p", scratch, "-c", str(config)]
         else:
             command = [str(PROOF), str(port), "--count", str(counted), *cell.options, *extra]
@@ -211,10 +239,10 @@ def serve(cell: Cell, core: int, extra: tuple[str, ...] = ()) -> Iterator[tuple[
 
         def count() -> int:
             nonlocal asked
-            if cell.server != "nginx":
+            if cell.server not in NGINX_LISTEN:
                 return int(struct.unpack("<Q", counted.read_bytes())[0])
             asked += 1
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/count", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{counting}/count", timeout=10) as answer:
                 return int(answer.read().split()[9]) - asked
 
         try:

@@ -1,16 +1,21 @@
-//! The floor: the least that a closed loop over keep-alive can cost. `raw PORT CONNECTIONS SECONDS CORE epoll|uring|coalesced`
+//! The floor: the least that a closed loop over keep-alive can cost.
+//! `raw PORT CONNECTIONS SECONDS CORE epoll|uring|coalesced [STREAMS]`
 //!
 //! The same bytes as the engine's on the wire, but nothing is parsed, checked, timed or recorded: an answer is over when as
 //! many bytes as the first one had are there. One thread, pinned. `coalesced` is io_uring waiting for half of the answers,
-//! at most 500 µs. Prints what `examples/drive.rs` prints first, so that `make bench` reads both alike.
+//! at most 500 µs. With STREAMS it is HTTP/2 in the clear: the same frames as the engine's. Prints what `examples/drive.rs` prints first, so that `make bench` reads both alike.
+
+#[path = "raw/wire.rs"]
+mod wire;
 
 use io_uring::types::{BufRingEntry, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use std::io::{Error, Read, Write};
+use std::io::Error;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Instant;
+use wire::{Http1, Http2, Wire};
 
 static OVER: AtomicBool = AtomicBool::new(false);
 const ROOM: usize = 4096;
@@ -64,14 +69,14 @@ fn send(fd: RawFd, request: &[u8]) {
     assert_eq!(sent, request.len() as isize, "raw: a request did not fit");
 }
 
-fn by_epoll(fds: &[RawFd], request: &[u8], size: usize) -> u64 {
+fn by_epoll(fds: &[RawFd], mut wire: impl Wire) -> u64 {
     // SAFETY: no pointer is passed.
     let epoll = check(unsafe { libc::epoll_create1(0) }, "epoll");
     for (index, &fd) in fds.iter().enumerate() {
         let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: index as u64 };
         // SAFETY: `event` outlives the call; both descriptors are ours.
         check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) }, "epoll_ctl");
-        send(fd, request);
+        send(fd, wire.first(index));
     }
     let (mut got, mut answered) = (vec![0usize; fds.len()], 0);
     let (mut events, mut buffer) = ([libc::epoll_event { events: 0, u64: 0 }; 256], [0u8; 65536]);
@@ -84,9 +89,10 @@ fn by_epoll(fds: &[RawFd], request: &[u8], size: usize) -> u64 {
             let count = unsafe { libc::recv(fds[index], buffer.as_mut_ptr().cast(), buffer.len(), 0) };
             assert!(count > 0, "raw: the server closed a connection");
             got[index] += count as usize;
-            if got[index] >= size {
-                (got[index], answered) = (0, answered + 1);
-                send(fds[index], request);
+            let whole = wire.answers(&mut got[index]);
+            if whole > 0 {
+                answered += whole as u64;
+                send(fds[index], wire.next(index, whole));
             }
         }
     }
@@ -136,7 +142,7 @@ fn push(ring: &mut IoUring, entry: &squeue::Entry) {
     }
 }
 
-fn by_uring(fds: &[RawFd], request: &'static [u8], size: usize, coalesced: bool) -> u64 {
+fn by_uring(fds: &[RawFd], mut wire: impl Wire, coalesced: bool) -> u64 {
     let mut ring: IoUring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
@@ -149,13 +155,13 @@ fn by_uring(fds: &[RawFd], request: &'static [u8], size: usize, coalesced: bool)
     unsafe { ring.submitter().register_buf_ring_with_flags(provided.entries as u64, provided.count, 0, 0) }
         .expect("raw: provided buffers");
     let receive = |index: usize| opcode::RecvMulti::new(Fixed(index as u32), 0).build().user_data(index as u64);
-    let ask = |index: usize| {
+    let ask = |index: usize, request: &'static [u8]| {
         let send = opcode::Send::new(Fixed(index as u32), request.as_ptr(), request.len() as u32);
         send.flags(libc::MSG_NOSIGNAL).build().flags(squeue::Flags::SKIP_SUCCESS).user_data(SENT | index as u64)
     };
     for index in 0..fds.len() {
         push(&mut ring, &receive(index));
-        push(&mut ring, &ask(index));
+        push(&mut ring, &ask(index, wire.first(index)));
     }
     let wanted = if coalesced { (fds.len() / 2).max(1) } else { 1 };
     let limit = Timespec::new().nsec(500_000);
@@ -179,41 +185,54 @@ fn by_uring(fds: &[RawFd], request: &'static [u8], size: usize, coalesced: bool)
                 push(&mut ring, &receive(index));
             }
             got[index] += count.max(0) as usize;
-            if got[index] >= size {
-                (got[index], answered) = (0, answered + 1);
-                push(&mut ring, &ask(index));
+            let whole = wire.answers(&mut got[index]);
+            if whole > 0 {
+                answered += whole as u64;
+                push(&mut ring, &ask(index, wire.next(index, whole)));
             }
         }
     }
     answered
 }
 
+/// Runs the loop that is asked for over what is connected.
+fn measure(streams: &[TcpStream], wire: impl Wire, core: usize, seconds: f64, how: &str) {
+    let fds: Vec<RawFd> = streams.iter().map(AsRawFd::as_raw_fd).collect();
+    prepare(core, seconds);
+    let (before_us, began) = (cpu_us(), Instant::now());
+    let answered = match how {
+        "epoll" => by_epoll(&fds, wire),
+        "uring" => by_uring(&fds, wire, false),
+        "coalesced" => by_uring(&fds, wire, true),
+        _ => panic!("raw: {how:?} given; give epoll, uring or coalesced"),
+    };
+    let (cpu_us, rate) = (cpu_us() - before_us, answered as f64 / began.elapsed().as_secs_f64());
+    println!("raw {how}: requests/s {rate:.0}  CPU us/request {:.3}  answered {answered}", cpu_us / answered as f64);
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let [port, connections, seconds, core, how] = words.as_slice() else {
-        println!("usage: raw PORT CONNECTIONS SECONDS CORE epoll|uring|coalesced"); // so that `cargo bench` passes
+    let [port, connections, seconds, core, how, rest @ ..] = words.as_slice() else {
+        println!("usage: raw PORT CONNECTIONS SECONDS CORE epoll|uring|coalesced [STREAMS]"); // so that `cargo bench` passes
         return;
     };
     let (port, connections): (u16, usize) = (port.parse().expect("PORT"), connections.parse().expect("CONNECTIONS"));
-    let request: &'static [u8] = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").leak().as_bytes();
+    let (core, seconds) = (core.parse().expect("CORE"), seconds.parse().expect("SECONDS"));
+    let request = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
     let connect = || {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("raw: connect");
         stream.set_nodelay(true).expect("raw: nodelay");
         stream
     };
     let mut streams: Vec<TcpStream> = (0..connections).map(|_| connect()).collect();
-    let mut first = vec![0; 65536];
-    streams[0].write_all(request).expect("raw: send");
-    let size = streams[0].read(&mut first).expect("raw: the first answer");
-    let fds: Vec<RawFd> = streams.iter().map(AsRawFd::as_raw_fd).collect();
-    prepare(core.parse().expect("CORE"), seconds.parse().expect("SECONDS"));
-    let (before_us, began) = (cpu_us(), Instant::now());
-    let answered = match how.as_str() {
-        "epoll" => by_epoll(&fds, request, size),
-        "uring" => by_uring(&fds, request, size, false),
-        "coalesced" => by_uring(&fds, request, size, true),
-        _ => panic!("raw: {how:?} given; give epoll, uring or coalesced"),
-    };
-    let (cpu_us, rate) = (cpu_us() - before_us, answered as f64 / began.elapsed().as_secs_f64());
-    println!("raw {how}: requests/s {rate:.0}  CPU us/request {:.3}  answered {answered}", cpu_us / answered as f64);
+    match rest {
+        [] => {
+            let wire = Http1::new(&mut streams[0], request);
+            measure(&streams, wire, core, seconds, how);
+        }
+        [many, ..] => {
+            let wire = Http2::new(&mut streams, &request, many.parse().expect("STREAMS"));
+            measure(&streams, wire, core, seconds, how);
+        }
+    }
 }

@@ -3,18 +3,22 @@
 //! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
 //! requests/s, the whole process's CPU time per request, latencies, and what went wrong. `--close` takes a new connection
 //! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. `--post BYTES` sends a
-//! body of so many, `--mix` four kinds of requests with weights, told apart. The programs in `benchmarks` set it beside
-//! other generators.
+//! body of so many, `--mix` four kinds of requests with weights, told apart. `--streams N` is HTTP/2, with so many streams a
+//! connection, `--tls` is TLS whoever the server is. Then nothing is fetched before: `--answer BYTES` is the right answer's
+//! length, `hello world` over and over. The programs in `benchmarks` set it beside other generators.
 
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
-use dragstrip_engine::{Backend, BlockPlan, BodyCheck, Engine, Exchange, SessionPlan, Target, resolve, tally};
+use dragstrip_engine::{
+    Backend, BlockPlan, BodyCheck, Engine, Exchange, SessionPlan, Target, TlsPlan, Trust, resolve, tally,
+};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [--close] \
-                     [--rate R [--precision precise|balanced|thrifty]] [--check full|length] [--post BYTES | --mix]";
+                     [--rate R [--precision precise|balanced|thrifty]] [--check full|length] [--post BYTES | --mix] \
+                     [--streams N [--tls] --answer BYTES]";
 /// Of the four requests of `--mix`; the last one has a body.
 const WEIGHTS: [usize; 4] = [8, 4, 2, 1];
 /// How long their drawn order is: a race's (`dragstrip.workload.definition.SEQUENCE`).
@@ -134,7 +138,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words = words().ok_or(USAGE)?;
     let address = resolve(&words.host, words.port)?;
     let request = |extra: &str| format!("GET {} HTTP/1.1\r\nHost: {address}\r\n{extra}\r\n", words.path);
-    let (status, body) = fetch(address, &request("Connection: close\r\n"))?;
+    let (status, body) = match option("--answer") {
+        Some(bytes) => (200, b"hello world\n".iter().copied().cycle().take(bytes.parse()?).collect()),
+        None => fetch(address, &request("Connection: close\r\n"))?,
+    };
     let mut engine = Engine::with_backend(&[words.core], words.backend)?;
     let sent = request(if words.close { "Connection: close\r\n" } else { "" });
     let body_check = body_check(&body);
@@ -146,7 +153,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = SessionPlan { sequence, ..SessionPlan::new(Target::Tcp(address), exchanges) };
     let keepalive = !words.close;
     let connections = words.connections;
-    let plan = SessionPlan { connections, keepalive, body_check, timeout_ns: 5_000_000_000, ..plan };
+    let streams = option("--streams").map_or(Ok(0), |text| text.parse())?;
+    let encrypted = std::env::args().any(|word| word == "--tls");
+    let tls = encrypted.then(|| TlsPlan::new("localhost", Trust::Anybody)).transpose()?;
+    let plan = SessionPlan { connections, keepalive, body_check, streams, tls, timeout_ns: 5_000_000_000, ..plan };
     let session = engine.open(plan)?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();

@@ -10,7 +10,13 @@
 //! request's arrival by the kernel's own stamp (SO_TIMESTAMPNS), and the answer's arrival at the client's kernel. On
 //! loopback `send` carries the answer there itself, so that is the time before `send` and the way through it, which
 //! is measured at the start over a pair of sockets of its own, by kernel stamps too. One thread.
+//!
+//! Who begins with HTTP/2's preface is served HTTP/2: what one read asked for is answered by one `send`.
 
+mod http2;
+
+use dragstrip_engine::http2::frame::PREFACE;
+use http2::{Answer, Http2};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
@@ -99,12 +105,14 @@ struct Peer {
     closing: bool,
     /// It speaks HTTP/1.0 and asks to be kept alive, as ab -k does: it wants to be told that it is.
     old: bool,
+    http2: Option<Box<Http2>>,
 }
 
 struct Server {
     epoll: libc::c_int,
     listener: libc::c_int,
     answer: Vec<u8>,
+    frames: Answer,
     closing: Vec<u8>,
     keeping: Vec<u8>,
     peers: Vec<Peer>,
@@ -114,8 +122,8 @@ struct Server {
     stall_ms: u64,
     stall_at: u64,
     count: &'static AtomicU64,
-    /// (due, connection, arrival): answers held back.
-    late: BinaryHeap<Reverse<(u64, libc::c_int, u64)>>,
+    /// (due, connection, arrival, stream or 0): answers held back.
+    late: BinaryHeap<Reverse<(u64, libc::c_int, u64, u32)>>,
     way_ns: u64,
     stamps: Option<Vec<(u64, u64)>>,
 }
@@ -151,12 +159,12 @@ impl Server {
 
     fn close(&mut self, fd: libc::c_int) {
         self.peers[fd as usize] = Peer::default();
-        self.late.retain(|Reverse((_, other, _))| *other != fd);
+        self.late.retain(|Reverse((_, other, ..))| *other != fd);
         // SAFETY: a connection of ours, closed once: its place says that it is open no more.
         unsafe { libc::close(fd) };
     }
 
-    /// A request of ours always fits one segment, and no more than one is under way on a connection.
+    /// A request of HTTP/1 always fits one segment, and no more than one is under way on a connection.
     fn read(&mut self, fd: libc::c_int) {
         let mut buffer = [0u8; 8192];
         let (got, arrived_ns) = if self.stamps.is_some() {
@@ -172,16 +180,21 @@ impl Server {
             return;
         }
         let bytes = &buffer[..got as usize];
+        if self.peers[fd as usize].http2.is_some() || bytes.starts_with(PREFACE) {
+            let asked = self.peers[fd as usize].http2.get_or_insert_default().take(bytes);
+            asked.into_iter().for_each(|id| self.request(fd, arrived_ns, id));
+            return self.leave(fd);
+        }
         let has = |what: &[u8]| bytes.windows(what.len()).any(|window| window.eq_ignore_ascii_case(what));
         let peer = &mut self.peers[fd as usize];
         peer.old = has(b" http/1.0\r") && has(b"connection: keep-alive");
         peer.closing |= has(b"connection: close") || has(b" http/1.0\r") && !peer.old;
         for _ in 0..bytes.windows(4).filter(|w| w == b"\r\n\r\n").count() {
-            self.request(fd, arrived_ns);
+            self.request(fd, arrived_ns, 0);
         }
     }
 
-    fn request(&mut self, fd: libc::c_int, arrived_ns: u64) {
+    fn request(&mut self, fd: libc::c_int, arrived_ns: u64, id: u32) {
         let seen = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         if self.work_ns > 0 {
             let until = now_ns(libc::CLOCK_MONOTONIC) + self.work_ns;
@@ -193,14 +206,18 @@ impl Server {
             std::thread::sleep(std::time::Duration::from_millis(self.stall_ms));
         }
         if self.every > 0 && seen.is_multiple_of(self.every) {
-            self.late.push(Reverse((now_ns(libc::CLOCK_MONOTONIC) + self.delay_ns, fd, arrived_ns)));
+            self.late.push(Reverse((now_ns(libc::CLOCK_MONOTONIC) + self.delay_ns, fd, arrived_ns, id)));
         } else {
-            self.answer(fd, arrived_ns);
+            self.answer(fd, arrived_ns, id);
         }
     }
 
-    fn answer(&mut self, fd: libc::c_int, arrived_ns: u64) {
+    /// Over HTTP/2 it leaves by [`Self::leave`].
+    fn answer(&mut self, fd: libc::c_int, arrived_ns: u64, id: u32) {
         let peer = &mut self.peers[fd as usize];
+        if let Some(http2) = &mut peer.http2 {
+            return http2.answer(&self.frames, id, arrived_ns);
+        }
         peer.unsent = whole(peer, &self.answer, &self.closing, &self.keeping).len();
         if let Some(stamps) = &mut self.stamps {
             stamps.push((arrived_ns, now_ns(libc::CLOCK_REALTIME) + self.way_ns));
@@ -210,9 +227,32 @@ impl Server {
         }
     }
 
+    /// Sends what a connection of HTTP/2 has to say.
+    fn leave(&mut self, fd: libc::c_int) {
+        let Some(http2) = &mut self.peers[fd as usize].http2 else { return };
+        if let Some(stamps) = &mut self.stamps {
+            let left_ns = now_ns(libc::CLOCK_REALTIME) + self.way_ns;
+            stamps.extend(http2.answered.iter().map(|arrived_ns| (*arrived_ns, left_ns)));
+        }
+        http2.answered.clear();
+        if !http2.out.is_empty() && !self.send(fd) {
+            self.watch(fd, libc::EPOLL_CTL_MOD, true);
+        }
+    }
+
     /// Sends what is unsent; whether all of it is.
     fn send(&mut self, fd: libc::c_int) -> bool {
         let peer = &mut self.peers[fd as usize];
+        if let Some(Http2 { out, .. }) = peer.http2.as_deref_mut() {
+            // SAFETY: the slice outlives the call.
+            let sent = unsafe { libc::send(fd, out.as_ptr().cast(), out.len(), libc::MSG_NOSIGNAL) };
+            if sent < 0 && io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
+                self.close(fd);
+                return true;
+            }
+            out.drain(..sent.max(0) as usize);
+            return out.is_empty();
+        }
         let whole = whole(peer, &self.answer, &self.closing, &self.keeping);
         while peer.unsent > 0 {
             let rest = &whole[whole.len() - peer.unsent..];
@@ -235,14 +275,15 @@ impl Server {
 
     /// Sends what is due of the answers held back; how long the next one has to wait, in whole ms, -1: there is none.
     fn send_late(&mut self) -> libc::c_int {
-        while let Some(Reverse((due_ns, fd, arrived_ns))) = self.late.peek().copied() {
+        while let Some(Reverse((due_ns, fd, arrived_ns, id))) = self.late.peek().copied() {
             let now_ns = now_ns(libc::CLOCK_MONOTONIC);
             if due_ns > now_ns {
                 // The last millisecond is spun, so that a delay is exact.
                 return ((due_ns - now_ns) / 1_000_000) as libc::c_int;
             }
             self.late.pop();
-            self.answer(fd, arrived_ns);
+            self.answer(fd, arrived_ns, id);
+            self.leave(fd);
         }
         -1
     }
@@ -341,6 +382,7 @@ fn main() {
         listener,
         way_ns: if path.is_some() { way_ns(&answer) } else { 0 },
         answer,
+        frames: Answer::new(&body),
         closing: compose(&body, "Connection: close\r\n"),
         keeping: compose(&body, "Connection: keep-alive\r\n"),
         peers: Vec::new(),

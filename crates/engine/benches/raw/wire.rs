@@ -1,0 +1,130 @@
+//! What the raw loop sends, and when an answer is over: as many bytes as one had that was looked at before.
+
+use dragstrip_engine::http2::{Connection, Event, Request};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// A protocol's bytes. What is handed out stays where it is as long as the program; a connection's is sent before it is
+/// asked for the next.
+pub trait Wire {
+    /// What a connection begins with.
+    fn first(&mut self, index: usize) -> &'static [u8];
+    /// What follows after so many answers.
+    fn next(&mut self, index: usize, answers: usize) -> &'static [u8];
+    /// Answers within so many bytes of a connection; the rest stays.
+    fn answers(&self, got: &mut usize) -> usize;
+}
+
+/// One request at a time, always the same.
+pub struct Http1 {
+    request: &'static [u8],
+    size: usize,
+}
+
+impl Http1 {
+    pub fn new(stream: &mut TcpStream, request: String) -> Self {
+        let mut first = vec![0; 65536];
+        stream.write_all(request.as_bytes()).expect("raw: send");
+        let size = stream.read(&mut first).expect("raw: the first answer");
+        Self { request: request.leak().as_bytes(), size }
+    }
+}
+
+impl Wire for Http1 {
+    fn first(&mut self, _: usize) -> &'static [u8] {
+        self.request
+    }
+
+    fn next(&mut self, _: usize, _: usize) -> &'static [u8] {
+        self.request
+    }
+
+    fn answers(&self, got: &mut usize) -> usize {
+        if *got >= self.size {
+            *got = 0;
+            return 1;
+        }
+        0
+    }
+}
+
+/// Several streams a connection, in frames in which only the stream's number changes.
+pub struct Http2 {
+    /// By connection: as many requests as there are streams.
+    made: Vec<&'static mut [u8]>,
+    /// By connection: the next stream.
+    ids: Vec<u32>,
+    /// Length of a request, and where it has its stream's number.
+    length: usize,
+    number: usize,
+    size: usize,
+    streams: usize,
+}
+
+impl Http2 {
+    /// Greets on every connection and has two answers of each: the first may hold what no later one does.
+    pub fn new(connected: &mut [TcpStream], request: &str, streams: usize) -> Self {
+        let request = Request::new(request.as_bytes(), "http").expect("raw: the request");
+        let mut size = 0;
+        for stream in connected.iter_mut() {
+            let mut connection = Connection::new(1, 1000);
+            let requests = [request.clone()];
+            ask(stream, &mut connection, &requests);
+            size = ask(stream, &mut connection, &requests);
+        }
+        let made = || request.head.repeat(streams).leak();
+        Self {
+            made: connected.iter().map(|_| made()).collect(),
+            ids: vec![5; connected.len()],
+            length: request.head.len(),
+            number: request.numbers[0],
+            size,
+            streams,
+        }
+    }
+}
+
+/// Sends a request and reads until its answer is over; how long that was.
+fn ask(stream: &mut TcpStream, connection: &mut Connection, requests: &[Request]) -> usize {
+    connection.open(0, 0, requests);
+    let (mut buffer, mut size) = (vec![0; 65536], 0);
+    loop {
+        stream.write_all(connection.out()).expect("raw: send");
+        connection.wrote(connection.out().len());
+        let got = stream.read(&mut buffer).expect("raw: the first answers");
+        assert!(got > 0, "raw: the server closed a connection");
+        let mut rest = &buffer[..got];
+        size += got;
+        while !rest.is_empty() {
+            let (used, event) = connection.next(rest).expect("raw: HTTP/2");
+            rest = &rest[used..];
+            if let Event::Head { end: true, .. } | Event::Data { end: true, .. } = event {
+                stream.write_all(connection.out()).expect("raw: send");
+                connection.wrote(connection.out().len());
+                return size;
+            }
+        }
+    }
+}
+
+impl Wire for Http2 {
+    fn first(&mut self, index: usize) -> &'static [u8] {
+        self.next(index, self.streams)
+    }
+
+    fn next(&mut self, index: usize, answers: usize) -> &'static [u8] {
+        let (made, id) = (&mut self.made[index], &mut self.ids[index]);
+        for request in made.chunks_exact_mut(self.length).take(answers) {
+            request[self.number..][..4].copy_from_slice(&id.to_be_bytes());
+            *id += 2;
+        }
+        // SAFETY: leaked, so it stays; the kernel has taken what was handed out before, as its answers are here.
+        unsafe { std::slice::from_raw_parts(made.as_ptr(), answers * self.length) }
+    }
+
+    fn answers(&self, got: &mut usize) -> usize {
+        let whole = *got / self.size;
+        *got %= self.size;
+        whole
+    }
+}
