@@ -112,9 +112,11 @@ mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests th
 fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_LINES, FUZZ_FILES, FUZZ_SEED
 	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
-fuzz: .stamps/build  ## the response parser on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
+fuzz: .stamps/build  ## the response parser and HTTP/2's frames on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
+	FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test frames
 	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
+	$(BIN)/python benchmarks/fuzz.py --target frames --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
 
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is
 	bash benchmarks/sanitize.sh --record
@@ -122,6 +124,7 @@ sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a n
 bench: build  ## this engine beside other generators and beside the floor, into docs/ENGINE.md; BENCH_ROUNDS=5
 	bash benchmarks/peers.sh
 	$(BIN)/python benchmarks/engine.py --rounds $(BENCH_ROUNDS) --record
+	$(BIN)/python benchmarks/http2.py --rounds $(BENCH_ROUNDS) --record
 	-$(BIN)/python benchmarks/open_loop.py --record
 	$(BIN)/python benchmarks/latency_truth.py --record
 	$(BIN)/python benchmarks/request_kinds.py

@@ -1,4 +1,4 @@
-"""The response parser under LLVM's fuzzer, where a nightly toolchain is; standard library only.
+"""The response parser, or HTTP/2's frames, under LLVM's fuzzer, where a nightly toolchain is; standard library only.
 
 Builds ``crates/engine/fuzz`` with coverage and AddressSanitizer (what cargo-fuzz does, without needing it), runs it
 over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` adds
@@ -21,6 +21,11 @@ from pages import ENGINE_PAGE, ROOT, circumstances, part, splice
 
 CRATE = ROOT / "crates" / "engine" / "fuzz"
 TARGET = ROOT / "target" / "fuzz"
+#: By target: who reads the inputs, and what "no disagreement" means of it.
+TARGETS = {
+    "response": "the response parser and by the oracle (httparse and plain code)",
+    "frames": "HTTP/2's client, whole and in pieces",
+}
 TRIPLE = f"{os.uname().machine}-unknown-linux-gnu"
 
 #: As cargo-fuzz sets them: which branches and comparisons an input reaches, and every bad access of memory.
@@ -44,16 +49,22 @@ def missing() -> str:
     return "" if shutil.which("c++") else "no C++ compiler, which libFuzzer is built by (apt-get install g++)"
 
 
-def build() -> Path:
+def build(target: str) -> Path:
     """The fuzzer; cargo's own messages say why it can't be built."""
-    command = ["cargo", "+nightly", "build", "--release", "--quiet", "--target", TRIPLE, "--target-dir", str(TARGET)]
+    command = ["cargo", "+nightly", "build", "--release", "--quiet", "--bin", target]
+    command += ["--target", TRIPLE, "--target-dir", str(TARGET)]
     subprocess.run(command, cwd=CRATE, env=os.environ | {"RUSTFLAGS": FLAGS}, check=True)
-    return TARGET / TRIPLE / "release" / "response"
+    return TARGET / TRIPLE / "release" / target
+
+
+def grown_corpus(target: str) -> Path:
+    """Where the inputs are kept that reached something new."""
+    return TARGET / ("corpus" if target == "response" else f"corpus-{target}")
 
 
 def run(fuzzer: Path, runs: int, seconds: int) -> tuple[int, str]:
     """Its exit code and its last words."""
-    grown, artifacts = TARGET / "corpus", TARGET / "artifacts"
+    grown, artifacts = grown_corpus(fuzzer.name), TARGET / "artifacts"
     for folder in (grown, artifacts):
         folder.mkdir(parents=True, exist_ok=True)
     words = [
@@ -63,20 +74,21 @@ def run(fuzzer: Path, runs: int, seconds: int) -> tuple[int, str]:
         "-print_final_stats=1",
         f"-artifact_prefix={artifacts}/",
     ]
-    command = [str(fuzzer), *words, str(grown), str(CRATE / "corpus" / "response")]
-    log = TARGET / "log"  # to be looked at during a long run
+    command = [str(fuzzer), *words, str(grown), str(CRATE / "corpus" / fuzzer.name)]
+    log = TARGET / f"log-{fuzzer.name}"  # to be looked at during a long run
     with log.open("w") as output:
         code = subprocess.run(command, stderr=output, check=False).returncode
     return code, log.read_text(errors="replace")
 
 
-def outcome(told: str) -> str:
+def outcome(target: str, told: str) -> str:
     """A run without a finding in a sentence, from the fuzzer's own log."""
     count, peak_mb = (int(re.search(rf"{name}:\s+(\d+)", told)[1]) for name in ("executed_units", "peak_rss_mb"))  # type: ignore[index]
     covered = re.findall(r"cov: (\d+)", told)[-1]
-    grown = sum(1 for _ in (TARGET / "corpus").iterdir())
+    seconds = int(re.findall(r"Done \d+ runs in (\d+) second", told)[-1])
+    grown = sum(1 for _ in grown_corpus(target).iterdir())
     return (
-        f"{count:,} inputs read by the response parser and by the oracle (httparse and plain code): no panic, no hang "
+        f"{count:,} inputs read by {TARGETS[target]} in {seconds:,} s: no panic, no hang "
         f"(5 s an input), no bad access of memory (AddressSanitizer), no disagreement; {covered} edges covered, "
         f"{grown} inputs in the grown corpus, {peak_mb} MB at most."
     )
@@ -93,6 +105,7 @@ def added(earlier: str, said: str) -> str:
 def main() -> int:
     """Words in, one line out."""
     words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    words.add_argument("--target", choices=TARGETS, default="response")
     words.add_argument("--runs", type=int, default=200_000, help="inputs")
     words.add_argument("--seconds", type=int, default=0, help="at most; 0: as long as it takes")
     words.add_argument("--record", action="store_true", help="write the outcome into docs/ENGINE.md")
@@ -102,16 +115,17 @@ def main() -> int:
         print(f"fuzz: the coverage-guided fuzzer is left out: {problem}")
         return 0
     if given.latest:
-        code, told = 0, (TARGET / "log").read_text(errors="replace")
+        code, told = 0, (TARGET / f"log-{given.target}").read_text(errors="replace")
     else:
-        code, told = run(build(), given.runs, given.seconds)
+        code, told = run(build(given.target), given.runs, given.seconds)
     if code != 0:
         print(told[-6000:], f"fuzz: a finding (exit code {code})", sep="\n")
         return 1
-    said = outcome(told)
+    said = outcome(given.target, told)
     print(f"fuzz: {said}")
     if given.record:
-        splice(ENGINE_PAGE, "fuzz", added(part(ENGINE_PAGE, "fuzz"), f"{said} ({circumstances()})"))
+        name = "fuzz" if given.target == "response" else f"fuzz-{given.target}"
+        splice(ENGINE_PAGE, name, added(part(ENGINE_PAGE, name), f"{said} ({circumstances()})"))
     return 0
 
 

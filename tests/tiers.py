@@ -49,13 +49,13 @@ TIERS = {
         ),
         Part("test-contenders", "every contender that can be installed: each answer byte for byte, each limit"),
         Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),
-        Part("fuzz", "the response parser on random and on mutated answers"),
+        Part("fuzz", "the response parser and HTTP/2's frames, on random and on mutated bytes"),
     ),
     "soak": (
         Part("soak-kill", "100 races cut off by `kill -9`: nothing is left, nothing is lost"),
         Part("soak-rogue", "every way to misbehave, through whole commands, on both back ends"),
         Part("fuzz-cli", "1,000 random command lines and 1,000 random definition files"),
-        Part("soak-fuzz", "the response parser on ten million inputs"),
+        Part("soak-fuzz", "the response parser and HTTP/2's frames on ten million inputs each"),
     ),
 }
 #: What a tier may take on two quiet cores, in seconds, once all is built; 0 where there is no limit.

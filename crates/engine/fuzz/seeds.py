@@ -1,10 +1,10 @@
-"""Writes the hand-made seeds of the response fuzzer's corpus; standard library only."""
+"""Writes the hand-made seeds of both fuzzers' corpora; standard library only."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-CORPUS = Path(__file__).parent / "corpus" / "response"
+CORPUS = Path(__file__).parent / "corpus"
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = b"hello world"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -74,11 +74,92 @@ SEEDS: dict[str, tuple[int, bytes]] = {
 }
 
 
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """One frame of HTTP/2 (RFC 9113, 4.1)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def setting(name: int, value: int) -> bytes:
+    """One setting within a SETTINGS frame."""
+    return name.to_bytes(2, "big") + value.to_bytes(4, "big")
+
+
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+END, ACK, END_HEADERS, PADDED, PRIORITISED = 1, 1, 4, 8, 0x20
+#: ``:status 200`` out of the static table; with a length of 5; the same, put into the dynamic table.
+STATUS, SIZED, LEARNED = b"\x88", b"\x88\x0f\x0d\x015", b"\x88\x5c\x015"
+RIGHT = frame(HEADERS, END_HEADERS, 1, SIZED) + frame(DATA, END, 1, b"hello")
+HUFFMAN = b"\x88\x40\x85\xf2\xb2\x4a\x84\xff\x84\x49\x50\x9f\xff"
+
+#: What a server says to streams 1, 3 and 5, of which the second is a POST.
+FRAMES: dict[str, bytes] = {
+    "right": RIGHT,
+    "three": b"".join(frame(HEADERS, END_HEADERS | END, stream, STATUS) for stream in (1, 3, 5)),
+    "twice": RIGHT + frame(HEADERS, END_HEADERS, 7, SIZED) + frame(DATA, END, 7, b"again"),
+    "learned": b"".join(frame(HEADERS, END_HEADERS | END, stream, LEARNED) for stream in (1, 3)),
+    "referred": frame(HEADERS, END_HEADERS, 1, LEARNED) + frame(HEADERS, END_HEADERS, 3, b"\x88\xbe"),
+    "no-such-field": frame(HEADERS, END_HEADERS | END, 1, b"\xff\x7f"),
+    "table-emptied": frame(HEADERS, END_HEADERS | END, 1, b"\x20\x88"),
+    "table-too-large": frame(HEADERS, END_HEADERS | END, 1, b"\x3f\xe2\x1f\x88"),
+    "integer-too-large": frame(HEADERS, END_HEADERS | END, 1, b"\xff\xff\xff\xff\xff\xff\x7f"),
+    "huffman": frame(HEADERS, END_HEADERS | END, 1, HUFFMAN),
+    "bad-huffman": frame(HEADERS, END_HEADERS | END, 1, b"\x08\x84\xff\xff\xff\xff"),
+    "upper-case": frame(HEADERS, END_HEADERS | END, 1, b"\x88\x00\x01X\x01y"),
+    "of-http-1": frame(HEADERS, END_HEADERS | END, 1, b"\x88\x00\x0aconnection\x05close"),
+    "no-status": frame(HEADERS, END_HEADERS | END, 1, b"\x0f\x0d\x015"),
+    "two-lengths": frame(HEADERS, END_HEADERS | END, 1, SIZED + b"\x0f\x0d\x016"),
+    "padded": frame(HEADERS, END_HEADERS | PADDED, 1, b"\x02" + SIZED + b"\0\0")
+    + frame(DATA, END | PADDED, 1, b"\x03hello\0\0\0"),
+    "padding-only": frame(HEADERS, END_HEADERS, 1, STATUS) + frame(DATA, END | PADDED, 1, b"\x02\0\0"),
+    "bad-padding": frame(HEADERS, END_HEADERS, 1, STATUS) + frame(DATA, PADDED, 1, b"\x09x"),
+    "bad-head-padding": frame(HEADERS, END_HEADERS | PADDED, 1, b"\x09\x88"),
+    "priority-in-head": frame(HEADERS, END_HEADERS | END | PRIORITISED, 1, bytes(5) + STATUS),
+    "priority": frame(PRIORITY, 0, 9, bytes(5)),
+    "priority-short": frame(PRIORITY, 0, 1, bytes(4)),
+    "interim": frame(HEADERS, END_HEADERS, 1, b"\x08\x03103") + RIGHT,
+    "interims": 3 * frame(HEADERS, END_HEADERS, 1, b"\x08\x03100"),
+    "trailers": frame(HEADERS, END_HEADERS, 1, STATUS) + frame(HEADERS, END_HEADERS | END, 1, b"\x00\x01a\x01b"),
+    "continued": frame(HEADERS, END, 1, b"\x88") + frame(CONTINUATION, END_HEADERS, 1, b"\x0f\x0d\x010"),
+    "continued-elsewhere": frame(HEADERS, END, 1, b"\x88") + frame(CONTINUATION, END_HEADERS, 3),
+    "continuations": frame(HEADERS, END, 1, b"\x88") + 5 * frame(CONTINUATION, 0, 1),
+    "continuation-alone": frame(CONTINUATION, END_HEADERS, 1, b"\x88"),
+    "body-first": frame(DATA, END, 1, b"hello"),
+    "empty-data": frame(HEADERS, END_HEADERS, 1, STATUS) + 3 * frame(DATA, 0, 1) + frame(DATA, END, 1),
+    "reset": frame(RESET, 0, 1, b"\0\0\0\x08"),
+    "refused": frame(RESET, 0, 3, b"\0\0\0\x07"),
+    "reset-unknown": frame(RESET, 0, 99, b"\0\0\0\x01"),
+    "reset-short": frame(RESET, 0, 1, b"\0"),
+    "ping": frame(PING, 0, 0, b"12345678") + frame(PING, ACK, 0, b"12345678"),
+    "ping-on-stream": frame(PING, 0, 1, b"12345678"),
+    "goaway": frame(GOAWAY, 0, 0, b"\0\0\0\x01\0\0\0\0debug"),
+    "goaway-short": frame(GOAWAY, 0, 0, b"\0\0\0\x01"),
+    "window": frame(WINDOW, 0, 0, b"\0\1\0\0") + frame(WINDOW, 0, 3, b"\0\0\1\0"),
+    "window-nothing": frame(WINDOW, 0, 0, bytes(4)),
+    "window-beyond": frame(WINDOW, 0, 3, b"\x7f\xff\xff\xff"),
+    "settings": frame(SETTINGS, 0, 0, setting(3, 1) + setting(4, 1 << 20) + setting(5, 1 << 15)),
+    "settings-ack": frame(SETTINGS, ACK, 0) + RIGHT,
+    "settings-no-window": frame(SETTINGS, 0, 0, setting(4, 0)) + RIGHT,
+    "settings-bad-window": frame(SETTINGS, 0, 0, setting(4, 1 << 31)),
+    "settings-bad-frame": frame(SETTINGS, 0, 0, setting(5, 1)),
+    "settings-no-table": frame(SETTINGS, 0, 0, setting(1, 0)) + RIGHT,
+    "settings-push": frame(SETTINGS, 0, 0, setting(2, 1)),
+    "settings-cut": frame(SETTINGS, 0, 0, b"\0\1\0"),
+    "push": frame(PUSH, END_HEADERS, 1, b"\0\0\0\2\x82"),
+    "unknown": frame(77, 255, 1, b"whatever") + RIGHT,
+    "too-long": b"\x00\x40\x01" + frame(DATA, 0, 1)[3:],
+    "http-1": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+}
+
+
 def main() -> None:
     """Writes them, the byte that picks a cut in the middle."""
-    CORPUS.mkdir(parents=True, exist_ok=True)
+    for corpus in ("response", "frames"):
+        (CORPUS / corpus).mkdir(parents=True, exist_ok=True)
     for name, (expected, data) in SEEDS.items():
-        (CORPUS / name).write_bytes(bytes([expected, 128]) + data)
+        (CORPUS / "response" / name).write_bytes(bytes([expected, 128]) + data)
+    for name, data in FRAMES.items():
+        # After the server's SETTINGS, and byte by byte, too.
+        (CORPUS / "frames" / name).write_bytes(bytes([128, 3]) + data)
 
 
 if __name__ == "__main__":

@@ -2,115 +2,13 @@
 //!
 //! `FUZZ_CASES=10000000 cargo test --test frames` reads as many mutated conversations.
 
+mod conversation;
+
+use conversation::{outcome, requests};
+use dragstrip_engine::http2::Request;
 use dragstrip_engine::http2::frame::{self, flag, kind, setting};
-use dragstrip_engine::http2::{Broken, Connection, Event, Request};
 use proptest::prelude::*;
-
-const STREAMS: usize = 3;
-/// What a connection may hold at most: a header block, a frame, what it owes, a request's body in frames, and spare room.
-const MOST_HELD: usize = 10 << 20;
-
-fn requests() -> Vec<Request> {
-    let wires: [&[u8]; 2] = [
-        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n01234567890123456789",
-    ];
-    wires.iter().map(|wire| Request::new(wire, "http").unwrap()).collect()
-}
-
-/// An event without borrowed bytes; pieces of one body are one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
-    Head(usize, u16, Option<u64>, bool),
-    Data(usize, Vec<u8>, bool),
-    Malformed(usize, &'static str),
-    Reset(usize, u32),
-    GoAway(u32, u32),
-    Settings,
-    Room,
-    Broken(Broken),
-}
-
-/// A client that has requests under way on every stream that it may, and what it was told.
-struct Client {
-    connection: Connection,
-    told: Vec<Told>,
-    sent: Vec<u8>,
-    broken: bool,
-}
-
-impl Client {
-    fn new(requests: &[Request]) -> Self {
-        let mut made =
-            Self { connection: Connection::new(STREAMS, 1000), told: Vec::new(), sent: Vec::new(), broken: false };
-        (0..STREAMS).for_each(|slot| made.connection.open(slot, slot as u32 % 2, requests));
-        made
-    }
-
-    /// Feeds one piece to its end.
-    fn feed(&mut self, mut piece: &[u8], requests: &[Request]) {
-        while !piece.is_empty() && !self.broken {
-            let (used, event) = match self.connection.next(piece) {
-                Ok(next) => next,
-                Err(broken) => {
-                    self.told.push(Told::Broken(broken));
-                    self.broken = true;
-                    break;
-                }
-            };
-            assert!(used > 0 && used <= piece.len(), "it must come forward");
-            let over = self.note(event);
-            piece = &piece[used..];
-            if let Some(slot) = over {
-                self.connection.open(slot, slot as u32 % 2, requests);
-            }
-            if event == Event::Room {
-                self.connection.resume(requests);
-            }
-        }
-        self.sent.extend_from_slice(self.connection.out());
-        self.connection.wrote(self.connection.out().len());
-        assert!(self.connection.held_bytes() <= MOST_HELD);
-    }
-
-    /// The slot that is free now, if one is.
-    fn note(&mut self, event: Event) -> Option<usize> {
-        let (told, over) = match event {
-            Event::More => return None,
-            Event::Head { slot, status, length, end } => (Told::Head(slot, status, length, end), end.then_some(slot)),
-            Event::Data { slot, bytes, end } => {
-                if let Some(Told::Data(same, known, ended @ false)) = self.told.last_mut()
-                    && *same == slot
-                {
-                    known.extend_from_slice(bytes);
-                    *ended = end;
-                    return end.then_some(slot);
-                }
-                (Told::Data(slot, bytes.to_vec(), end), end.then_some(slot))
-            }
-            Event::Malformed { slot, why } => (Told::Malformed(slot, why), Some(slot)),
-            Event::Reset { slot, code } => (Told::Reset(slot, code), Some(slot)),
-            Event::GoAway { last, code } => (Told::GoAway(last, code), None),
-            Event::Settings => (Told::Settings, None),
-            Event::Room => (Told::Room, None),
-        };
-        self.told.push(told);
-        over.filter(|slot| self.connection.id(*slot) == 0)
-    }
-}
-
-/// What comes of bytes cut at these places.
-fn outcome(bytes: &[u8], cuts: &[usize], requests: &[Request]) -> (Vec<Told>, Vec<u8>) {
-    let mut client = Client::new(requests);
-    let mut from = 0;
-    for to in cuts.iter().copied().chain([bytes.len()]) {
-        if to > from && to <= bytes.len() {
-            client.feed(&bytes[from..to], requests);
-            from = to;
-        }
-    }
-    (client.told, client.sent)
-}
+use std::path::Path;
 
 /// A conversation: settings, then whole answers and frames of every kind, sound for the most part.
 fn conversation(next: &mut impl FnMut(u32) -> u32) -> Vec<u8> {
@@ -187,6 +85,20 @@ fn mutated_conversations_mean_the_same_however_they_are_cut_and_do_no_harm() {
     let (requests, first) = (requests(), std::env::var("FUZZ_SEED").map_or(1, |text| text.parse().unwrap()));
     (0..cases).for_each(|case| check(first + case, &requests));
     println!("{cases} conversations read, from seed {first}");
+}
+
+#[test]
+fn every_input_of_the_fuzzers_corpus_means_the_same_wherever_it_is_cut() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/frames");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let input = std::fs::read(entry.unwrap().path()).unwrap();
+        for cut in (0..=255).step_by(5) {
+            conversation::check(&[&[cut], &input[1..]].concat());
+        }
+        count += 1;
+    }
+    assert!(count >= 40, "{count} inputs");
 }
 
 proptest! {
