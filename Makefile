@@ -127,8 +127,8 @@ bench: build  ## this engine beside other generators and beside the floor, into 
 	$(BIN)/python benchmarks/http2.py --rounds $(BENCH_ROUNDS) --record
 	-$(BIN)/python benchmarks/open_loop.py --record
 	$(BIN)/python benchmarks/latency_truth.py --record
-	$(BIN)/python benchmarks/request_kinds.py
-	-$(BIN)/python benchmarks/delay_factor.py
+	$(BIN)/python benchmarks/request_kinds.py --record
+	-$(BIN)/python benchmarks/delay_factor.py --record
 
 claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off, `make clean` begins anew
 	-$(BIN)/dragstrip install --yes $$($(BIN)/dragstrip claims list --contenders)

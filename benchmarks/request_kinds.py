@@ -2,7 +2,8 @@
 
 Generator and server are pinned to one core. In each round every case is run in turn, in another order each time;
 compared are the medians of the ratios of CPU time per request within rounds. ``--old PATH`` is another build of
-``crates/engine/examples/drive.rs``, with which hello is run, too. Exit code 0, also where a goal is missed.
+``crates/engine/examples/drive.rs``, with which hello is run, too. ``--record`` writes all of it into docs/ENGINE.md.
+Exit code 0, also where a goal is missed.
 """
 
 from __future__ import annotations
@@ -13,12 +14,25 @@ import statistics
 from pathlib import Path
 
 import rivals
-from pages import circumstances
+from pages import ENGINE_PAGE, circumstances, splice
 
 #: Beside hello: the words of the engine's driver, and how many times hello's CPU time a request may cost.
 CASES = {"hello": (), "POST of 1 KiB": ("--post", "1024"), "mix of four": ("--mix",)}
 GOALS = {"POST of 1 KiB": 1.15, "mix of four": 1.15}
-OLD = "hello, old build"
+OLD = "hello, earlier build"
+
+
+def report(ran: dict[str, list[float]], what: str) -> str:
+    """A line on the circumstances, and a table of all cases: CPU time, and how many times hello's."""
+    lines = [f"{circumstances()}; {what}", "", "| | CPU µs a request | times hello's | least and most | goal |"]
+    lines.append("|-|-:|-:|-:|-|")
+    for name, spent in ran.items():
+        ratios = sorted(mine / hello for mine, hello in zip(spent, ran["hello"], strict=True))
+        ratio, goal = statistics.median(ratios), GOALS.get(name)
+        told = f"at most {goal:g}: {'met' if ratio <= goal else 'missed'}" if goal else ""
+        beside = f"{ratio:.3f} | {ratios[0]:.3f}–{ratios[-1]:.3f}" if name != "hello" else "1 | "
+        lines.append(f"| {name} | {statistics.median(spent):.3f} | {beside} | {told} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -28,6 +42,8 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=100)
     parser.add_argument("--seconds", type=int, default=2, help="of each run")
     parser.add_argument("--old", type=Path, help="another build of the driver")
+    parser.add_argument("--old-name", default="", help="which commit that is")
+    parser.add_argument("--record", action="store_true", help="write it into docs/ENGINE.md")
     asked = parser.parse_args()
     cell = rivals.Cell("minimal", asked.connections, seconds=asked.seconds)
     core = min(os.sched_getaffinity(0))
@@ -43,12 +59,11 @@ def main() -> None:
             if one.failed or not one.requests:
                 raise SystemExit(f"{name}: the run failed: {one}")
             ran[name].append(one.cpu_us / one.requests)
-    print(circumstances())
-    for name in names:
-        ratio = statistics.median(mine / hello for mine, hello in zip(ran[name], ran["hello"], strict=True))
-        goal = GOALS.get(name)
-        told = f", goal {goal:g}: {'met' if ratio <= goal else 'missed'}" if goal else ""
-        print(f"{name}: {statistics.median(ran[name]):.3f} µs CPU a request, {ratio:.3f} of hello{told}")
+    what = f"{asked.connections} connections, {asked.rounds} rounds of {asked.seconds} s each"
+    told = report(ran, f"{what}, earlier build: {asked.old_name}" if asked.old_name else what)
+    print(told)
+    if asked.record:
+        splice(ENGINE_PAGE, "kinds", told)
 
 
 if __name__ == "__main__":

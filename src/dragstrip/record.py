@@ -408,6 +408,7 @@ class Column:
         lead_ns, counted_ns, passes, blocks: as in ``Plan``.
         entrants: those that serve it, each as it stands in this column.
         absent: contenders that don't have the workload.
+        pipelining: requests on their way on each connection.
     """
 
     name: str
@@ -419,6 +420,7 @@ class Column:
     entrants: tuple[Entrant, ...]
     blocks: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    pipelining: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

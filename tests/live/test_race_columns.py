@@ -75,6 +75,25 @@ def test_three_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_
     assert (request.rounds, request.seed) == (2, race.seed)
 
 
+@pytest.mark.timeout(280)
+@pytest.mark.thorough
+def test_a_race_says_where_two_servers_change_places(tmp_path: Path) -> None:
+    """Each of two planted servers computes for 0.5 ms at one workload, which CPU per request shows on any machine; the
+    third workload has several requests on their way.
+    """
+    planted = f"{races.PYTHON} {races.HERE}/servers/workloads.py {{port}} {{data}}"
+    serve = [word for what in ("hello", "json") for word in ("--serve", f"{what}-slow={planted} slow-{what}")]
+    words = ("race", *serve, "--workload", "hello,json,pipelined", "-c", "4", "--metric", "cpu", "--rounds", "10")
+    race, told, text = finished(tmp_path, commands.dragstrip(*words, *to(tmp_path)))
+    leaders = {column["name"]: column["groups"][0] for column in told["columns"]}
+    assert leaders == {"hello": ["json-slow"], "json": ["hello-slow"], "pipelined": ["json-slow"]}
+    assert {"first": "json-slow", "second": "hello-slow", "ahead": "hello", "behind": "json"} in told["changes"]
+    assert "The order changes: json-slow is ahead of hello-slow at hello and behind at json" in " ".join(text.split())
+    assert [column.pipelining for column in race.columns] == [1, 1, 16]
+    assert [column.get("pipelining") for column in told["columns"]] == [None, None, 16]
+    assert race.load.pipelining == 1
+
+
 @pytest.mark.timeout(240)
 def test_efficiency_offers_two_rates_and_compares_cpu_at_each(tmp_path: Path) -> None:
     """A tenth and half of what the slowest serves; every block of a column is offered that column's rate."""
@@ -90,3 +109,8 @@ def test_efficiency_offers_two_rates_and_compares_cpu_at_each(tmp_path: Path) ->
     assert {column["metric"] for column in told["columns"]} == {"cpu"}
     assert "their mean means nothing" in " ".join(text.split())
     assert request_of(race).offered == {"hello": (low, half)}
+    # Tornado takes several times nginx's CPU time at any rate: a verdict for both.
+    for column in told["columns"]:
+        pairs = {pair["verdict"] for pair in told["pairs"] if pair["column"] == column["name"]}
+        assert pairs
+        assert column["headline"], column

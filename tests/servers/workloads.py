@@ -5,7 +5,8 @@ usage: workloads.py PORT DATA [FAULT [PLACE]]
 FAULT: none; or one that cheats: cached (an answer of /json is kept by its first number alone), kept (answers from the
 files of its first launch, which it keeps in the folder PLACE), early (waits 5 ms instead of 15), unchunked (reads no
 body without a length), pool (adds right only where the numbers are as small as under load), blanks (JSON in a form
-of its own), changing (JSON in one form and then in another).
+of its own), changing (JSON in one form and then in another). Or one that is right and slow: slow-hello, slow-json
+(computes for half a millisecond before it answers that).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -38,6 +40,13 @@ def folder() -> Path:
 FILES = folder()
 
 
+def compute(what: str) -> None:
+    """For half a millisecond of this thread's own CPU time, where it is to be slow at that."""
+    end_s = time.thread_time() + 0.0005
+    while FAULT == f"slow-{what}" and time.thread_time() < end_s:
+        pass
+
+
 def as_json(n: int, m: int) -> bytes:
     rows = json.loads((FILES / "items.json").read_text())
     items = [row | {"total": row["price"] * row["quantity"] * m} for row in rows[:n]]
@@ -51,8 +60,10 @@ async def answer(method: str, target: str, body: bytes) -> Answer:
     url = urlsplit(target)
     given = {name: int(values[0]) for name, values in parse_qs(url.query).items()}
     if url.path == "/":
+        compute("hello")
         return "200 OK", "text/plain", b"hello world\n"
     if url.path == "/json":
+        compute("json")
         return "200 OK", "application/json", as_json(given["n"], given["m"])
     if url.path == "/sum" and method == "POST":
         a, b, c = given["a"], given["b"], int(body or b"0")

@@ -30,7 +30,7 @@ def column_of(race: Race, at: int) -> Race:
     return replace(
         race,
         workload=column.workload,
-        load=replace(race.load, rate_per_s=column.rate_per_s),
+        load=replace(race.load, rate_per_s=column.rate_per_s, pipelining=column.pipelining),
         plan=replace(
             race.plan,
             lead_ns=column.lead_ns,

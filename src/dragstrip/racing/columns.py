@@ -100,6 +100,7 @@ def columns_of(request: Request, entered: Sequence[Entered], plans: Sequence[Pla
             blocks=plan.blocks,
             entrants=one.qualification.entrants(),
             absent=one.absent,
+            pipelining=one.setup.load.pipelining,
         )
         for one, plan in zip(entered, plans, strict=True)
     )

@@ -65,7 +65,9 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     began = Began.now()
     facts = machine.facts()
     kept = {
-        workload.name: kept_qualifications(request, workload, store, load, lanes, facts)
+        workload.name: kept_qualifications(
+            request, workload, store, replace(load, pipelining=workload.pipelining), lanes, facts
+        )
         for workload in request.workloads
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
@@ -132,14 +134,19 @@ def _record(request: Request, entered: Sequence[Entered], began: Began, facts: M
     setup, plans = entered[0].setup, [one.plan(request, len(entered)) for one in entered]
     columns = columns_of(request, entered, plans)
     each = list(zip(plans, (one.qualification for one in entered), strict=True))
-    rates_per_s = {one.setup.load.rate_per_s for one in entered}
+    loads = [one.setup.load for one in entered]
+    rates_per_s, depths = {load.rate_per_s for load in loads}, {load.pipelining for load in loads}
     return Race(
         id=secrets.token_hex(6),
         seed=setup.seed,
         started=began.wall,
         started_ns=began.monotonic_ns,
         workload=",".join(workload.name for workload in request.workloads),
-        load=replace(setup.load, rate_per_s=rates_per_s.pop() if len(rates_per_s) == 1 else 0.0),
+        load=replace(
+            setup.load,
+            rate_per_s=rates_per_s.pop() if len(rates_per_s) == 1 else 0.0,
+            pipelining=depths.pop() if len(depths) == 1 else 1,
+        ),
         plan=plan_of_all(request, each) if columns else plans[0],
         software=__version__,
         method=METHOD_VERSION,

@@ -61,7 +61,8 @@ class RaceSetup:
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
         other = copy(self)
-        other.workload, other.load = workload, replace(self.load, rate_per_s=rate_per_s)
+        other.workload = workload
+        other.load = replace(self.load, rate_per_s=rate_per_s, pipelining=workload.pipelining)
         return other
 
     def stand_by(self, entries: Iterable[Entry]) -> None:

@@ -107,7 +107,9 @@ def _several(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str,
     listed = []
     for part in found:
         whole = race_json(part.race, part.verdict, part.checks)
-        own = {"name": part.name, "rate_per_s": part.race.load.rate_per_s, "absent": list(part.absent)}
+        load = part.race.load
+        own = {"name": part.name, "rate_per_s": load.rate_per_s, "absent": list(part.absent)}
+        own |= {"pipelining": load.pipelining} if load.pipelining > 1 else {}
         rounds = {"rounds": [this.index for this in part.race.rounds]}
         listed.append(own | {name: whole[name] for name in _OF_COLUMN} | rounds)
     moved = [asdict(change) for change in columns.changes(found)]
