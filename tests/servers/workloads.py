@@ -43,7 +43,7 @@ FILES = folder()
 def compute(what: str) -> None:
     """For half a millisecond of this thread's own CPU time, where it is to be slow at that."""
     end_s = time.thread_time() + 0.0005
-    while FAULT == f"slow-{what}" and time.thread_time() < end_s:
+    while f"slow-{what}" == FAULT and time.thread_time() < end_s:
         pass
 
 
