@@ -22,9 +22,13 @@ PACE, PACE_BY_CHANCE = 0.05, 0.001
 #: A block's answers may be so much shorter on average than the race's median: (warn, void).
 SHORTER = (0.02, 0.10)
 
-#: Where right answers have several lengths, blocks' means vary by chance: only what lies further out is shorter. In
-#: spreads that a few short blocks don't widen, 1.4826 median absolute deviations (Hampel 1974); 6 is none by chance.
+#: Where right answers have several lengths, blocks' means vary by chance, the more the fewer answers they are of: only
+#: what lies further out is shorter. In spreads that a few short blocks don't widen, 1.4826 median absolute deviations
+#: (Hampel 1974) of one answer, divided by the root of their number; 6 is none by chance.
 SPREADS, PER_DEVIATION = 6.0, 1.4826
+
+#: Blocks of no more answers are not judged by their length: those that came after the block's end weigh too much.
+FEW_ANSWERS = 100
 
 #: Connections opened per answer, from which on keep-alive was not as asked; a limit of it stands on the parity sheet.
 OPENED = 0.5
@@ -170,13 +174,18 @@ def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
     findings = []
     for name, blocks in by_name.items():
         # A block's last answers may come after its end, and failures leave parts: only whole answers are compared.
-        lengths = [block.bytes_in / block.answered for block in blocks if block.answered > 100 and not block.failed]
-        if not lengths:
+        whole = [
+            (block.bytes_in / block.answered, block.answered) for block in blocks if block.answered and not block.failed
+        ]
+        judged = [(length, count) for length, count in whole if count > FEW_ANSWERS]
+        if not judged:
             continue
-        usual = median(lengths)
-        spread = PER_DEVIATION * median(abs(length - usual) for length in lengths)
-        short = 1 - min(lengths) / usual
-        if short > SHORTER[0] and min(lengths) < usual - SPREADS * spread:
+        usual = median(length for length, _ in judged)
+        # Of one answer, by all blocks: those that are judged may be too few to show how much chance does.
+        spread = PER_DEVIATION * median(abs(length - usual) * math.sqrt(count) for length, count in whole)
+        shortest = min((n for n, count in judged if n < usual - SPREADS * spread / math.sqrt(count)), default=usual)
+        short = 1 - shortest / usual
+        if short > SHORTER[0]:
             status = VOID if short > SHORTER[1] else WARN
             findings.append(Finding(status, Saw.SHORTER, (name,), {"share": short}))
     return check_result("answers' length", findings, passed(Saw.AS_LONG))
