@@ -349,7 +349,14 @@ impl<P: Poller> WorkerSession<P> {
         }
         let coalescing =
             self.coalescing.wait_for(self.outstanding, if P::LENGTH_ONLY { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
-        coalescing.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns))
+        let mut coalescing = coalescing.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns));
+        if P::MULTIPLEXES
+            && let Some(coalescing) = &mut coalescing
+        {
+            // One read may bring many answers: more than half of the connections are not waited for.
+            coalescing.answers = coalescing.answers.min(self.links.count() / 2).max(1);
+        }
+        coalescing
     }
 
     /// How long to wait: until something is due.

@@ -1,0 +1,92 @@
+//! What a server says of the connection: its settings, its windows, and questions whether we are there.
+
+use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MOST, code, flag, kind, setting};
+use super::{Broken, Connection, Event};
+
+/// Most bytes of answers to PING and SETTINGS that a server does not take off our hands.
+const MOST_OWED: usize = 4 << 20;
+
+impl Connection {
+    pub(super) fn settings<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
+        if header.has(flag::ACK) {
+            return Ok(Event::More);
+        }
+        for one in payload.chunks_exact(6) {
+            self.set(u16::from_be_bytes([one[0], one[1]]), u32::from_be_bytes([one[2], one[3], one[4], one[5]]))?;
+        }
+        self.settled = true;
+        self.owe(kind::SETTINGS, &[])?;
+        Ok(Event::Settings)
+    }
+
+    fn set(&mut self, name: u16, value: u32) -> Result<(), Broken> {
+        let refused = |code, why| Err(Broken { code, why });
+        match name {
+            setting::MAX_CONCURRENT_STREAMS => self.allowed = value as usize,
+            setting::HEADER_TABLE_SIZE => {
+                self.table_word_due |= value < self.table_size;
+                self.table_size = value;
+            }
+            setting::INITIAL_WINDOW_SIZE if value > MOST => {
+                return refused(code::FLOW_CONTROL_ERROR, "SETTINGS with an initial window above 2^31 - 1");
+            }
+            setting::INITIAL_WINDOW_SIZE => {
+                let change = i64::from(value) - self.initial_window;
+                self.initial_window = i64::from(value);
+                for slot in self.slots.iter_mut().filter(|slot| slot.id != 0) {
+                    slot.window += change;
+                    if slot.window > i64::from(MOST) {
+                        return refused(code::FLOW_CONTROL_ERROR, "SETTINGS that let a window pass 2^31 - 1");
+                    }
+                }
+            }
+            setting::MAX_FRAME_SIZE if !(MAX_FRAME as u32..=0x00ff_ffff).contains(&value) => {
+                return refused(code::PROTOCOL_ERROR, "SETTINGS with a frame size that is not 2^14 to 2^24 - 1");
+            }
+            setting::MAX_FRAME_SIZE => self.max_frame = value as usize,
+            setting::ENABLE_PUSH if value != 0 => {
+                return refused(code::PROTOCOL_ERROR, "SETTINGS by which a server would take pushes");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn ping<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
+        if !header.has(flag::ACK) {
+            self.owe(kind::PING, payload)?;
+        }
+        Ok(Event::More)
+    }
+
+    /// Acknowledges, as long as the server takes that.
+    fn owe(&mut self, kind: u8, payload: &[u8]) -> Result<(), Broken> {
+        self.owed += HEADER_BYTES + payload.len();
+        if self.owed > MOST_OWED {
+            let why = "it asks for answers (PING, SETTINGS) faster than it takes them";
+            return Err(Broken { code: code::ENHANCE_YOUR_CALM, why });
+        }
+        frame::write(&mut self.out, kind, flag::ACK, 0, payload);
+        Ok(())
+    }
+
+    pub(super) fn window_update<'a>(&mut self, header: Header, increment: u32) -> Result<Event<'a>, Broken> {
+        let most = i64::from(MOST);
+        if header.id == 0 {
+            self.window += i64::from(increment);
+            return match increment {
+                0 => Err(Broken { code: code::PROTOCOL_ERROR, why: "a WINDOW_UPDATE by nothing" }),
+                _ if self.window > most => {
+                    Err(Broken { code: code::FLOW_CONTROL_ERROR, why: "a connection's window above 2^31 - 1" })
+                }
+                _ => Ok(Event::Room),
+            };
+        }
+        let Some(slot) = self.slot_of(header.id) else { return Ok(Event::More) };
+        self.slots[slot].window += i64::from(increment);
+        if increment == 0 || self.slots[slot].window > most {
+            return Ok(self.malformed(slot, "a WINDOW_UPDATE by nothing, or to a window above 2^31 - 1"));
+        }
+        Ok(Event::Room)
+    }
+}

@@ -1,0 +1,257 @@
+//! How answers arrive: what was read is taken apart, matched with what is due, judged and counted.
+
+use super::super::{MOST_READS, WorkerSession, broken_by};
+use super::{LinkState, socket_of};
+use crate::block_run::{BlockRun, LoadModel};
+use crate::conn::{State, place};
+use crate::failure::Failure;
+use crate::http2::Event;
+use crate::http2::frame::{code, code_name};
+use crate::io::{Event as Ready, Poller, Received};
+use crate::response::{Expect, Verdict, Wrong};
+use crate::sys;
+use std::io::{Error, ErrorKind};
+
+impl<P: Poller> WorkerSession<P> {
+    /// One read, into the buffer in any case; how much, and its stamp.
+    pub(super) fn receive_link(&mut self, link: usize, buffer: &mut [u8]) -> Result<(usize, u64), Error> {
+        let socket = socket_of(&self.links.all[link])?;
+        if P::BRINGS_BYTES {
+            let Received { bytes, stamp_ns } = self.poller.receive(socket, &mut [])?;
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            return Ok((bytes.len(), stamp_ns));
+        }
+        self.poller.receive(socket, buffer).map(|received| (received.bytes.len(), received.stamp_ns))
+    }
+
+    /// An event of a link.
+    #[inline]
+    pub(in crate::worker) fn link_event(
+        &mut self,
+        event: Ready,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        let (link, generation) = place(event.token);
+        let here = &self.links.all[link];
+        if here.generation != generation || here.state == LinkState::Closed {
+            return self.former_event(event.token, event.closing);
+        }
+        if here.state == LinkState::Connecting {
+            return self.link_handshake(link, event, block_run, buffer);
+        }
+        if event.unsent != 0 {
+            return self.link_unsent(link, block_run);
+        }
+        if event.writable {
+            if let Some(socket) = &here.socket {
+                self.poller.go_on(event.token, socket);
+            }
+            self.flush_link(link, block_run);
+        }
+        if event.readable {
+            self.read_link(event.token, event.closing, block_run, buffer);
+        }
+    }
+
+    /// Reads what has arrived: once, unless there is or must be more. Then what that led to leaves.
+    #[inline]
+    pub(in crate::worker) fn read_link(
+        &mut self,
+        token: u64,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        let (link, generation) = place(token);
+        for _ in 0..MOST_READS {
+            if self.links.all[link].generation != generation || self.links.all[link].socket.is_none() {
+                return;
+            }
+            let received = self.receive_link(link, buffer);
+            // What a wait brought with the kernel's stamp had arrived when the wait was over: no other time is asked for.
+            if !P::BRINGS_BYTES || received.as_ref().map_or(0, |(_, stamp_ns)| *stamp_ns) == 0 {
+                self.now_ns = sys::now_ns();
+                block_run.cross(self.now_ns);
+            }
+            let now_ns = self.now_ns;
+            let (got, stamp_ns) = match received {
+                Ok((0, _)) => {
+                    let why = "the server closed the connection before its answer was complete";
+                    return self.link_lost(link, Failure::ClosedEarly, why, now_ns, block_run);
+                }
+                Ok(received) => received,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return self.flush_link(link, block_run),
+                    ErrorKind::Interrupted => continue,
+                    _ => return self.link_lost(link, broken_by(&error), &error.to_string(), now_ns, block_run),
+                },
+            };
+            block_run.counts.bytes_in += got as u64;
+            self.links.all[link].heard_ns = now_ns;
+            self.take_frames(token, &buffer[..got], (stamp_ns, now_ns), block_run);
+            if P::BRINGS_BYTES || got < buffer.len() && !closing {
+                return self.flush_link(link, block_run);
+            }
+        }
+        self.flush_link(link, block_run);
+        self.unread.push_back((token, closing));
+    }
+
+    /// Matches bytes with what is due.
+    #[inline]
+    fn take_frames(
+        &mut self,
+        token: u64,
+        mut bytes: &[u8],
+        (stamp_ns, now_ns): (u64, u64),
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let (link, generation) = place(token);
+        let first = link * self.links.streams;
+        while !bytes.is_empty() && self.links.all[link].generation == generation {
+            let here = &mut self.links.all[link];
+            if here.socket.is_none() {
+                return;
+            }
+            let (used, event) = match here.http2.next(bytes) {
+                Ok(next) => next,
+                Err(broken) => return self.link_broken(link, &broken, now_ns, block_run),
+            };
+            bytes = &bytes[used..];
+            let (slot, end, verdict) = match event {
+                Event::More => continue,
+                Event::Head { slot, status, length, end } => {
+                    let conn = &mut self.conns[first + slot];
+                    if conn.first_ns == 0 {
+                        conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+                    }
+                    let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
+                    if status != expect.status {
+                        self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
+                    }
+                    (slot, end, conn.reader.streamed_head(status, length, end, &expect))
+                }
+                Event::Data { slot, bytes, end } => {
+                    let conn = &mut self.conns[first + slot];
+                    let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
+                    (slot, end, conn.reader.streamed_body(bytes, end, &expect))
+                }
+                Event::Malformed { slot, why } => {
+                    self.sample.note(Failure::BadResponse, format!("HTTP/2: {why}").as_bytes());
+                    (slot, true, Some(Verdict { wrong: Some(Wrong::Response), keep: false }))
+                }
+                _ => {
+                    self.control_event(link, event, now_ns, block_run);
+                    continue;
+                }
+            };
+            if let Some(verdict) = verdict {
+                if let Some(wrong) = verdict.wrong {
+                    self.note_wrong(wrong, event);
+                }
+                if !end {
+                    self.links.all[link].http2.cancel(slot, code::CANCEL);
+                    self.make_dirty(link);
+                }
+                let conn = &mut self.conns[first + slot];
+                conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+                self.stream_over(first + slot, verdict, now_ns, block_run);
+            }
+        }
+    }
+
+    #[cold]
+    fn note_wrong(&mut self, wrong: Wrong, event: Event) {
+        match event {
+            Event::Head { status, length, .. } => {
+                let length = length.map_or(String::new(), |length| format!(", content-length {length}"));
+                self.sample.note(wrong.into(), format!("HTTP/2 {status}{length}").as_bytes());
+            }
+            Event::Data { bytes: [], .. } => self.sample.note(wrong.into(), b"HTTP/2: the stream ended too early"),
+            Event::Data { bytes, .. } => self.sample.note(wrong.into(), bytes),
+            _ => {}
+        }
+    }
+
+    /// What is not an answer's part.
+    #[cold]
+    fn control_event(&mut self, link: usize, event: Event, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        self.make_dirty(link);
+        match event {
+            Event::Settings if self.links.all[link].state == LinkState::Greeting => {
+                self.greeted(link, now_ns, block_run)
+            }
+            Event::Settings => {
+                self.links.all[link].http2.resume(&self.links.requests);
+                if self.links.all[link].state == LinkState::Open {
+                    self.wake_places(link, now_ns, block_run);
+                }
+            }
+            Event::Room => self.links.all[link].http2.resume(&self.links.requests),
+            Event::GoAway { last, code } => self.going_away(link, last, code, now_ns, block_run),
+            Event::Reset { slot, code: code::REFUSED_STREAM } => {
+                let index = link * self.links.streams + slot;
+                block_run.mishap(Failure::RefusedStream);
+                self.sample.note(Failure::RefusedStream, b"HTTP/2: the server reset a stream (REFUSED_STREAM)");
+                self.unprocessed(index, block_run);
+                self.rest(index, now_ns);
+                self.link_may_end(link, now_ns, block_run);
+            }
+            Event::Reset { slot, code } => {
+                let index = link * self.links.streams + slot;
+                let why = format!("HTTP/2: the server reset the stream ({})", code_name(code));
+                self.sample.note(Failure::Reset, why.as_bytes());
+                self.outstanding -= 1;
+                self.failed(index, Failure::Reset, block_run);
+                self.free_place(index, now_ns, block_run);
+            }
+            _ => {}
+        }
+    }
+
+    /// The place's request is over, right or wrong; its next one leaves.
+    #[inline]
+    fn stream_over(&mut self, index: usize, verdict: Verdict, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let (link, _) = self.links.of(index);
+        self.links.all[link].fresh = false;
+        self.outstanding -= 1;
+        let conn = &mut self.conns[index];
+        match verdict.wrong {
+            _ if self.judges_more => {
+                let since_ns = conn.since_ns;
+                self.judge_more(index, &verdict, block_run);
+                self.coalescing.note(now_ns.saturating_sub(since_ns));
+            }
+            None => {
+                let before = block_run.counts.requests;
+                block_run.right(conn.due_ns, conn.since_ns, conn.arrived_ns);
+                block_run.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
+                self.coalescing.note(now_ns.saturating_sub(conn.since_ns));
+            }
+            Some(wrong) => block_run.wrong(wrong.into(), conn.due_ns, conn.since_ns),
+        }
+        let conn = &mut self.conns[index];
+        block_run.answer(&verdict, &conn.reader);
+        conn.due_ns = 0;
+        self.free_place(index, now_ns, block_run);
+    }
+
+    /// It has no request any more: the next one leaves, over this link or the next one.
+    #[inline]
+    pub(super) fn free_place(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let (link, _) = self.links.of(index);
+        let conn = &mut self.conns[index];
+        conn.fresh = false;
+        conn.reader.reset();
+        if self.links.all[link].state == LinkState::Open {
+            conn.state = State::Idle;
+            return self.send_next(index, now_ns, block_run);
+        }
+        conn.state = State::Closed;
+        self.link_may_end(link, now_ns, block_run);
+        if self.conns[index].state == State::Closed {
+            self.send_next(index, now_ns, block_run);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! How requests leave: put into a link's frames one by one, flushed together, and when that was.
+
+use super::super::WorkerSession;
+use super::{FLUSHED, LinkState};
+use crate::block_run::{BlockRun, LoadModel};
+use crate::conn::{State, place};
+use crate::io::Poller;
+use crate::sys;
+use std::io::{Error, ErrorKind};
+
+impl<P: Poller> WorkerSession<P> {
+    /// Sends what a link has to say, as far as that goes; how many bytes.
+    pub(super) fn push_link(&mut self, link: usize) -> Result<usize, Error> {
+        let token = self.links.token(link);
+        let (here, mut pushed) = (&mut self.links.all[link], 0);
+        while !here.http2.out().is_empty() {
+            let Some(socket) = &here.socket else { return Ok(pushed) };
+            match self.poller.send_now(token, socket, here.http2.out()) {
+                Ok(sent) => {
+                    pushed += sent;
+                    here.http2.wrote(sent);
+                    if P::STAGES {
+                        here.leaving.push(FLUSHED);
+                        here.flushed = (std::mem::take(&mut here.unflushed), sent as u64);
+                    }
+                    if here.http2.unfinished() {
+                        here.http2.resume(&self.links.requests);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let _ = self.poller.want_writable(token, socket); // if it fails, the timeout tells
+                    return Ok(pushed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pushed)
+    }
+
+    /// Places that wait for their link, or for the server to allow so many streams, send if they may.
+    pub(super) fn wake_places(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        for index in self.places(link) {
+            let state = self.conns[index].state;
+            let allowed = index - link * self.links.streams < self.links.all[link].http2.most();
+            match state {
+                State::Connecting if !allowed => self.shut(index, block_run),
+                State::Connecting | State::Shut if allowed => {
+                    self.conns[index].state = State::Idle;
+                    self.send_next(index, now_ns, block_run);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server does not allow the place's stream; the right to send that it may have goes to others.
+    #[cold]
+    fn shut(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        let conn = &mut self.conns[index];
+        (conn.state, conn.fresh) = (State::Shut, false);
+        if conn.due_ns != 0 {
+            block_run.set_free(std::mem::take(&mut conn.due_ns));
+        }
+    }
+
+    /// Whether the server allows so many streams that the place may have one. If not, it is left until the server says so.
+    #[inline]
+    pub(in crate::worker) fn allowed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) -> bool {
+        let (link, slot) = self.links.of(index);
+        let here = &self.links.all[link];
+        let allowed = here.state != LinkState::Open || slot < here.http2.most();
+        if !allowed {
+            self.shut(index, block_run);
+        }
+        allowed
+    }
+
+    /// Puts the place's next request into its link; it leaves with the next flush.
+    #[inline]
+    pub(in crate::worker) fn send_stream(
+        &mut self,
+        index: usize,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let (link, slot) = self.links.of(index);
+        if self.links.all[link].state != LinkState::Open {
+            self.conns[index].state = State::Closed;
+            if block_run.reserve(&mut self.conns[index].due_ns) {
+                self.want_link(index, now_ns, block_run);
+            }
+            return;
+        }
+        if !block_run.take(&mut self.conns[index].due_ns) {
+            return;
+        }
+        let number = self.next_exchange as u32;
+        let here = &mut self.links.all[link];
+        here.http2.open(slot, number, &self.links.requests);
+        here.leaving.push(slot as u32);
+        here.unflushed += 1;
+        if here.http2.left() == 0 {
+            here.state = LinkState::Ending;
+        }
+        let conn = &mut self.conns[index];
+        (conn.state, conn.exchange) = (State::Waiting, number);
+        if !conn.fresh {
+            conn.since_ns = now_ns; // for the time being
+        }
+        self.make_dirty(link);
+        self.count_on(index);
+        self.outstanding += 1;
+        block_run.counts.sent += 1;
+    }
+
+    pub(super) fn make_dirty(&mut self, link: usize) {
+        if !std::mem::replace(&mut self.links.all[link].dirty, true) {
+            self.links.dirty.push(link);
+        }
+    }
+
+    /// Sends what links have to say.
+    #[inline]
+    pub(in crate::worker) fn flush_links(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
+        while let Some(link) = self.links.dirty.pop() {
+            self.flush_link(link, block_run);
+        }
+    }
+
+    #[inline]
+    pub(super) fn flush_link(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        self.links.all[link].dirty = false;
+        if self.links.all[link].http2.out().is_empty() {
+            return;
+        }
+        if P::STAGES {
+            // Here it is only queued: what becomes of it is told later.
+            match self.push_link(link) {
+                Ok(bytes) => block_run.counts.bytes_out += bytes as u64,
+                Err(_) => {
+                    let here = &mut self.links.all[link];
+                    here.flushed = (std::mem::take(&mut here.unflushed), 0);
+                    self.link_unsent(link, block_run);
+                }
+            }
+            return;
+        }
+        let sent_ns = sys::now_ns(); // never later than any of it leaves
+        let pushed = self.push_link(link);
+        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
+        match pushed {
+            Ok(bytes) => {
+                block_run.counts.bytes_out += bytes as u64;
+                for slot in here.leaving.drain(..) {
+                    let conn = &mut self.conns[first + slot as usize];
+                    if conn.state == State::Waiting && !conn.fresh {
+                        conn.depart(sent_ns, block_run);
+                    }
+                }
+            }
+            // It had been closed while it was idle: nothing has left.
+            Err(_) if here.http2.active() == here.leaving.len() && !here.fresh => {
+                let leaving = std::mem::take(&mut here.leaving);
+                self.drop_link(link);
+                for slot in leaving {
+                    self.unprocessed(first + slot as usize, block_run);
+                    self.want_link(first + slot as usize, sent_ns, block_run);
+                }
+            }
+            // They are told so by what is read next.
+            Err(_) => here.leaving.clear(),
+        }
+    }
+
+    /// What was queued of a link left: the latest flush of which that was not known.
+    #[inline]
+    pub(in crate::worker) fn link_departed(
+        &mut self,
+        token: u64,
+        sent_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let (link, generation) = place(token);
+        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
+        if here.generation != generation {
+            return;
+        }
+        let Some(end) = here.leaving.iter().rposition(|slot| *slot == FLUSHED) else { return };
+        let begin = here.leaving[..end].iter().rposition(|slot| *slot == FLUSHED).map_or(0, |before| before + 1);
+        for slot in here.leaving.drain(begin..=end).take(end - begin) {
+            let conn = &mut self.conns[first + slot as usize];
+            if conn.state == State::Waiting && !conn.fresh {
+                conn.depart(sent_ns, block_run);
+            }
+        }
+    }
+
+    /// The kernel says only now that nothing of the latest flush left. Where all that is under way was in it, the link had
+    /// been closed while it was idle: nothing is lost. Else what is read next tells.
+    #[cold]
+    pub(super) fn link_unsent(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        let here = &self.links.all[link];
+        let (requests, bytes) = here.flushed;
+        if here.state != LinkState::Open || here.fresh || here.http2.active() != requests {
+            return;
+        }
+        block_run.counts.bytes_out -= bytes;
+        let now_ns = sys::now_ns();
+        let unsent: Vec<usize> = self.places(link).filter(|index| self.conns[*index].state == State::Waiting).collect();
+        self.drop_link(link);
+        for index in unsent {
+            self.unprocessed(index, block_run);
+            self.want_link(index, now_ns, block_run);
+        }
+    }
+
+    /// A request that left, and that the server has not looked at: as if it had not left, but its latency runs on.
+    pub(super) fn unprocessed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        self.outstanding -= 1;
+        block_run.counts.sent -= 1;
+        let conn = &mut self.conns[index];
+        block_run.keep(&mut conn.due_ns);
+        (conn.state, conn.fresh) = (State::Closed, true);
+        conn.reader.reset();
+    }
+}
