@@ -47,8 +47,9 @@ test-deps: .stamps/test-deps
 check-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --all --workload db --yes
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
-	@# The page's tests want a browser, those of wrk's scripts wrk beside them; where they can't be had, tests say so and are skipped.
+	@# The page's tests want a browser, HTTP/2's nghttpd, those of wrk's scripts wrk beside them; where they can't be had, tests say so and are skipped.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
+	@command -v nghttpd >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq nghttp2-server >/dev/null; } || true
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 
 lint: .stamps/test-deps

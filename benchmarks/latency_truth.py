@@ -11,6 +11,7 @@ docs/ENGINE.md.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import shutil
@@ -35,6 +36,11 @@ PLANTED_GOAL_US, RESOLUTION = 100.0, 0.001
 PLAIN = (
     *(Cell(f"{c} connection{'s' * (c > 1)}", c) for c in (1, 10, 100)),
     Cell("100 connections, 50 µs of work (coalesced)", 100, options=("--work-us", "50")),
+)
+#: In the clear; with several streams a connection, answers that share a read share the last one's stamp.
+HTTP2 = (
+    *(Cell(f"{c} connection{'s' * (c > 1)}", c, streams=1) for c in (1, 10, 100)),
+    Cell("10 connections × 10 streams", 10, streams=10),
 )
 #: (case, open loop's rate per s or none). A closed loop over n connections meets a stall n times, an open loop for as
 #: long as it lasts. The delay's share, 1 in 100, lies between the quantiles 0.985 and 0.995.
@@ -89,12 +95,12 @@ def measure(
                 command = ["wrk", "-t1", f"-c{cell.connections}", f"-d{seconds}s", "--latency"]
                 command.append(f"http://127.0.0.1:{port}/")
             else:
-                words = [str(cell.connections), str(seconds), str(core), "0", backend]
                 open_loop = ["--rate", str(rate), "--precision", "precise"] if rate else []
-                command = [str(rivals.DRIVE), "127.0.0.1", str(port), "/", *words, *open_loop]
+                lasting = dataclasses.replace(cell, seconds=seconds)
+                command = [*rivals.engine(lasting, port, core, backend), *open_loop]
             done = subprocess.run(["taskset", "-c", str(core), *command], capture_output=True, text=True, check=True)
         pairs = list(struct.iter_unpack("<QQ", log.read_bytes()))
-    if not wrk:
+    if not (wrk or cell.streams):
         pairs = pairs[1:]  # the first fetch, from which the driver learns the right answer
     true = quantiles([(left - came) / 1000 for came, left in pairs], (*QUANTILES, *LOW, 0.99))
     if wrk:
@@ -141,6 +147,21 @@ def plain(cores: tuple[int, int], rounds: int, seconds: int) -> list[str]:
             f"| {cell.name} | {true[0.5]:,.1f}, {true[0.99]:,.1f} | {middle[0.5]:+,.1f}, {middle[0.99]:+,.1f} "
             f"| {'met' if met else '**missed**'} | {beside} |"
         )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def http2(cores: tuple[int, int], rounds: int, seconds: int) -> list[str]:
+    """The same over HTTP/2; the last case has no goal."""
+    lines = ["| HTTP/2 | true p50, p99 µs | recorded less true, p50 and p99 | |", "|-|-|-|-|"]
+    for cell in HTTP2:
+        told = [measure(cell, cores, seconds) for _ in range(rounds)]
+        middle = {q: statistics.median(one.error_us(q) for one in told) for q in (0.5, 0.99)}
+        true = {q: statistics.median(one.true[q] for one in told) for q in (0.5, 0.99)}
+        met = abs(middle[0.5]) <= P50_GOAL_US and abs(middle[0.99]) <= P99_GOAL_US
+        word = "–" if cell.streams > 1 else "met" if met else "**missed**"
+        figures = f"{true[0.5]:,.1f}, {true[0.99]:,.1f} | {middle[0.5]:+,.1f}, {middle[0.99]:+,.1f}"
+        lines.append(f"| {cell.name} | {figures} | {word} |")
         print(lines[-1], flush=True)
     return lines
 
@@ -201,15 +222,24 @@ def main() -> int:
     words.add_argument("--rounds", type=int, default=5)
     words.add_argument("--seconds", type=int, default=2, help="per run")
     words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
+    words.add_argument("--http2", action="store_true", help="HTTP/2 alone, which needs neither wrk nor nginx")
     words.add_argument("--low", action="store_true", help="the low tail alone, which needs neither wrk nor nginx")
     given = words.parse_args()
-    if missing := [one for one in ready() if not (given.low and "not on PATH" in one and rivals.DRIVE.exists())]:
+    if missing := [
+        one for one in ready() if not ((given.low or given.http2) and "not on PATH" in one and rivals.DRIVE.exists())
+    ]:
         print("latency_truth: can't run:", *missing, sep="\n  ")
         return 2
     rivals.room()
     every = sorted(os.sched_getaffinity(0))
     cores = (every[-1], every[0])
     above = f"{circumstances()}; server and generator on cores of their own."
+    if not given.low:
+        lines = http2(cores, given.rounds, given.seconds)
+        if given.record:
+            splice(ENGINE_PAGE, "latency-http2", "\n".join([above, "", *lines]))
+    if given.http2:
+        return 0
     if not given.low:
         lines = [*plain(cores, given.rounds, given.seconds), "", *planted(cores, given.seconds + 2)]
         if given.record:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,26 @@ def test_a_server_without_http_2_and_words_that_contradict_it_are_refused(
     shown = load(encrypted, "--insecure", "--http", "2", "--streams", "10", "-n", "52", "-c", "2").stdout
     assert "in HTTP/2 with 10 streams on each" in " ".join(shown.split())
     server.ended()
+
+
+@pytest.mark.skipif(shutil.which("nghttpd") is None, reason="nghttpd is not installed: make check-deps")
+def test_nghttpd_saw_each_request_of_one_ten_and_a_hundred_streams(tmp_path: Path) -> None:
+    """A server on nghttp2: it allows 100 streams a connection, and keeps the dynamic table in use."""
+    (tmp_path / "index.html").write_text("hello world\n")
+    port, sent = free_port(), 0
+    words = ["nghttpd", "--no-tls", "-a", "127.0.0.1", "-v", "-d", str(tmp_path), str(port)]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(words, stdout=log, stderr=log) as server:
+        try:
+            while True:
+                assert server.poll() is None, (tmp_path / "log").read_text()
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                    break
+            for streams in (1, 10, 100, 200):
+                url = f"http://127.0.0.1:{port}/"
+                found = told(url, "--http", "2", "--streams", str(streams), "-c", "3", "-n", "1002")
+                assert (found["requests"], found["errors"], found["unanswered"]) == (1002, {}, 0)
+                sent += 1002
+        finally:
+            server.terminate()
+    log = (tmp_path / "log").read_text()
+    assert (log.count("; Open new stream"), log.count("GOAWAY frame <")) == (sent, 0)
