@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from dragstrip.cli import other_tools_flags
 from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
-from dragstrip.workload import MixFile, WorkloadFile, names
+from dragstrip.workload import MixFile, WorkloadFile, load, names
 from dragstrip.workload.fields import MixedRequest, RequestFields
 
 HERE = Path(__file__).parent
@@ -118,7 +118,7 @@ def mix_tables() -> list[str]:
 
 def served() -> list[str]:
     """Which shipped contender serves which workload; below, why the others do not."""
-    asked, lines = names(), []
+    asked, lines = [name for name in names() if load(name).served_as == name], []
     lines += [f"| | {' | '.join(f'`{name}`' for name in asked)} |", f"|-|{'-|' * len(asked)}"]
     whys: dict[tuple[str, ...], list[str]] = {}
     for name, one in shipped().items():

@@ -106,19 +106,29 @@ class Target:
 
 @final
 class Tls:
-    """Encryption; no handshake resumes another."""
+    """Encryption; no handshake resumes another, unless that is asked for."""
 
-    def __init__(self, name: str, *, cacert: str | PathLike[str] | None = None, insecure: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        cacert: str | PathLike[str] | None = None,
+        insecure: bool = False,
+        resume: bool = False,
+    ) -> None:
         """What the server has to prove.
 
         Args:
             name: the one that its certificate must have.
             cacert: PEM file of those who may have signed it, None for those whom this machine trusts.
             insecure: takes any certificate.
+            resume: connections resume sessions of those before them, where the server lets them.
         """
 
     @property
     def name(self) -> str: ...
+    @property
+    def resume(self) -> bool: ...
     @property
     def cacert(self) -> PathLike[str] | None: ...
     @property

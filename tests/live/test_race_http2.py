@@ -12,6 +12,9 @@ import pytest
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from races import dragstrip_run, settings
 
+from dragstrip import contender
+from dragstrip.contender import Missing
+
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
@@ -48,3 +51,23 @@ def test_who_has_no_http_2_and_what_it_has_not_are_refused(tmp_path: Path) -> No
     mixed = dragstrip_run(env, "race", "node", "node:http=2", "--workload", "pipelined")
     assert mixed.returncode == 2
     assert "HTTP/2" in mixed.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["nginx-return", "node", "go-native"])
+def test_a_server_against_itself_over_the_other_version_ends_with_a_verdict(name: str, tmp_path: Path) -> None:
+    """After ten rounds, the least that decide: faster, same, or too close; the sheet names both versions."""
+    if isinstance(contender.check(contender.find(name)), Missing):
+        pytest.skip(f"{name} is not installed")
+    out, env = tmp_path / "out.json", settings(tmp_path)
+    done = dragstrip_run(env, "race", name, f"{name}:http=2", "--rounds", "10", "--json", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(out.read_text())
+    assert told["finished"] in ("rounds", "decided")
+    (pair,) = (one for one in told["pairs"] if one["metric"] == told["metric"])
+    assert pair["verdict"] in ("faster", "slower", "same", "undecided")
+    assert {one["name"]: one["parity"]["HTTP version"] for one in told["contenders"]} == {
+        name: "HTTP/1.1",
+        f"{name}:http=2": "HTTP/2",
+    }
+    assert any(one["check"] == "parity, HTTP version" and "HTTP/2" in one["detail"] for one in told["validity"])

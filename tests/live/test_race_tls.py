@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import ssl
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from races import HERE, PYTHON, assert_nothing_left, dragstrip_run, settings
 
+from dragstrip import contender
 from dragstrip.process import certificate
 
 pytestmark = [
@@ -64,6 +66,8 @@ def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
         (["tornado", "nginx-return", "--tls"], "tornado has no parameter 'tls' in its definition; these have: "),
         (["http://127.0.0.1:1/", "nginx-return", "--tls"], "is a running server"),
         (["nginx-return", "--serve", "mine=server {port}", "--tls"], "{certificate}"),
+        (["nginx-return", "node", "--workload", "handshakes"], "is about TLS, and nginx-return is raced in the clear"),
+        (["nginx-return", "node", "--tls", "--workload", "hello,handshakes"], "race it by itself"),
         (["nginx-return", "nginx-return:http=2", "--streams", "10"], "nginx-return is raced over HTTP/1.1"),
     ):
         refused = dragstrip_run(env, "race", *given)
@@ -83,6 +87,30 @@ def test_the_certificate_is_for_this_machine_and_signed_by_the_races_own_authori
     (told,) = ssl.create_default_context(cafile=str(made.file)).get_ca_certs()
     assert dict(part for (part,) in told["subject"])["commonName"] == certificate.AUTHORITY
     assert made.file.read_bytes() != stranger.file.read_bytes()
+
+
+@pytest.mark.parametrize(("workload", "resumed"), [("handshakes", False), ("resumptions", True)])
+def test_each_request_has_a_handshake_or_takes_up_a_session_as_the_server_saw_it(workload: str, resumed: bool) -> None:
+    """nginx's own log of every connection under load; scrutineering tries once whether sessions are taken up."""
+    with tempfile.TemporaryDirectory() as place:
+        folder, log = Path(place) / "logging", Path(place) / "log"
+        Path(place).chmod(0o755)
+        log.touch()
+        log.chmod(0o666)  # nginx runs as nobody
+        source = contender.find("nginx-return").folder
+        shutil.copytree(source, folder)
+        own = folder / "contender.toml"
+        own.write_text(own.read_text().replace('name = "nginx-return"', 'name = "logging"'))
+        conf = folder / "nginx.conf"
+        said = f"log_format reused '$ssl_session_reused $connection_requests'; access_log {log} reused;"
+        conf.write_text(conf.read_text().replace("access_log off;", said))
+        done = dragstrip_run(settings(Path(place)), "verify", f"{folder}:tls=on", "--workload", workload)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = log.read_text().splitlines()
+    closed = [line for line in lines if line.endswith(" 1")]
+    assert len(closed) > 200, "few connections were opened"
+    share = sum(line.startswith("r ") for line in closed) / len(closed)
+    assert share > 0.8 if resumed else share < 0.1
 
 
 def test_several_streams_are_loaded_and_stored(tmp_path: Path) -> None:

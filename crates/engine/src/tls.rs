@@ -11,7 +11,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a session's connections are encrypted. Every one makes a full handshake: none is resumed.
+/// Sessions that are held to be resumed, over all connections: more than wait at a time for one that needs them.
+const RESUMABLE: usize = 1024;
+
+/// How a session's connections are encrypted. Every one makes a full handshake, unless it is told to resume.
 #[derive(Clone, Debug)]
 pub struct TlsPlan {
     config: Arc<ClientConfig>,
@@ -64,6 +67,13 @@ impl TlsPlan {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![b"h2".to_vec()];
         Self { config: Arc::new(config), protocol: Some(b"h2"), name: self.name.clone() }
+    }
+
+    /// The same with connections that resume sessions of those before them, by tickets or by the server's memory.
+    pub fn resuming(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = Resumption::in_memory_sessions(RESUMABLE);
+        Self { config: Arc::new(config), ..self.clone() }
     }
 
     /// Whether a connection whose handshake is over may be used.

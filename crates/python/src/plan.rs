@@ -55,14 +55,15 @@ pub struct Tls {
     name: String,
     cacert: Option<PathBuf>,
     insecure: bool,
+    resume: bool,
 }
 
 #[pymethods]
 impl Tls {
     #[new]
-    #[pyo3(signature = (name, *, cacert = None, insecure = false))]
-    fn new(name: String, cacert: Option<PathBuf>, insecure: bool) -> Self {
-        Self { name, cacert, insecure }
+    #[pyo3(signature = (name, *, cacert = None, insecure = false, resume = false))]
+    fn new(name: String, cacert: Option<PathBuf>, insecure: bool, resume: bool) -> Self {
+        Self { name, cacert, insecure, resume }
     }
 }
 
@@ -73,7 +74,8 @@ impl Tls {
             Some(file) => Trust::File(file),
             None => Trust::Platform,
         };
-        TlsPlan::new(&self.name, trust)
+        let plan = TlsPlan::new(&self.name, trust)?;
+        Ok(if self.resume { plan.resuming() } else { plan })
     }
 }
 

@@ -71,7 +71,7 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
         scratch = root / "counted"
         scratch.mkdir()
         start = prepare(
-            entry, scratch=scratch, port=free_port(), cores=lanes.server, workload=workload.name, data=data.files
+            entry, scratch=scratch, port=free_port(), cores=lanes.server, workload=workload.served_as, data=data.files
         )
         running = launcher.launch(start, scratch=scratch, cores=lanes.server, is_right=is_right(exchange))
         try:

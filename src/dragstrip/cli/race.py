@@ -109,8 +109,8 @@ class RaceOptions(RunOptions):
     default=None,
     shell_complete=completion.workloads,
     metavar="NAME[,NAME…]",
-    help="hello (default), multiply, json, post, static, delay, pipelined, or a TOML file; several with commas: a "
-    "column of the table each.",
+    help="hello (default), multiply, json, post, static, delay, pipelined, handshakes, resumptions, or a TOML file; "
+    "several with commas: a column of the table each.",
 )
 @click.option(
     "--connections",

@@ -58,8 +58,8 @@ def enter(
     found = []
     for workload in request.workloads:
         at = setup.at(workload, 0.0)
-        entries = [entry for entry in request.entries if entry.serves(workload.name)]
-        absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.name))
+        entries = [entry for entry in request.entries if entry.serves(workload.served_as)]
+        absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.served_as))
         told = progress
         if request.also:
             told = Within(progress, workload.name)

@@ -102,8 +102,8 @@ def _installed(request: Request) -> dict[str, Ready | Missing]:
         if isinstance(state, Missing) and request.explicit:
             raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
         for workload in request.workloads:
-            if entry.serves(workload.name) and request.explicit:
-                asking = check(entry.for_workload(workload.name, asks_database=workload.asks_database))
+            if entry.serves(workload.served_as) and request.explicit:
+                asking = check(entry.for_workload(workload.served_as, asks_database=workload.asks_database))
                 if isinstance(asking, Missing):
                     raise NotReady(f"{entry.name} is not ready for {workload.name}: {asking.reason}; {asking.remedy}")
     return states
@@ -123,7 +123,7 @@ def qualify_all(
         store: of those kept; None: all are proved anew, and nothing is kept.
     """
     named, workload = entries, setup.workload
-    entries = [entry.for_workload(workload.name, asks_database=workload.asks_database) for entry in named]
+    entries = [entry.for_workload(workload.served_as, asks_database=workload.asks_database) for entry in named]
     states = {
         entry.name: states[entry.name] if entry is before else check(entry)
         for entry, before in zip(entries, named, strict=True)
@@ -283,6 +283,8 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
     if not problems and launched.tls:
         resumed = resumption(running.host, running.port, plainest(keepalive), launched.tls)
         candidate.facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
+        if setup.workload.tls == "resumed" and resumed != "yes":
+            problems = ("takes up no TLS session of an earlier connection; tickets, or sessions kept, would be right",)
     if problems:
         candidate.rejected = "; ".join(problems)
     elif entry.contender is not None and not framed:

@@ -115,7 +115,7 @@ def load_of(request: Request, lanes: machine.Lanes) -> Load:
     return Load(
         connections=request.connections or request.workload.connections or DEFAULT_CONNECTIONS,
         threads=request.threads or len(lanes.engine),
-        keepalive=request.keepalive,
+        keepalive=request.keepalive and request.workload.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
         http=request.http,
         pace=request.pace,
@@ -141,16 +141,17 @@ def refuse_workloads(request: Request) -> None:
         BadUsage: one has none of them, a workload has fewer than two, or two workloads have one name.
     """
     names = [workload.name for workload in request.workloads]
+    listed = {workload.name: workload.served_as for workload in request.workloads}
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise BadUsage(f"workload {doubles[0]} is given twice; give each once")
     for entry in request.entries:
-        if not any(map(entry.serves, names)):
-            entry.refuse_unless_it_serves(names[0])
+        if not any(map(entry.serves, listed.values())):
+            entry.refuse_unless_it_serves(listed[names[0]])
     if len(names) == 1:
-        serving(names[0], request.entries)
+        serving(listed[names[0]], request.entries)
     for name in names:
-        having = [entry.name for entry in request.entries if entry.serves(name)]
+        having = [entry.name for entry in request.entries if entry.serves(listed[name])]
         if len(having) < 2:
             raise BadUsage(
                 f"workload {name}: a race wants at least two contenders that have it, here it is "
@@ -203,6 +204,11 @@ def _refuse_unlike_loads(request: Request) -> None:
     """Several workloads of one race share its connections; how many requests each sends at once is its own affair."""
     if len(request.workloads) == 1:
         return
+    if len({one.keepalive for one in request.workloads}) > 1:
+        each = next(one.name for one in request.workloads if not one.keepalive)
+        raise BadUsage(
+            f"workload {each} has a new connection for each request, the others keep theirs; race it by itself"
+        )
     meant = {one.name: one.connections or DEFAULT_CONNECTIONS for one in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
         said = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
@@ -223,6 +229,11 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
         raise BadUsage(
             f"workload {workload.name} sends {workload.pipelining} requests at once on a connection, which can't be "
             f"done with {option}; leave it out, or use another workload"
+        )
+    plain = next((entry.name for entry in request.entries if not entry.tls), None)
+    if plain and workload.tls != "any":
+        raise BadUsage(
+            f"workload {workload.name} is about TLS, and {plain} is raced in the clear; race all over TLS (--tls)"
         )
     running = [entry.name for entry in request.entries if entry.url is not None]
     if running and workload.needs_data:

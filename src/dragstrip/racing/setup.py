@@ -28,7 +28,7 @@ from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, is_right, pl
 from dragstrip.workload import HOST, HTTP2, Data, Exchange, Workload
 
 if TYPE_CHECKING:
-    from dragstrip._engine import BlockPlan, Engine
+    from dragstrip._engine import BlockPlan, Engine, Tls
 
 
 @dataclass
@@ -127,7 +127,7 @@ class RaceSetup:
             scratch=scratch,
             port=free_port(),
             cores=self.lanes.server,
-            workload=workload.name,
+            workload=workload.served_as,
             data=data.files,
             database=self.instance.values(entry.name) if self.instance else {},
             identity=authority.identity if authority else None,
@@ -173,13 +173,21 @@ class RaceSetup:
             own_form=workload.name in entry.own_forms,
         )
 
+    def _encryption(self, launched: Launched) -> Tls | None:
+        """How the engine reaches a launch over TLS."""
+        from dragstrip._engine import Tls
+
+        if launched.tls is None:
+            return None
+        return Tls(HOST, cacert=launched.tls.cacert, resume=self.workload.tls == "resumed")
+
     def connect(self, launched: Launched) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
 
         Raises:
             StageError: it takes no connections, though it just answered.
         """
-        from dragstrip._engine import EngineError, SessionPlan, Target, Tls
+        from dragstrip._engine import EngineError, SessionPlan, Target
 
         entry, running, load = launched.entry, launched.running, self.load
         unix = running.host.startswith("unix:")
@@ -196,7 +204,7 @@ class RaceSetup:
             connections=load.connections,
             keepalive=load.keepalive,
             timeout_ns=load.timeout_ns,
-            tls=Tls(HOST, cacert=launched.tls.cacert) if launched.tls else None,
+            tls=self._encryption(launched),
             pipelining=load.pipelining,
             by_length=self.workload.by_length,
             sequence=sequence,

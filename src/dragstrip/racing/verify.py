@@ -50,7 +50,7 @@ def verify(
                 engine_cores=engine_cores,
             )
             refuse_unfit_load(request)
-            entry = named.for_workload(name, asks_database=request.workload.asks_database)
+            entry = named.for_workload(request.workload.served_as, asks_database=request.workload.asks_database)
             if entry is not named and isinstance(state := check(entry), Missing):
                 reason = f"{state.reason}; {state.remedy}"
                 yield Proof(contender=entry.name, workload=name, status="missing", reason=reason)

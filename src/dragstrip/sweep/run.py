@@ -75,7 +75,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     if asked.wait == "auto":
         asked = replace(asked, wait="sleep")  # latency as users meet it
     refuse_doubles(asked.entries)
-    serving(asked.workload.name, asked.entries)
+    serving(asked.workload.served_as, asked.entries)
     refuse_unfit_load(asked, open_loop=True)
     _refuse_slow(request)
     lanes = lanes_of(asked)

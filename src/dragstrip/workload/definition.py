@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from dragstrip.contender import Key, Source
 from dragstrip.errors import BadUsage
@@ -77,6 +78,21 @@ class Workload:
     def pipelining(self) -> int:
         """Requests on their way on each connection."""
         return self.fields.load.pipelining
+
+    @property
+    def served_as(self) -> str:
+        """The name under which contenders list it: its own, or that of the one that asks for the same."""
+        return self.fields.like or self.name
+
+    @property
+    def keepalive(self) -> bool:
+        """Whether connections are kept from one request to the next, where the race keeps them."""
+        return self.fields.load.keepalive
+
+    @property
+    def tls(self) -> Literal["any", "full", "resumed"]:
+        """What it wants of TLS; "any": nothing."""
+        return self.fields.load.tls
 
     @property
     def kind_names(self) -> tuple[str, ...]:

@@ -94,6 +94,12 @@ class TrafficFields(Strict):
     pipelining: int = Field(
         default=1, ge=1, le=1024, description="requests on their way on each connection, answered in order"
     )
+    keepalive: bool = Field(default=True, description="`false`: a new connection for each request")
+    tls: Literal["any", "full", "resumed"] = Field(
+        default="any",
+        description="only over TLS; `full`: with a whole handshake for each connection, `resumed`: connections take up "
+        "the sessions of those before them",
+    )
 
 
 class LoadFields(DrawFields, TrafficFields):
@@ -132,6 +138,7 @@ class NamedFields(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.+-]{0,59}$", description="small letters, digits, . + -")
     title: str = Field(min_length=1, description="what the server does, in one line")
+    like: str = Field(default="", description="another one that asks for the same: who serves that serves this, too")
 
 
 Files = Annotated[tuple[DataFields, ...], Field(strict=False)]

@@ -91,6 +91,10 @@ impl Poller for Buffered {
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
         let tls = self.tls.as_ref().map(|plan| plan.connection().map(Box::new)).transpose().map_err(broken)?;
+        if tls.is_some() {
+            // A handshake leaves in several writes: each waited up to 40 ms for the one before to be acknowledged.
+            let _ = socket.set_tcp_nodelay(true); // a unix socket has no such thing
+        }
         *self.link(token) = Link { out: Vec::new(), tls };
         self.inner.watch(token, socket, connecting)
     }
