@@ -133,7 +133,8 @@ def main() -> int:
     )
     print("\n".join(lines))
     if words.record:
-        splice(PAGE, "scripts", f"{circumstances()}; " + "\n".join(lines))
+        load = f"load average {os.getloadavg()[0]:.0f}"
+        splice(PAGE, "scripts", f"{circumstances()}, {load}; " + "\n".join(lines))
     return 1 if missed else 0
 
 

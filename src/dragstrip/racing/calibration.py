@@ -234,7 +234,7 @@ def _load(setup: RaceSetup, launched: Launched, p50_ns: int) -> Tally:
     with setup.awake.held():
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
         # Most came behind the block: it was too short, or others were at work; the few within are the quickest.
-        if tally.answered and tally.requests < setup.load.connections:
+        if (tally.answered or not tally.failed) and tally.requests < setup.load.connections:
             length_ns = CALIBRATION_FEWEST_LATENCIES * tally.duration_ns
             (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
     return tally

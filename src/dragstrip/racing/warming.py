@@ -28,8 +28,9 @@ REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
 #: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
 WARM_UP_MOST = 3
 
-#: The first look at a server of which nothing is known, for the length of its slices.
-FIRST_LOOK_NS = 20_000_000
+#: The first look at a server of which nothing is known, for the length of its slices; and one that is long enough for
+#: handshakes of many connections at once, before whose end no request is under way.
+FIRST_LOOK_NS, LONG_LOOK_NS = 20_000_000, 400_000_000
 
 
 def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> WarmUp:
@@ -78,6 +79,8 @@ def _first_look(setup: RaceSetup, launched: Launched) -> int:
         StageError: it answered nothing: ten slices more would each wait for the time limit of an answer.
     """
     (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=FIRST_LOOK_NS)])
+    if not tally.answered and not tally.failed:
+        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=LONG_LOOK_NS)])
     if not tally.answered:
         launched.disconnect(setup.engine)
         reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))
