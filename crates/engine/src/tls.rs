@@ -2,17 +2,19 @@
 
 use crate::error::EngineError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConnection, Resumption};
+use rustls::client::{
+    ClientConnection, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, NamedGroup, RootCertStore, SignatureScheme};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Sessions that are held to be resumed, over all connections: more than wait at a time for one that needs them.
-const RESUMABLE: usize = 1024;
+/// Tickets of TLS 1.3 that are held, each good for one connection: more than there are connections.
+const TICKETS: usize = 100_000;
 
 /// How a session's connections are encrypted. Every one makes a full handshake, unless it is told to resume.
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ impl TlsPlan {
     /// The same with connections that resume sessions of those before them, by tickets or by the server's memory.
     pub fn resuming(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
-        config.resumption = Resumption::in_memory_sessions(RESUMABLE);
+        config.resumption = Resumption::store(Arc::new(Sessions::default()));
         Self { config: Arc::new(config), ..self.clone() }
     }
 
@@ -114,6 +116,57 @@ fn roots(trust: Trust) -> Result<RootCertStore, EngineError> {
         return Err(refuse(problem, "name a file of them, or take any server's word"));
     }
     Ok(store)
+}
+
+/// Sessions of one server that may be taken up. Those of rustls hold eight tickets: of many connections that end
+/// together and begin anew, only eight would resume.
+#[derive(Debug, Default)]
+struct Sessions(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    group: Option<NamedGroup>,
+    session: Option<Tls12ClientSessionValue>,
+    tickets: Vec<Tls13ClientSessionValue>,
+}
+
+impl Sessions {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientSessionStore for Sessions {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.held().group = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.held().group
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
+        self.held().session = Some(session);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.held().session.clone()
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.held().session = None;
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        let mut held = self.held();
+        if held.tickets.len() < TICKETS {
+            held.tickets.push(ticket);
+        }
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.held().tickets.pop()
+    }
 }
 
 /// Believes every certificate; signatures are still looked at, as the handshake's own soundness.
