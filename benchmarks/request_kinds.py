@@ -3,6 +3,7 @@
 Generator and server are pinned to one core. In each round every case is run in turn, in another order each time;
 compared are the medians of the ratios of CPU time per request within rounds. ``--old PATH`` is another build of
 ``crates/engine/examples/drive.rs``, with which hello is run, too. ``--record`` writes all of it into docs/ENGINE.md.
+Where valgrind is here, each case's own instructions a request stand beside that: other programs don't change them.
 Exit code 0, also where a goal is missed.
 """
 
@@ -10,7 +11,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import shutil
 import statistics
+import subprocess
 from pathlib import Path
 
 import rivals
@@ -22,16 +26,47 @@ GOALS = {"POST of 1 KiB": 1.15, "mix of four": 1.15}
 OLD = "hello, earlier build"
 
 
-def report(ran: dict[str, list[float]], what: str) -> str:
+#: Runs of so many requests each: what only the second one has more is its requests' own.
+FEW, MANY = 1_000, 9_000
+
+
+def instructions(command: list[str], words: tuple[str, ...]) -> float | None:
+    """Of the engine's own code for one request, over epoll; None where valgrind is not here.
+
+    With one connection each answer wakes the engine once: the same work for each request, whatever the machine does.
+    """
+    valgrind = shutil.which("valgrind")
+    if not valgrind:
+        return None
+    counted = []
+    for requests in (FEW, MANY):
+        # One connection, seconds that are never reached, the first core, and at most so many requests.
+        drive = [*command[:4], "1", "120", "0", str(requests), "epoll", *words]
+        tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        told = subprocess.run([*tool, *drive], capture_output=True, text=True, check=True)
+        found = re.search(r"Collected : (\d+)", told.stderr)
+        if not found:
+            raise SystemExit(f"valgrind counted nothing: {told.stderr[-500:]}")
+        counted.append(int(found[1]))
+    return (counted[1] - counted[0]) / (MANY - FEW)
+
+
+def report(ran: dict[str, list[float]], counted: dict[str, float | None], what: str) -> str:
     """A line on the circumstances, and a table of all cases: CPU time, and how many times hello's."""
-    lines = [f"{circumstances()}; {what}", "", "| | CPU µs a request | times hello's | least and most | goal |"]
-    lines.append("|-|-:|-:|-:|-|")
+    lines = [
+        f"{circumstances()}; {what}",
+        "",
+        "| | CPU µs a request | times hello's | least and most | goal | instructions | times |",
+    ]
+    lines.append("|-|-:|-:|-:|-|-:|-:|")
     for name, spent in ran.items():
         ratios = sorted(mine / hello for mine, hello in zip(spent, ran["hello"], strict=True))
         ratio, goal = statistics.median(ratios), GOALS.get(name)
         told = f"at most {goal:g}: {'met' if ratio <= goal else 'missed'}" if goal else ""
         beside = f"{ratio:.3f} | {ratios[0]:.3f}–{ratios[-1]:.3f}" if name != "hello" else "1 | "
-        lines.append(f"| {name} | {statistics.median(spent):.3f} | {beside} | {told} |")
+        own, hello = counted.get(name), counted.get("hello")
+        exact = f"{own:.0f} | {own / hello:.3f}" if own and hello else " | "
+        lines.append(f"| {name} | {statistics.median(spent):.3f} | {beside} | {told} | {exact} |")
     return "\n".join(lines)
 
 
@@ -59,8 +94,15 @@ def main() -> None:
             if one.failed or not one.requests:
                 raise SystemExit(f"{name}: the run failed: {one}")
             ran[name].append(one.cpu_us / one.requests)
-    what = f"{asked.connections} connections, {asked.rounds} rounds of {asked.seconds} s each"
-    told = report(ran, f"{what}, earlier build: {asked.old_name}" if asked.old_name else what)
+    counted: dict[str, float | None] = {}
+    with rivals.serve(cell, core) as (port, _):
+        for name in names:
+            command = rivals.engine(cell, port, core)
+            command[0] = str(asked.old) if name == OLD and asked.old else command[0]
+            counted[name] = instructions(command, CASES.get(name, ()))
+    load = f"load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    what = f"{load}; {asked.connections} connections, {asked.rounds} rounds of {asked.seconds} s each"
+    told = report(ran, counted, f"{what}, earlier build: {asked.old_name}" if asked.old_name else what)
     print(told)
     if asked.record:
         splice(ENGINE_PAGE, "kinds", told)
