@@ -50,8 +50,9 @@ impl Wire for Http1 {
 
 /// Several streams a connection, in frames in which only the stream's number changes.
 pub struct Http2 {
-    /// By connection: as many requests as there are streams.
+    /// By connection: requests, more than twice as many as may be under way, and where the next ones begin.
     made: Vec<&'static mut [u8]>,
+    places: Vec<usize>,
     /// By connection: the next stream.
     ids: Vec<u32>,
     /// Length of a request, and where it has its stream's number.
@@ -72,9 +73,10 @@ impl Http2 {
             ask(stream, &mut connection, &requests);
             size = ask(stream, &mut connection, &requests);
         }
-        let made = || request.head.repeat(streams).leak();
+        let made = || request.head.repeat(3 * streams).leak();
         Self {
             made: connected.iter().map(|_| made()).collect(),
+            places: vec![0; connected.len()],
             ids: vec![5; connected.len()],
             length: request.head.len(),
             number: request.numbers[0],
@@ -113,13 +115,19 @@ impl Wire for Http2 {
     }
 
     fn next(&mut self, index: usize, answers: usize) -> &'static [u8] {
-        let (made, id) = (&mut self.made[index], &mut self.ids[index]);
-        for request in made.chunks_exact_mut(self.length).take(answers) {
+        let (made, id, place) = (&mut self.made[index], &mut self.ids[index], &mut self.places[index]);
+        if *place + answers > 3 * self.streams {
+            *place = 0;
+        }
+        let at = *place * self.length;
+        *place += answers;
+        let made = &mut made[at..at + answers * self.length];
+        for request in made.chunks_exact_mut(self.length) {
             request[self.number..][..4].copy_from_slice(&id.to_be_bytes());
             *id += 2;
         }
-        // SAFETY: leaked, so it stays; the kernel has taken what was handed out before, as its answers are here.
-        unsafe { std::slice::from_raw_parts(made.as_ptr(), answers * self.length) }
+        // SAFETY: leaked, so it stays. Until its answers are here nobody writes to it: no more than a third is under way.
+        unsafe { std::slice::from_raw_parts(made.as_ptr(), made.len()) }
     }
 
     fn answers(&self, got: &mut usize) -> usize {
