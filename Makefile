@@ -51,6 +51,8 @@ check-deps: .stamps/test-deps
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
 	@command -v nghttpd >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq nghttp2-server >/dev/null; } || true
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
+	@# Fleets are tested over ssh between network namespaces; RUNLEVEL=1 keeps the package from starting an sshd of its own.
+	@{ command -v ip && { command -v sshd || [ -x /usr/sbin/sshd ]; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq openssh-server openssh-client iproute2 >/dev/null; } || true
 
 lint: .stamps/test-deps
 	cargo fmt --all --check

@@ -155,6 +155,7 @@ class SessionPlan:
         sequence: Sequence[int] = (),
         streams: int = 0,
         script: Script | None = None,
+        turns: tuple[int, int] = (0, 0),
     ) -> None:
         """Plain values; ``Engine.open`` checks them.
 
@@ -174,6 +175,8 @@ class SessionPlan:
             sequence: places of exchanges, which each worker sends in this order instead of one after the other.
             streams: above 0 HTTP/2 is spoken, with so many requests at a time on each connection: in the clear by prior
                 knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words all the same.
+            turns: where several generators share an open loop's schedule: the number of this engine's first worker
+                among all of them, and how many those are; (0, 0): they are its own.
             script: makes the requests while the load goes on, unless they are all the same; also says where workers
                 connect to. Two exchanges tell then what is right: of answers with and without a body (HEAD).
         """
@@ -504,6 +507,63 @@ class Tally:
         """The first thing that went wrong, of whatever kind; "" for nothing."""
 
 @final
+class Observer:
+    """Tells a server's CPU time to generators on other machines; a thread without Python, asleep between questions."""
+
+    def __init__(self, host: str, port: int, token: bytes, *, steal_cores: Sequence[int]) -> None:
+        """Listens from now on.
+
+        Args:
+            host: an IP address of this machine. port: 0 for one of the kernel's choice.
+            token: 16 bytes; a question without them is not answered.
+            steal_cores: whose steal is told.
+
+        Raises:
+            EngineError: it can't listen there, or there is no thread.
+        """
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def heard_ns(self) -> int:
+        """When a generator was last heard; 0: never."""
+
+    def watch(self, server: int, *, cgroup_cpu_stat: str | None, schedstats: Sequence[str]) -> None:
+        """Names a server's files from now on; as ``Engine.watch``.
+
+        Raises:
+            EngineError: the cgroup's file can't be opened.
+        """
+
+    def forget(self, server: int) -> None:
+        """Closes a server's files."""
+
+    def stop(self) -> None:
+        """Listens no more."""
+
+@final
+class Marker:
+    """A generator's end: marks idle points with the observer, before and after each block."""
+
+    def __init__(
+        self, host: str, port: int, token: bytes, *, generator: int = 0, generators: int = 1, ahead_ns: int = 0
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            generator: its number from 0, of so many. ahead_ns: so long after the last one's mark a block begins.
+
+        Raises:
+            EngineError: a number out of bounds, or no socket.
+        """
+
+    def begin(self, run: int) -> None:
+        """The next blocks are those of this run; numbers rise, the same for all generators."""
+
+    def clock(self, exchanges: int) -> tuple[int, int] | None:
+        """The observer's clock less ours and the round trip, of the exchange with the shortest one; None: no answer."""
+
+@final
 class Engine:
     """One pinned worker thread per core; sessions and blocks run on all of them."""
 
@@ -551,6 +611,13 @@ class Engine:
         Raises:
             EngineError: no such session, or the cgroup's file can't be opened (a thread's that has
                 vanished can't be read: its blocks then have None).
+        """
+
+    def observe(self, session: int, marker: Marker, server: int) -> None:
+        """Has them read on the server's machine: ``marker`` asks the observer there for the server of this number.
+
+        Raises:
+            EngineError: no such session.
         """
 
     def run(self, blocks: Sequence[BlockPlan], *, steal_cores: Sequence[int] = ()) -> list[Tally]:
@@ -603,6 +670,13 @@ class ReferenceServer:
     def port(self) -> int: ...
     def stop(self) -> None:
         """Closes everything and ends its threads; stopping twice does nothing."""
+
+def quantiles(histogram: bytes) -> tuple[int, int, int, int, int]:
+    """p50, p90, p99, p99.9 and maximum of a V2 compressed histogram, as a tally has them.
+
+    Raises:
+        EngineError: it can't be read.
+    """
 
 def merge(histograms: Sequence[bytes]) -> bytes:
     """Adds histograms (V2 compressed in and out).

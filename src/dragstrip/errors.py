@@ -51,6 +51,21 @@ class PortTaken(StageError):
     """It could not serve: another program holds the port that it was given; on another one it may."""
 
 
+class MachineLost(DragstripError):
+    """A machine of a race over several of them no longer answers, or answers what no agent of ours would.
+
+    Args:
+        machine: its name in the fleet.
+        why: what was seen, in words.
+    """
+
+    exit_code = 3
+
+    def __init__(self, machine: str, why: str) -> None:
+        super().__init__(f"{machine}: {why}")
+        self.machine, self.why = machine, why
+
+
 class EngineFailure(DragstripError):
     """The load engine could not run (no descriptors, no ports, an address that is not an address)."""
 

@@ -21,6 +21,9 @@ DEFAULT_CONNECTIONS = 32
 #: How a race ends that fewer than two contenders are left in (``Race.finished``).
 TOO_FEW = "too few contenders"
 
+#: How a race over several machines ends that has lost one of them for good.
+MACHINE_LOST = "machine lost"
+
 
 class VoidKind(StrEnum):
     """Why a block or a round is never used."""
@@ -35,6 +38,10 @@ class VoidKind(StrEnum):
     SERVER_WAITED = "server waited"
     GENERATOR = "generator the limit"
     TOO_FEW_BLOCKS = "too few blocks"
+    #: Of races over several machines: the server's reading, the clocks' agreement, or a machine was lost.
+    MARK_LOST = "mark lost"
+    CLOCKS_APART = "clocks apart"
+    MACHINE_LOST = "machine lost"
     #: Only in races of method versions up to 4.
     STEAL = "steal"
     TOO_FEW_PASSES = "too few passes"
@@ -279,6 +286,12 @@ class EventKind(StrEnum):
     FREQUENCY = "frequency"
     #: A contender's memory grew (its name; bytes_per_s, share_per_s).
     GROWING = "memory grows"
+    #: Of races over several machines: one no longer answered (its name; text: why); it came back (its name).
+    MACHINE_LOST = "machine lost"
+    MACHINE_BACK = "machine back"
+    #: A round's share of one generator (its name; requests, answered, sent, offset_ns, drift_ns, round_trip_ns, and
+    #: of an open loop offered, unsent, lag_p99_ns).
+    GENERATOR = "generator"
     #: Short blocks of a contender read otherwise than long ones (its name; counted_ns, apart, loaded_ns).
     UNEQUAL_BLOCKS = "unequal blocks"
     #: The race was run for claims (the setting; the claims' ids), or against itself (the contender).
@@ -436,7 +449,7 @@ class Race:
         machine: facts (``machine.facts()``), JSON-able.
         backend: the engine's, by which the race goes on if it is resumed.
         finished: "" while running or cut off, else one of "decided", "budget", "rounds",
-            "interrupted", "void", "too few contenders".
+            "interrupted", "void", "too few contenders", "machine lost".
         columns: of a race of several workloads or rates; empty: there is one.
         family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
     """

@@ -66,7 +66,8 @@ def test_the_skeleton_races_at_once_beside_two_git_revisions_of_ones_own_server(
     now = here / "my-server" / "server.py"
     now.write_text(now.read_text().replace("backlog=1024", "backlog=2048"))
     serve = [
-        f"{sys.executable} -I {folder}/server.py {{port}} USER 'hello world'" for folder in ("before", "my-server")
+        f"{sys.executable} -I {folder}/server.py {{port}} USER 'hello world' {{address}}"
+        for folder in ("before", "my-server")
     ]
     told = dragstrip(
         "race",

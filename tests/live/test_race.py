@@ -33,7 +33,7 @@ from races import (
 
 from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
 from dragstrip.racing import schedule
-from dragstrip.racing.warming import watch_cpu_time
+from dragstrip.racing.setup import watch_cpu_time
 from dragstrip.record import EventKind
 
 pytestmark = pytest.mark.timeout(600)

@@ -16,6 +16,7 @@ pub mod error_sample;
 pub mod failure;
 pub mod http2;
 pub mod io;
+mod observer;
 pub mod plan;
 mod reference_server;
 pub mod response;
@@ -34,6 +35,7 @@ use cpu_accounting::ServerFiles;
 pub use error::EngineError;
 pub use io::Backend;
 use io::{Chosen, TimestampSource};
+pub use observer::{ClockOffset, Marker, Observer, Token};
 pub use plan::{BlockPlan, BodyCheck, Exchange, SessionPlan, Target};
 pub use reference_server::ReferenceServer;
 use snapshots::{Between, SnapshotSender, Snapshots};
@@ -44,8 +46,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tally::{BlockFacts, Counts};
-pub use tally::{Tally, merge};
-use threads::{Command, Run, Worker, WorkerResult};
+pub use tally::{Tally, merge, read_quantiles_ns};
+use threads::{Command, Run, Watched, Worker, WorkerResult};
 pub use tls::{TlsPlan, Trust};
 
 /// Descriptors kept free besides connections: epoll instances, files of CPU accounting, the caller's own.
@@ -192,7 +194,17 @@ impl Engine {
     pub fn watch(&self, session: u32, cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<(), EngineError> {
         self.known(session)?;
         let files = ServerFiles::open(cgroup_cpu_stat, schedstats)?;
-        self.workers[0].tell(Command::Watch { id: session, files })
+        self.workers[0].tell(Command::Watch { id: session, watched: Watched::Files(files) })
+    }
+
+    /// The same, read on the server's machine: `marker` asks the observer there for the server of this number.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn observe(&self, session: u32, marker: &Arc<Marker>, server: u32) -> Result<(), EngineError> {
+        self.known(session)?;
+        let watched = Watched::Observed(Arc::clone(marker), server);
+        self.workers[0].tell(Command::Watch { id: session, watched })
     }
 
     /// Runs blocks in order and waits for their end.

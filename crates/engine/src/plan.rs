@@ -79,6 +79,9 @@ pub struct SessionPlan {
     pub scripts: Vec<SharedScript>,
     /// By worker: where it connects to, if not to `target`; may be shorter than there are workers.
     pub targets: Vec<Option<Target>>,
+    /// Where several generators share an open loop's schedule: the number of this one's first worker among all of them,
+    /// and how many those are. 0: this one's own.
+    pub turns: (usize, usize),
 }
 
 /// How much of each answer's body is looked at; statuses and heads always are.
@@ -162,6 +165,7 @@ impl SessionPlan {
             streams: 0,
             scripts: Vec::new(),
             targets: Vec::new(),
+            turns: (0, 0),
         }
     }
 
@@ -308,6 +312,10 @@ impl SessionPlan {
                 "keep connections alive without a bound; give the two kinds of answer",
             ));
         }
+        let (first, all) = self.turns;
+        if all > 0 && first >= all {
+            return Err(refuse("turns", format!("number {first} of {all} given"), "give numbers from 0 on"));
+        }
         let spread = matches!(self.target, Target::Tcp(SocketAddr::V4(to)) if to.ip().is_loopback());
         if !(1..=MOST_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
             let problem = format!("{} given for {}", self.sources, self.target);
@@ -347,6 +355,14 @@ impl SessionPlan {
         }
         let problem = format!("{} given in an open loop", self.pipelining);
         Err(refuse("pipelining", problem, "give 1: in an open loop each request has a connection of its own"))
+    }
+
+    /// Which of the schedule's turns worker `index` of `workers` here takes, and how many there are. One without a
+    /// connection takes none.
+    pub fn turn_of(&self, index: usize, workers: usize) -> (usize, usize) {
+        let own = workers.min(self.connections);
+        let (first, all) = if self.turns.1 == 0 { (0, own) } else { self.turns };
+        (if index < own { first + index } else { usize::MAX }, all)
     }
 
     /// How many of the connections worker `index` of `workers` opens: as even as can be, total exact.

@@ -499,11 +499,22 @@ impl Default for Counts {
 }
 
 /// p50, p90, p99, p99.9, maximum; zero if nothing was recorded.
-pub fn quantiles_ns(latency: &Histogram<u32>) -> [u64; 5] {
+pub fn quantiles_ns<C: hdrhistogram::Counter>(latency: &Histogram<C>) -> [u64; 5] {
     if latency.is_empty() {
         return [0; 5];
     }
     [0.5, 0.9, 0.99, 0.999, 1.0].map(|quantile| latency.value_at_quantile(quantile))
+}
+
+/// p50, p90, p99, p99.9 and maximum of a histogram of any shape (V2 compressed); zero if there is none.
+///
+/// # Errors
+/// [`EngineError::Histogram`] where it can't be read.
+pub fn read_quantiles_ns(bytes: &[u8]) -> Result<[u64; 5], EngineError> {
+    let refused = |problem: String| EngineError::Histogram { index: 0, problem };
+    let read: Histogram<u64> =
+        Deserializer::new().deserialize(&mut &*bytes).map_err(|error| refused(error.to_string()))?;
+    Ok(quantiles_ns(&read))
 }
 
 /// HdrHistogram V2 compressed.

@@ -5,6 +5,7 @@ use crate::block_run::{BlockRun, ClosedLoop, Window};
 use crate::cpu_accounting::{Meter, ServerFiles, ServerUse, Steal};
 use crate::error::EngineError;
 use crate::io::Chosen;
+use crate::observer::{self, Marker};
 use crate::plan::{BlockPlan, SessionPlan};
 use crate::snapshots::SnapshotSender;
 use crate::sys;
@@ -26,10 +27,41 @@ pub enum Command {
     Open { id: u32, plan: Arc<SessionPlan>, count: usize, reply: Sender<Result<(), EngineError>> },
     /// Closes it.
     Close { id: u32, reply: Sender<()> },
-    /// Reads these around each block of the session (the first worker only).
-    Watch { id: u32, files: ServerFiles },
+    /// Has the server's use read around each block of the session (the first worker only).
+    Watch { id: u32, watched: Watched },
     /// Runs its part of a list of blocks.
     Run { run: Arc<Run>, reply: Sender<WorkerResult> },
+}
+
+/// Where a server's use of CPU time is read.
+pub enum Watched {
+    /// On this machine.
+    Files(ServerFiles),
+    /// On the server's own, under this number.
+    Observed(Arc<Marker>, u32),
+}
+
+impl Watched {
+    /// Before a block: the use so far, the steal there, and when to begin; `Err`: nobody answers any more.
+    fn before(&self, block: usize) -> Result<(ServerUse, u64, Option<u64>), ()> {
+        match self {
+            Self::Files(files) => Ok((files.read(), 0, None)),
+            Self::Observed(marker, server) => {
+                let (reading, begin_ns) = marker.ready(block, *server).ok_or(())?;
+                Ok((reading.server, reading.steal_ns, marker.together().then_some(begin_ns)))
+            }
+        }
+    }
+
+    /// After it: None where the mark was lost.
+    fn after(&self, block: usize) -> Option<(ServerUse, u64)> {
+        match self {
+            Self::Files(files) => Some((files.read(), 0)),
+            Self::Observed(marker, server) => {
+                marker.done(block, *server).map(|reading| (reading.server, reading.steal_ns))
+            }
+        }
+    }
 }
 
 /// A list of blocks, shared by all workers.
@@ -123,7 +155,7 @@ struct WorkerThread {
     chosen: Chosen,
     stamps: bool,
     sessions: HashMap<u32, Box<dyn Load>>,
-    watched: HashMap<u32, ServerFiles>,
+    watched: HashMap<u32, Watched>,
     meter: Meter,
     buffer: Vec<u8>,
 }
@@ -156,8 +188,8 @@ impl WorkerThread {
                     self.watched.remove(&id);
                     let _ = reply.send(());
                 }
-                Command::Watch { id, files } => {
-                    self.watched.insert(id, files);
+                Command::Watch { id, watched } => {
+                    self.watched.insert(id, watched);
                 }
                 Command::Run { run, reply } => match catch_unwind(AssertUnwindSafe(|| self.run_blocks(&run))) {
                     Ok(result) => {
@@ -210,7 +242,6 @@ impl WorkerThread {
             return (false, None);
         };
         let watched = self.watched.get(&block.session);
-        let read_server = || watched.map_or(ServerUse::default(), ServerFiles::read);
         let mut read_steal = || steal.as_mut().map_or(0, Steal::read_ns);
         let window = Window {
             started_ns: 0,
@@ -223,11 +254,20 @@ impl WorkerThread {
         };
         session.look_round(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer);
         let length_ns = block.lead_ns + worker::counted_end_ns(block);
-        let open_loop = block
-            .open_loop
-            .as_ref()
-            .map(|open_loop| OpenLoop::new(block, open_loop, self.index, run.workers.min(session.plan().connections)));
-        let (server_before, stolen_before, own_before) = (read_server(), read_steal(), self.meter.read());
+        let open_loop = block.open_loop.as_ref().map(|open_loop| {
+            let (worker, workers) = session.plan().turn_of(self.index, run.workers);
+            OpenLoop::new(block, open_loop, worker, workers)
+        });
+        let none = (ServerUse::default(), 0, None);
+        let (server_before, stolen_there, begin_ns) =
+            watched.map_or(Ok(none), |one| one.before(index)).unwrap_or_else(|()| {
+                run.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                none
+            });
+        let (stolen_before, own_before) = (read_steal(), self.meter.read());
+        if let Some(begin_ns) = begin_ns {
+            observer::wait_until(begin_ns); // the others wait for us
+        }
         let Some(started_ns) = run.barrier.wait(&run.stop) else {
             return (false, None);
         };
@@ -243,11 +283,13 @@ impl WorkerThread {
             counts.finished_ns.saturating_sub(started_ns)
         });
         let go_on = run.barrier.wait(&run.stop).is_some();
-        let cost = BlockCost {
-            started_ns,
-            server: read_server().since(server_before),
-            steal_ns: read_steal().saturating_sub(stolen_before),
+        // Where the mark was lost, the block's cost is unknown, which voids it.
+        let (server, stolen_since) = match watched.map(|one| one.after(index)) {
+            Some(Some((server, stolen))) => (server.since(server_before), stolen.saturating_sub(stolen_there)),
+            Some(None) | None => (ServerUse::default(), 0),
         };
+        let cost =
+            BlockCost { started_ns, server, steal_ns: read_steal().saturating_sub(stolen_before) + stolen_since };
         (go_on, Some(cost))
     }
 }

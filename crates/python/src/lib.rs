@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod errors;
+mod observer;
 mod plan;
 mod reference_server;
 mod run;
@@ -94,6 +95,10 @@ impl Engine {
         self.with(py, |engine| engine.watch(session, cgroup_cpu_stat, &schedstats))
     }
 
+    fn observe(&self, py: Python<'_>, session: u32, marker: &observer::Marker, server: u32) -> PyResult<()> {
+        self.with(py, |engine| engine.observe(session, &marker.inner, server))
+    }
+
     #[pyo3(signature = (blocks, *, steal_cores = vec![]))]
     fn run(&self, py: Python<'_>, blocks: Vec<BlockPlan>, steal_cores: Vec<usize>) -> PyResult<Vec<Tally>> {
         self.keep(Vec::new());
@@ -155,6 +160,11 @@ fn merge(histograms: Vec<Vec<u8>>) -> PyResult<Vec<u8>> {
     engine::merge(&histograms).map_err(refused)
 }
 
+#[pyfunction]
+fn quantiles(histogram: Vec<u8>) -> PyResult<(u64, u64, u64, u64, u64)> {
+    engine::read_quantiles_ns(&histogram).map(Into::into).map_err(refused)
+}
+
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
@@ -167,8 +177,11 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RateStep>()?;
     module.add_class::<OpenLoop>()?;
     module.add_class::<BlockPlan>()?;
+    module.add_class::<observer::Observer>()?;
+    module.add_class::<observer::Marker>()?;
     module.add_class::<reference_server::ReferenceServer>()?;
     script::add_to(module)?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
+    module.add_function(wrap_pyfunction!(quantiles, module)?)?;
     module.add_function(wrap_pyfunction!(merge, module)?)
 }

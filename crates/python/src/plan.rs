@@ -145,7 +145,7 @@ impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
         requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false,
-        sequence = Vec::new(), streams = 0, script = None))]
+        sequence = Vec::new(), streams = 0, script = None, turns = (0, 0)))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -162,6 +162,7 @@ impl SessionPlan {
         sequence: Vec<u32>,
         streams: u32,
         script: Option<&Script>,
+        turns: (usize, usize),
     ) -> Self {
         let exchanges = exchanges.into_iter().map(engine::Exchange::from).collect();
         let options = engine::SessionPlan {
@@ -174,6 +175,7 @@ impl SessionPlan {
             sources,
             sequence,
             streams,
+            turns,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
             scripts: script.map(Script::for_engine).unwrap_or_default(),
             targets: script.map(Script::targets).unwrap_or_default(),

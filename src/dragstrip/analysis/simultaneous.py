@@ -97,29 +97,27 @@ def pair_variances(
         rounds: of each pair.
     """
     own = [PairVariance(v, n - 1.0) for v, n in zip(variances, rounds, strict=True)]
-    usable = [
-        at for at, pair in enumerate(own) if pair.freedom >= 2 and math.isfinite(pair.variance) and pair.variance > 0
-    ]
+    usable = [at for at, one in enumerate(own) if one.freedom >= 2 and math.isfinite(one.variance) and one.variance > 0]
     design = np.zeros((len(usable), contenders))
     for row, at in enumerate(usable):
         design[row, list(pairs[at])] = 1.0
     if len(usable) <= contenders or np.linalg.matrix_rank(design) < contenders:
         return own
-    observed, freedom = np.array([own[at].variance for at in usable]), np.array([own[at].freedom for at in usable])
-    weights, fitted = freedom / np.mean(observed) ** 2, observed
+    seen, freedom = np.array([own[at].variance for at in usable]), np.array([own[at].freedom for at in usable])
+    weights, fitted = freedom / np.mean(seen) ** 2, seen
     for _ in range(FITS):
         root = np.sqrt(weights)[:, None]
         inverse = np.linalg.pinv(design * root) * root.T  # contenders from pairs
-        single = np.maximum(inverse @ observed, 0.02 * float(np.median(observed)) / 2)
+        single = np.maximum(inverse @ seen, 0.02 * float(np.median(seen)) / 2)
         fitted = design @ single
         weights = freedom / fitted**2
     hat = design @ inverse
     shared = design @ (single[:, None] * design.T)  # covariance of two pairs' log ratios, but for its sign
     freedoms = np.minimum(freedom[:, None], freedom[None, :])
     spread = np.einsum("ip,pq,iq->i", hat, 2 * shared**2 / freedoms, hat)
-    best = list(own)
+    found = list(own)
     for row, at in enumerate(usable):
         joint = 2 * fitted[row] ** 2 / spread[row] if spread[row] > 0 else 0.0
         if joint > own[at].freedom:
-            best[at] = PairVariance(float(max(fitted[row], own[at].variance * LEAST_OF_OWN)), float(joint))
-    return best
+            found[at] = PairVariance(float(max(fitted[row], own[at].variance * LEAST_OF_OWN)), float(joint))
+    return found

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from dragstrip.cli.elsewhere_options import allow_host_option
 from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_options
 from dragstrip.cli.options import (
     EXIT_FAILURE,
@@ -23,6 +24,7 @@ from dragstrip.cli.options import (
     write_json,
     write_text,
 )
+from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
@@ -129,6 +131,7 @@ class LoadOptions(OpenLoopOptions):
     max_p99_s: float | None
     max_errors: float | None
     min_reached: float | None
+    allowed: tuple[AllowedHost, ...]
     quiet: bool
 
 
@@ -194,6 +197,7 @@ class LoadOptions(OpenLoopOptions):
 @click.option(
     "--min-reached", type=Share(), default=None, metavar="SHARE", help="Exit 1 below it: of the offered rate, e.g. 99%."
 )
+@allow_host_option
 @click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
 @gathered(LoadOptions)
 def load(options: LoadOptions) -> None:
@@ -274,6 +278,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         awake=options.awake,
         check=options.check,
         offer=offer(options, draws=options.url_template is not None),
+        allowed=options.allowed,
     )
 
 

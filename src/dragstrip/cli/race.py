@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,8 @@ from rich.console import Console
 
 from dragstrip import analysis, contender
 from dragstrip.cli import completion
+from dragstrip.cli.elsewhere_options import allow_host_option
+from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.open_loop_options import AnyRate
 from dragstrip.cli.options import (
     EXIT_FAILURE,
@@ -42,11 +44,13 @@ from dragstrip.cli.options import (
     write_json,
     write_text,
 )
+from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
+from dragstrip.racing.place import Place
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
@@ -90,6 +94,9 @@ class RaceOptions(RunOptions):
     called: tuple[str, ...]
     fresh_scrutiny: bool
     resume_id: str | None
+    fleet: Path | None
+    node_wait: float
+    allowed: tuple[AllowedHost, ...]
     pairs: bool
     verbose: bool
 
@@ -198,6 +205,8 @@ class RaceOptions(RunOptions):
     shell_complete=completion.races,
     help="Go on with a race that was cut off.",
 )
+@fleet_options
+@allow_host_option
 @core_options()
 @io_option("The engine's back end; auto is io_uring where it works.")
 @awake_option("auto")
@@ -215,13 +224,17 @@ def race(options: RaceOptions) -> None:
         raise BadUsage(f"--budget +{options.budget:g}s adds to a race that --resume names; use without the + it")
     console = Console()
     request = None if options.resume_id else _request(options)  # what is refused makes no store
-    with open_store(options.store_path) as store, Progress(console, quiet=options.quiet) as progress:
+    with (
+        placed(options.fleet, options.node_wait, options) as place,
+        open_store(options.store_path) as store,
+        Progress(console, quiet=options.quiet) as progress,
+    ):
         before = [] if options.resume_id else [line.race for line in store.runs()]
         try:
             if request is None:
-                result = _resume(options, store, progress)
+                result = _resume(options, store, progress, place)
             else:
-                result = racing.run(request, store=store, progress=progress)
+                result = racing.run(replace(request, place=place), store=store, progress=progress)
         except KeyboardInterrupt:
             progress.close()
             _show_interrupted(console, store, before, options)
@@ -229,7 +242,7 @@ def race(options: RaceOptions) -> None:
     _conclude(console, result, options)
 
 
-def _resume(options: RaceOptions, store: Store, progress: Progress) -> Race:
+def _resume(options: RaceOptions, store: Store, progress: Progress, place: Place) -> Race:
     """Goes on with the race that ``--resume`` names."""
     recorded = store.load(str(options.resume_id))
     entries = tuple(
@@ -239,7 +252,16 @@ def _resume(options: RaceOptions, store: Store, progress: Progress) -> Race:
     )
     workloads = workloads_of(options.workload or recorded.workload)
     extra_s = options.budget if isinstance(options.budget, ExtraSeconds) else None
-    resume(recorded.id, entries, workloads, store=store, progress=progress, extra_s=extra_s)
+    resume(
+        recorded.id,
+        entries,
+        workloads,
+        store=store,
+        progress=progress,
+        extra_s=extra_s,
+        place=place,
+        allowed=options.allowed,
+    )
     return store.load(recorded.id)
 
 
@@ -260,7 +282,7 @@ def _request(options: RaceOptions) -> Request:
         if any("{certificate}" not in text for text in serve):
             raise BadUsage("--tls and --serve: the command must be told {certificate} and {certificate_key}")
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
-    known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings)
+    known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings, allowed=options.allowed)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
     return Request(
         entries=(*known, *(contender.serve_entry(text) for text in serve)),
@@ -286,6 +308,7 @@ def _request(options: RaceOptions) -> Request:
         fresh_scrutiny=options.fresh_scrutiny,
         awake=options.awake,
         explicit=line_up is None,
+        allowed=options.allowed,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from dragstrip import contender
 from dragstrip.cli import completion
+from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.open_loop_options import Rate
 from dragstrip.cli.options import (
     EXIT_FAILURE,
@@ -100,6 +101,8 @@ class SweepOptions(RunOptions):
     launches: int
     workload: str
     connections: int | None
+    fleet: Path | None
+    node_wait: float
     json_path: Path | None
     show_path: Path | None
 
@@ -139,6 +142,7 @@ class SweepOptions(RunOptions):
 @seed_option
 @click.option("--json", "json_path", type=OutputFile(dash=True), default=None, help="Or -.")
 @click.option("--show", "show_path", type=click.Path(path_type=Path), default=None, help="A sweep's file, shown again.")
+@fleet_options
 @core_options()
 @io_option()
 @awake_option("off")
@@ -155,8 +159,10 @@ def sweep(options: SweepOptions) -> None:
         swept = sweep_file.read(options.show_path)
     else:
         request = _request(options)
-        with Progress(console, quiet=options.quiet) as progress:
-            swept = run(request, progress=progress)
+        with placed(options.fleet, options.node_wait, options) as place:
+            request = replace(request, field=replace(request.field, place=place))
+            with Progress(console, quiet=options.quiet) as progress:
+                swept = run(request, progress=progress)
     sweep_report.show(console, swept)
     if not options.show_path:
         console.print(

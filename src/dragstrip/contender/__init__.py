@@ -6,6 +6,7 @@ turns words into entrants, ``start`` settles one launch.
 
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
+from dragstrip.contender.elsewhere import AllowedHost, allowance, allowed_host, is_loopback, refuse_beyond
 from dragstrip.contender.entries import (
     Address,
     Entry,
@@ -26,6 +27,7 @@ from dragstrip.contender.entries import (
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
 from dragstrip.contender.preparation import (
     BUILD_S,
+    LOOPBACK,
     Identity,
     OwnCount,
     Start,
@@ -38,9 +40,11 @@ from dragstrip.contender.preparation import (
 
 __all__ = [
     "BUILD_S",
+    "LOOPBACK",
     "NAME",
     "PER_CORE",
     "Address",
+    "AllowedHost",
     "Alternative",
     "Contender",
     "Entry",
@@ -54,6 +58,8 @@ __all__ = [
     "Source",
     "Start",
     "Strict",
+    "allowance",
+    "allowed_host",
     "build",
     "cache_dir",
     "check",
@@ -62,6 +68,7 @@ __all__ = [
     "entry_of",
     "environment",
     "find",
+    "is_loopback",
     "line_up",
     "load",
     "names",
@@ -71,6 +78,7 @@ __all__ = [
     "pending_build",
     "prepare",
     "read",
+    "refuse_beyond",
     "serve_entry",
     "serving",
     "shipped",

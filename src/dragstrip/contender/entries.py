@@ -7,7 +7,6 @@ The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``,
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import os
 import re
 import shlex
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
+from dragstrip.contender.elsewhere import AllowedHost, allowance
 from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
@@ -33,7 +33,7 @@ LINE_UPS = SHIPPED.parent / "lineups"
 AD_HOC_MARK = "USER"
 
 #: Names in braces that ``--serve`` may use.
-SERVE_NAMES = ("port", "socket", "cores", "scratch", "data", *sorted(TLS_FILES), *sorted(DATABASE))
+SERVE_NAMES = ("address", "port", "socket", "cores", "scratch", "data", *sorted(TLS_FILES), *sorted(DATABASE))
 
 #: Keys of an entry's parameters: the file of a definition that isn't shipped; what was typed for an entrant with a name
 #: of its own. The last stands before a command's name: the place that the user gave.
@@ -48,7 +48,7 @@ FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server that is already running listens; loopback, IPv4."""
+    """Where a server that is already running listens; IPv4, or a name that stands for it."""
 
     host: str
     port: int
@@ -238,19 +238,25 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     return name, overrides
 
 
-def entry(text: str, extra_dirs: Iterable[Path] = (), settings: Mapping[str, str] | None = None) -> Entry:
+def entry(
+    text: str,
+    extra_dirs: Iterable[Path] = (),
+    settings: Mapping[str, str] | None = None,
+    allowed: Sequence[AllowedHost] = (),
+) -> Entry:
     """An entrant from one word of the command line: a name, a variant, a path or a URL; ``mine=…`` names it otherwise.
 
     Args:
         settings: overrides that the word itself doesn't have. Places of programs leave the name as it is: they
             say where things are on this machine.
+        allowed: hosts that a URL may name besides loopback.
 
     Raises:
         BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback.
         BadDefinition: its definition is refused.
     """
     if "://" in text:
-        return url_entry(text)
+        return url_entry(text, allowed)
     label, word = split_label(text)
     name, overrides = parse_entry(word)
     contender = find(name, extra_dirs)
@@ -273,7 +279,11 @@ def split_label(text: str) -> tuple[str, str]:
 
 
 def entrants(
-    words: Iterable[str], *, extra_dirs: Iterable[Path] = (), settings: Sequence[str] = ()
+    words: Iterable[str],
+    *,
+    extra_dirs: Iterable[Path] = (),
+    settings: Sequence[str] = (),
+    allowed: Sequence[AllowedHost] = (),
 ) -> tuple[Entry, ...]:
     """Entrants from the command line's words and its ``--set NAME.key=value``, which count for all of that name.
 
@@ -294,7 +304,7 @@ def entrants(
                 raise BadUsage(f"--set {setting}: a key and a value are wanted; use --set {name}.key=value")
             if name:
                 mine[key], used = value, used | {setting}
-        found.append(entry(text, dirs, mine))
+        found.append(entry(text, dirs, mine, allowed))
     for setting in settings:
         if setting not in used:
             there = ", ".join(sorted(one.name for one in found))
@@ -429,13 +439,16 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
     )
 
 
-def url_entry(text: str) -> Entry:
+def url_entry(text: str, allowed: Sequence[AllowedHost] | None = ()) -> Entry:
     """An entrant from the URL of a server that is already running.
 
-    Loopback only: Dragstrip loads nobody else's machine. The workload asks for its own path, so the URL has none.
+    The workload asks for its own path, so the URL has none.
+
+    Args:
+        allowed: hosts besides loopback; None: of a record, which only tells of it (``racing`` asks again).
 
     Raises:
-        BadUsage: not plain HTTP, not loopback, or with a path, query or password.
+        BadUsage: not plain HTTP, a host that nobody allowed, or with a path, query or password.
     """
     remedy = "use an address like http://127.0.0.1:8080/"
     try:
@@ -448,11 +461,13 @@ def url_entry(text: str) -> Entry:
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise BadUsage(f"{text}: the workload asks for its own path, so only host and port are wanted; {remedy}")
     host = "127.0.0.1" if host == "localhost" else host
-    if not _is_loopback(host):
-        raise BadUsage(
-            f"{text}: {host or 'nothing'} is no IPv4 loopback address, and Dragstrip loads only this machine; "
-            "use a server of yours at 127.0.0.1"
-        )
+    if ":" in host:
+        raise BadUsage(f"{text}: only IPv4 is raced so far; {remedy}")
+    if allowed is not None:
+        try:
+            allowance(host, allowed)
+        except BadUsage as error:
+            raise BadUsage(f"{text}: {error}") from error
     name = f"http://{host}:{port}/"
     return Entry(
         name=name,
@@ -467,13 +482,6 @@ def url_entry(text: str) -> Entry:
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.IPv4Address(host).is_loopback
-    except ipaddress.AddressValueError:
-        return False
-
-
 def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
     """The entry that left this name, kind and these parameters in a race's record.
 
@@ -481,7 +489,7 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
         BadUsage: its definition is no longer there.
     """
     if kind == "url":
-        return url_entry(str(parameters["url"]))
+        return url_entry(str(parameters["url"]), None)
     if kind == "serve":
         return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])))
     typed = str(parameters.get(TYPED, name))

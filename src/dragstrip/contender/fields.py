@@ -38,12 +38,13 @@ SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"}
 BUILDING = SETTING | {"build", "cache"}
 DATABASE = frozenset(f"database_{name}" for name in ("host", "port", "socket", "user", "name", "connections"))
 TLS_FILES = frozenset({"certificate", "certificate_key"})
-OWN = frozenset({"port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"})
+OWN = frozenset({"address", "port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"})
 STARTING = BUILDING | OWN | TLS_FILES | DATABASE
 
 #: What each of these names stands for.
 MEANING = {
-    "port": "a free port on 127.0.0.1: listen there",
+    "address": "where to listen: 127.0.0.1, or the data address of a fleet's server machine",
+    "port": "a free port of that address",
     "socket": "the path of a unix socket: a server that is told it is reached there, and not at the port",
     "scratch": "a folder of this launch's own, removed after it; the working directory",
     "data": "the folder with the files that the workload provides, other ones in each launch; empty for most",

@@ -33,6 +33,9 @@ _TAIL_LINES, _TAIL_BYTES = 15, 65_536
 #: How many connections to the race's database a server may open, as its environment has it; unset where there is none.
 CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
 
+#: Where servers listen, unless their machine is another one than the generator's.
+LOOPBACK = "127.0.0.1"
+
 #: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
 SOCKET = "http.socket"
 
@@ -78,6 +81,7 @@ class Start:
         stop_signal: without SIG.
         unprivileged: root starts it as ``nobody``, who must own the scratch folder.
         kind: "definition" or "serve".
+        address: where it listens, at ``port``.
         socket: where it listens, if it asked for that; None: at the port.
         own_count: where it says how many requests it had; None: it can't say.
     """
@@ -91,6 +95,7 @@ class Start:
     stop_signal: str = "TERM"
     unprivileged: bool = True
     kind: str = "definition"
+    address: str = LOOPBACK
     socket: Path | None = None
     own_count: OwnCount | None = None
 
@@ -247,6 +252,7 @@ def prepare(
     data: Mapping[str, bytes] = MappingProxyType({}),
     database: Mapping[str, str | int] = MappingProxyType({}),
     identity: Identity | None = None,
+    address: str = LOOPBACK,
 ) -> Start:
     """Fills a launch's scratch folder and settles its command.
 
@@ -256,6 +262,7 @@ def prepare(
         data: files for ``{data}``, by their paths within it.
         database: where the race's is reached, by the names that definitions have for it; none: there is none.
         identity: of an entrant that is reached over TLS.
+        address: where it is to listen.
 
     Raises:
         BadUsage: the entrant doesn't have the workload, or is a running server.
@@ -265,11 +272,10 @@ def prepare(
     _write_data(scratch / DATA, data)
     where = {**dict.fromkeys(DATABASE, ""), **database, **_identified(scratch, identity)}
     if entry.contender is not None:
-        return _prepare_definition(
-            entry, entry.contender, scratch, port, len(cores), workload, tuple(sorted(data)), where
-        )
-    values = {"port": port, "cores": len(cores), "scratch": str(scratch), "socket": str(scratch / SOCKET), **where}
-    values |= {"data": str(scratch / DATA)}
+        at, files = (address, port), tuple(sorted(data))
+        return _prepare_definition(entry, entry.contender, scratch, at, len(cores), workload, files, where)
+    values: dict[str, Any] = {"address": address, "port": port, "cores": len(cores), "scratch": str(scratch), **where}
+    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA)}
     command = tuple(fill(word, values) for word in entry.command)
     return Start(
         name=entry.name,
@@ -278,6 +284,7 @@ def prepare(
         socket=_asked_for(scratch, command),
         cwd=entry.folder or scratch,
         port=port,
+        address=address,
         unprivileged=False,  # the user's own command, in the user's own folder, as the user
         kind=entry.kind,
     )
@@ -307,18 +314,19 @@ def _prepare_definition(
     entry: Entry,
     contender: Contender,
     scratch: Path,
-    port: int,
+    at: tuple[str, int],
     cores: int,
     workload: str,
     data_files: tuple[str, ...],
     where: Mapping[str, str | int],
 ) -> Start:
+    address, port = at
     ready, fields = _ready(contender), contender.fields.start
     values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= discovery.settings(contender, ready.programs)
-    values |= {"port": port, "scratch": str(scratch), "cores": cores, "mark": entry.mark, "workload": workload}
-    values |= where
-    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA), "data_files": data_files}
+    values |= {"address": address, "port": port, "cores": cores, "mark": entry.mark, "workload": workload, **where}
+    values |= {"scratch": str(scratch), "socket": str(scratch / SOCKET)}
+    values |= {"data": str(scratch / DATA), "data_files": data_files}
     values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
     values |= {"served": discovery.counts(contender, ready.programs, values)}
     for name in fields.copy_:
@@ -342,6 +350,7 @@ def _prepare_definition(
         socket=_asked_for(scratch, (*command, *own.values(), *written)),
         cwd=scratch,
         port=port,
+        address=address,
         wake_s=fields.wake_s,
         stop_signal=fields.stop_signal,
         unprivileged=fields.unprivileged,

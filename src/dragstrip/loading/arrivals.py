@@ -49,6 +49,11 @@ class Offer:
         """The duration that the steps add up to; None where there are none."""
         return sum(step.length_s for step in self.steps) if self.steps else None
 
+    def most_per_s(self) -> float:
+        """The highest rate of it."""
+        steps = [rate for step in self.steps for rate in (step.from_per_s, step.to_per_s)]
+        return max(self.rate_per_s or 0.0, *(self.ramp or (0.0,)), *steps, 0.0)
+
     def open_loop(self, duration_s: float) -> OpenLoop:
         """As the engine takes it, for a run of so long."""
         from dragstrip._engine import OpenLoop, RateStep

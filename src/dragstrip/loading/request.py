@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragstrip import machine
+from dragstrip.contender import AllowedHost, allowance, refuse_beyond
 from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
@@ -50,6 +51,9 @@ PLAIN = 2
 #: Requests on their way on one connection.
 MOST_PIPELINED = 1024
 
+#: What is offered to a host elsewhere where nothing is said, a second: what any server bears.
+USUAL_ELSEWHERE_PER_S = 1000.0
+
 #: Source addresses of ``--sources auto`` where every request has a connection: ports that rest need others beside them.
 CHURN_SOURCES = 16
 
@@ -61,7 +65,7 @@ class LoadRequest:
     """One run of load on one URL: the command line's words as one value.
 
     Args:
-        url: http or https on this machine.
+        url: http or https, on this machine or at a host of ``allowed``.
         connections: open at a time.
         requests: ends the run when exactly so many were sent, the two plain ones at its start among them; at least 3,
             None for no such bound.
@@ -90,6 +94,7 @@ class LoadRequest:
             seem needed.
         pool: different requests, cycled; none for the one that all this describes.
         script: makes the requests, or has made the pool.
+        allowed: hosts that may be loaded though they are elsewhere.
     """
 
     url: str
@@ -118,6 +123,7 @@ class LoadRequest:
     sources: int | None = 1
     pool: tuple[Asked, ...] = ()
     script: ScriptAsked | None = None
+    allowed: tuple[AllowedHost, ...] = ()
 
     @property
     def plain(self) -> int:
@@ -129,7 +135,11 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL taken apart: where to connect, and what to write into the request; ``tls``: the name to be proved."""
+    """A URL taken apart: where to connect, and what to write into the request.
+
+    Args:
+        tls: the name to be proved. elsewhere: what allows a host that is no part of this machine.
+    """
 
     host: str
     port: int
@@ -137,13 +147,14 @@ class Target:
     path: str
     unix: str | None = None
     tls: str | None = None
+    elsewhere: AllowedHost | None = None
 
 
-def target(url: str, unix: str | None = None) -> Target:
+def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = ()) -> Target:
     """Takes a URL apart.
 
     Raises:
-        BadUsage: it is none, not http or https, not on this machine, or has characters that no request may hold.
+        BadUsage: it is none, not http or https, of a host that nobody allowed, or holds what no request may.
     """
     remedy = "use http://127.0.0.1:8080/"
     try:
@@ -157,11 +168,12 @@ def target(url: str, unix: str | None = None) -> Target:
     if parts.username is not None:
         raise BadUsage(f"{url}: a name or password in the address is not sent; use -H 'Authorization: …'")
     address = "127.0.0.1" if host == "localhost" else host
-    if unix is None and (not _is_loopback(address) or port == 0):
-        raise BadUsage(
-            f"{url}: {host or 'nothing'} is no loopback address, and Dragstrip loads only the machine that it runs on, "
-            "never somebody else's; use a server of yours at 127.0.0.1"
-        )
+    elsewhere = None
+    if unix is None:
+        try:
+            elsewhere = allowance(address if port != 0 else "", allowed)
+        except BadUsage as error:
+            raise BadUsage(f"{url}: {error}") from error
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not _VISIBLE.fullmatch(path):
         raise BadUsage(f"{url}: {path!r} has characters that no request line may hold; percent-encode them (%20)")
@@ -169,14 +181,29 @@ def target(url: str, unix: str | None = None) -> Target:
     usual = 443 if parts.scheme == "https" else 80
     authority = shown if port in (None, usual) else f"{shown}:{port}"
     tls = host if parts.scheme == "https" else None
-    return Target(host=address, port=port or usual, authority=authority, path=path, unix=unix, tls=tls)
+    return Target(
+        host=address, port=port or usual, authority=authority, path=path, unix=unix, tls=tls, elsewhere=elsewhere
+    )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def bounded(request: LoadRequest, to: Target) -> LoadRequest:
+    """The request within the bounds of a host elsewhere: where no rate is given, a moderate one is offered.
+
+    Raises:
+        BadUsage: more is asked for than was allowed.
+    """
+    one = to.elsewhere
+    if one is None:
+        return request
+    if request.offer is None and one.rate_per_s is not None:
+        request = replace(request, offer=Offer(rate_per_s=min(USUAL_ELSEWHERE_PER_S, one.rate_per_s)))
+    own_s = request.offer.length_s() if request.offer else None
+    time_s = own_s or request.duration_s
+    if time_s is None and request.requests is not None:
+        request, time_s = replace(request, duration_s=one.time_s), one.time_s  # with a count what ends first
+    rate_per_s = request.offer.most_per_s() if request.offer else None
+    refuse_beyond(one, connections=request.connections, rate_per_s=rate_per_s, time_s=time_s or DEFAULT_DURATION_S)
+    return request
 
 
 def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:

@@ -30,6 +30,7 @@ from dragstrip.loading.request import (
     PLAIN,
     LoadRequest,
     Target,
+    bounded,
     check,
     each,
     notes_before,
@@ -73,6 +74,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
         DragstripError: nothing answers there.
         EngineFailure: the engine can't run it (descriptors, ports, a server that takes no such number of connections).
     """
+    request = bounded(request, target(request.url, request.unix, request.allowed))
     check(request)
     prepared = _prepare(request)
     progress.begun(prepared.request, prepared.learned, list(prepared.doubts))
@@ -144,7 +146,7 @@ def _prepare(request: LoadRequest) -> _Prepared:
     Raises:
         BadUsage, DragstripError: as ``run``.
     """
-    to = target(request.url, request.unix)
+    to = target(request.url, request.unix, request.allowed)
     script = None
     if request.script is not None:
         script = load_script(request.script, request, to, workers=len(worker_cores(request)[0]))
@@ -164,6 +166,8 @@ def _prepare(request: LoadRequest) -> _Prepared:
         notes.append("the server ends each connection after one answer, though asked to keep it")
     if request.script is not None and any_body and request.check != "status":
         notes.append("two plain requests got different bodies: only statuses were checked")
+    if to.elsewhere is not None:
+        notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
     if to.tls and request.insecure:
         notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
     return _Prepared(

@@ -25,8 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dragstrip import machine
 from dragstrip.errors import PortTaken, StageError
-from dragstrip.process.ports import HOST, is_held
+from dragstrip.process.ports import is_held
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 from dragstrip.process.supervisor import descendants
 
@@ -114,6 +115,10 @@ class ServerProcess:
     def schedstats(self) -> tuple[str, ...]:
         """``/proc/PID/task/TID/schedstat`` of every thread of the tree now."""
         return tuple(f"/proc/{pid}/task/{tid}/schedstat" for pid in self.pids() for tid in _threads(pid))
+
+    def thread_cpu_ns(self) -> dict[str, int]:
+        """CPU time of each thread of the tree so far, by its ``schedstat``."""
+        return machine.thread_cpu_ns(self.schedstats())
 
     def users(self) -> tuple[str, ...]:
         """As whom its processes run, by name."""
@@ -268,7 +273,7 @@ class Launcher:
             _give(scratch, user)
         began_ns = time.monotonic_ns()
         said = self._start(number, start, scratch, log, cores, user)
-        host = f"unix:{start.socket}" if start.socket else HOST
+        host = f"unix:{start.socket}" if start.socket else start.address
         running = ServerProcess(
             name=start.name, host=host, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
             cpu_source="cgroup" if self._cgroup else "proc", note=said["note"], stop_signal=start.stop_signal,
@@ -331,7 +336,7 @@ class Launcher:
         )
         last = f"; the last try: {reason}" if reason else ""
         message = f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}"
-        if running.host == HOST and is_held(running.port):
+        if not running.host.startswith("unix:") and is_held(running.port, running.host):
             raise PortTaken(f"{message}\nAnother program holds port {running.port}, which was free before its start.")
         raise StageError(message)
 

@@ -6,18 +6,20 @@ import errno
 import socket
 import threading
 
-#: Where servers are launched.
-HOST = "127.0.0.1"
+from dragstrip.contender import LOOPBACK
+
+#: Where servers listen, unless told otherwise.
+HOST = LOOPBACK
 
 _given: set[int] = set()
 _giving = threading.Lock()
 
 
-def free_port() -> int:
-    """A port of the kernel's choice that nobody listens on now, never the same twice in this process."""
+def free_port(host: str = HOST) -> int:
+    """A port of this address that nobody listens on now, never the same twice in this process."""
     while True:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((HOST, 0))
+            probe.bind((host, 0))
             port = int(probe.getsockname()[1])
         with _giving:
             if port not in _given:
@@ -25,12 +27,12 @@ def free_port() -> int:
                 return port
 
 
-def is_held(port: int) -> bool:
+def is_held(port: int, host: str = HOST) -> bool:
     """Whether some program holds this port; connections of before that wait for their end (TIME_WAIT) hold nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False

@@ -20,6 +20,7 @@ class Running(Protocol):
     note: str
 
     def schedstats(self) -> tuple[str, ...]: ...
+    def thread_cpu_ns(self) -> dict[str, int]: ...
     def users(self) -> tuple[str, ...]: ...
     def cpu_stat(self) -> str | None: ...
     def alive(self) -> bool: ...
@@ -45,6 +46,10 @@ class AtAddress:
     def schedstats(self) -> tuple[str, ...]:
         """None: its processes are not ours to read."""
         return ()
+
+    def thread_cpu_ns(self) -> dict[str, int]:
+        """None, as above."""
+        return {}
 
     def users(self) -> tuple[str, ...]:
         """Nobody whom we know."""

@@ -52,12 +52,12 @@ NOT_COMPARED = "not compared with lasting load"
 
 def idle_shares(running: Sequence[Running]) -> list[float]:
     """How much of a core each of these uses when nobody asks it anything, 0.05 s after the last answer and later."""
-    if not any(one.schedstats() for one in running):
+    if not any(one.thread_cpu_ns() for one in running):
         return [0.0] * len(running)
     time.sleep(IDLE_AFTER_S)
-    before, began = [machine.thread_cpu_ns(one.schedstats()) for one in running], time.monotonic()
+    before, began = [one.thread_cpu_ns() for one in running], time.monotonic()
     time.sleep(IDLE_LOOK_S)
-    after, lasted_ns = [machine.thread_cpu_ns(one.schedstats()) for one in running], (time.monotonic() - began) * 1e9
+    after, lasted_ns = [one.thread_cpu_ns() for one in running], (time.monotonic() - began) * 1e9
     return [
         sum(max(spent - first.get(path, 0), 0) for path, spent in last.items()) / lasted_ns
         for first, last in zip(before, after, strict=True)
@@ -199,9 +199,9 @@ def calibrate(setup: RaceSetup, launched: Launched) -> Calibrated:
     """
     entry, running = launched.entry, launched.running
     warm = launched.warm_up = warm_up(setup, launched)
-    before = machine.thread_cpu_ns(running.schedstats())
+    before = running.thread_cpu_ns()
     tally = _load(setup, launched, warm.p50_ns)
-    worked = machine.who_worked(before, machine.thread_cpu_ns(running.schedstats()))
+    worked = machine.who_worked(before, running.thread_cpu_ns())
     launched.processes, launched.threads = running.counts()
     p50_ns = own_p50_ns(tally, tally.p50_ns, len(setup.lanes.server)) if tally.requests else 0
     short_blocks = None

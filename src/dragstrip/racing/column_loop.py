@@ -16,11 +16,11 @@ from dragstrip.racing.progress import Progress, Within
 from dragstrip.racing.qualified import Qualified
 from dragstrip.racing.round import Outcome
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import TOO_FEW, Event, Race
+from dragstrip.record import MACHINE_LOST, TOO_FEW, Event, Race
 from dragstrip.store.database import Store
 
 #: How a race ended whose columns ended differently: the first of these that any of them has.
-_ENDS = ("budget", "rounds", "decided", "void")
+_ENDS = (MACHINE_LOST, "budget", "rounds", "decided", "void")
 
 
 class ColumnLoop(RaceLoop):
@@ -137,7 +137,9 @@ class ColumnsLoop:
         return next((end for end in _ENDS if end in ends), TOO_FEW)
 
     def _open(self) -> list[ColumnLoop]:
-        """The columns that go on."""
+        """The columns that go on; none once a machine was lost for good: it is all columns' machine."""
+        for loop in self.loops if any(one.lost for one in self.loops) else ():
+            loop.ended = MACHINE_LOST
         for loop in self.loops:
             if loop.ended is None:
                 loop.ended = loop.over()

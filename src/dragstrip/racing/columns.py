@@ -48,7 +48,7 @@ def enter(
     setup: RaceSetup,
     states: Mapping[str, Ready | Missing],
     progress: Progress,
-    kept: Mapping[str, QualificationStore],
+    kept: Mapping[str, QualificationStore | None],
 ) -> list[Entered]:
     """Proves and calibrates every contender for each workload that it has; a column for each workload and rate.
 
@@ -66,7 +66,7 @@ def enter(
             progress.phase(f"workload {workload.name}")
         for name in absent:
             told.out(name, "it doesn't have this workload, and races without it")
-        qualification = qualify_all(at, entries, states, told, kept[workload.name])
+        qualification = qualify_all(at, entries, states, told, kept[workload.name], request.place)
         found += [
             Entered(setup=setup.at(workload, rate_per_s), qualification=qualification, absent=absent)
             for rate_per_s in _rates(request, workload.name, qualification)

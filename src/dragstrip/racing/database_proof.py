@@ -58,7 +58,7 @@ def stale_answers(setup: RaceSetup, some: Iterable[Launched]) -> dict[str, str]:
 
 def _ask(setup: RaceSetup, launched: Launched) -> str | None:
     """Why one of a few answers is not right by the rows as they are now; None if all are."""
-    probes = setup.probes(launched, keepalive=False, count=ASKED)
+    probes = setup.asking(launched).probes(keepalive=False, count=ASKED)
     for probe in probes:
         try:
             reason = is_right(probe, tls=launched.tls)(launched.running.host, launched.running.port)

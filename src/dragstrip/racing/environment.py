@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dragstrip import machine
 from dragstrip.process.supervisor import descendants
@@ -29,6 +30,13 @@ GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
 def event(kind: EventKind, subject: str = "", **numbers: float) -> Event:
     """An event of now."""
     return Event(at_ns=time.monotonic_ns(), kind=kind, subject=subject, numbers=numbers)
+
+
+class Surroundings(Protocol):
+    """What compares the machine, or several, before and after each round."""
+
+    def before(self) -> None: ...
+    def after(self) -> list[Event]: ...
 
 
 @dataclass

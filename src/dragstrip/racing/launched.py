@@ -42,7 +42,7 @@ class Launched:
 
     Args:
         own_count: where it says how many requests it had; None: it can't say.
-        data: what the workload put into its folder.
+        data: what the workload put into its folder. drawn_by: from which it is drawn again.
         tls: how it is reached over TLS; None: in the clear.
         session: the engine's, while it is connected.
         warm_up: None until it is warm, or where it never became so.
@@ -59,6 +59,7 @@ class Launched:
     own_count: OwnCount | None
     data: Data = field(default_factory=Data)
     tls: Encryption | None = None
+    drawn_by: str = ""
     session: int | None = None
     warm_up: WarmUp | None = None
     processes: int = 0

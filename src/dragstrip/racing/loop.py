@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dragstrip import analysis, machine, validity
+from dragstrip.errors import MachineLost
 from dragstrip.metrics import known_or_auto
 from dragstrip.racing import environment, schedule
 from dragstrip.racing.blocks import PlannedBlock
@@ -18,7 +19,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualified import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import TOO_FEW, Block, Event, Plan, Race
+from dragstrip.record import MACHINE_LOST, TOO_FEW, Block, Event, EventKind, Plan, Race, Round, Void, VoidKind
 from dragstrip.store.database import Store
 
 #: By so large a share of its budget a race may go beyond it to reach the round that can first decide anything.
@@ -36,12 +37,15 @@ class RoundLoop(ABC):
         patience_s: so long it waits, in all, for a quiet machine before rounds.
     """
 
+    #: How it ended where a machine was lost for good; "" as long as none was.
+    lost = ""
+
     def __init__(
         self, setup: RaceSetup, progress: Progress, contenders: Mapping[str, Qualified], *, patience_s: float = 0.0
     ) -> None:
         self.setup, self.progress, self.contenders = setup, progress, dict(contenders)
         self.spent_s, self.patience_s = 0.0, patience_s
-        self.watch = environment.Watch(setup.lanes.all)
+        self.watch = setup.surroundings()
 
     def run_rounds(self) -> str:
         """Runs rounds until it is over; returns how it ended."""
@@ -70,16 +74,42 @@ class RoundLoop(ABC):
         if self.patience_s > 0:
             self._wait_for_quiet()
         began_s = time.monotonic()
-        self.watch.before()
         contenders = {name: self.contenders[name] for name in plan.launches}
-        outcome = run_round(self.setup, plan, contenders)
-        events = (*outcome.events, *self.watch.after())
+        try:
+            self.watch.before()
+            self.setup.begin_round()
+            outcome = run_round(self.setup, plan, contenders)
+            record, seen = self.setup.end_round(outcome.round)
+            outcome = replace(outcome, round=record)
+            events = (*outcome.events, *seen, *self.watch.after())
+        except MachineLost as lost:
+            outcome, told = self._without_a_machine(plan, lost, began_s)
+            events = tuple(told)
         self.spent_s += time.monotonic() - began_s
         return outcome, events
 
+    def _without_a_machine(self, plan: RoundPlan, lost: MachineLost, began_s: float) -> tuple[Outcome, Sequence[Event]]:
+        """The round in which a machine was lost: void, with nothing in it. Waits for the machine to come back."""
+        record = Round(
+            index=plan.index,
+            started_ns=round(began_s * 1e9),
+            ended_ns=time.monotonic_ns(),
+            launches=(),
+            blocks=(),
+            void=(Void(kind=VoidKind.MACHINE_LOST),),
+        )
+        told = Event(at_ns=time.monotonic_ns(), kind=EventKind.MACHINE_LOST, subject=lost.machine, text=str(lost))
+        events = [told]
+        self.progress.phase(f"{lost}; waiting for it", waiting=True)
+        if self.setup.recover(lost):
+            events.append(environment.event(EventKind.MACHINE_BACK, lost.machine))
+        else:
+            self.lost = MACHINE_LOST
+        return Outcome(round=record, planned=(), out={}), events
+
     def _wait_for_quiet(self) -> None:
         began_s = time.monotonic()
-        machine.wait_for_quiet(self.setup.lanes.all, busy_below=QUIET, at_most_s=self.patience_s)
+        self.setup.wait_for_quiet(busy_below=QUIET, at_most_s=self.patience_s)
         self.patience_s -= time.monotonic() - began_s - machine.WINDOW_S
 
 
@@ -120,6 +150,8 @@ class RaceLoop(RoundLoop):
 
     def over(self) -> str | None:
         """How the race ended (``Race.finished``); None: it goes on."""
+        if self.lost:
+            return self.lost
         if len(self.contenders) < 2:
             return TOO_FEW
         plan, done = self.race.plan, sum(1 for r in self.race.rounds if not r.void)
@@ -173,6 +205,7 @@ class RaceLoop(RoundLoop):
             server_cores=len(self.setup.lanes.server),
             single_threaded=single_threaded,
             shared_lanes=self.setup.lanes.servers_share,
+            observed=self.setup.observed,
             by_cpu=known_or_auto(self.race.plan.metric) != "throughput",
         )
 

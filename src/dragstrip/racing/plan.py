@@ -20,21 +20,21 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
     """
     budget_s = request.budget_s / columns
     ready = qualification.ready
-    factors = {name: contender.calibration.block_factor for name, contender in ready.items()}
-    leads_ns = {name: contender.entry.lead_ns for name, contender in ready.items()}
-    p50_ns = {name: contender.calibration.p50_ns for name, contender in ready.items()}
-    launch_s = sum(contender.calibration.launch_s for contender in ready.values())
+    factors = {name: one.calibration.block_factor for name, one in ready.items()}
+    leads_ns = {name: one.entry.lead_ns for name, one in ready.items()}
+    p50_ns = {name: one.calibration.p50_ns for name, one in ready.items()}
+    launch_s = sum(one.calibration.launch_s for one in ready.values())
     lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
     passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
     if load.rate_per_s:
         # One length for all: a quantile of so many answers is compared with one of as many.
         longest = schedule.block_lengths(p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
-        block_ns = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
+        both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
         count = max(len(ready), 1)
-        alike = schedule.passes(launch_s=launch_s, block_s=sum(block_ns) / 1e9, contenders=count, budget_s=budget_s)
-        lengths_ns, passes = dict.fromkeys(ready, block_ns), dict.fromkeys(ready, alike)
-    blocks = {name: (*block_ns, passes[name]) for name, block_ns in lengths_ns.items()}
+        alike = schedule.passes(launch_s=launch_s, block_s=sum(both) / 1e9, contenders=count, budget_s=budget_s)
+        lengths_ns, passes = dict.fromkeys(ready, both), dict.fromkeys(ready, alike)
+    blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
     return Plan(
         lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
         counted_ns=max((counted for _, counted, _ in blocks.values()), default=schedule.block_lengths({})[1]),

@@ -14,33 +14,21 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dragstrip import parity
-from dragstrip.contender import BUILD_S, Entry, Missing, Ready, build, check, pending_build
+from dragstrip.contender import BUILD_S, Entry, Missing, Ready
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
-from dragstrip.process import certificate
 from dragstrip.racing import database_proof, environment
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
 from dragstrip.racing.launched import Launched, Servers
+from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.qualified import Qualification, Qualified, Rejected
 from dragstrip.racing.request import Request
-from dragstrip.racing.setup import RaceSetup, race_setup
+from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import EventKind, Load
-from dragstrip.scrutiny import (
-    BEHAVIOUR_S,
-    CORRECTNESS_S,
-    Deadline,
-    check_correctness,
-    connection_behaviour,
-    fairness,
-    plainest,
-    resumption,
-)
+from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2
-
-#: Randomised probes put to each contender in scrutineering.
-PROBES = 12
 
 #: So many contenders are up and tried at once; so many of them are asked at the same time.
 AT_ONCE, ASKED_AT_ONCE = 16, 4
@@ -69,7 +57,8 @@ def set_up(
     """
     progress.phase("checking what is installed", waiting=True)
     states = _installed(request)
-    with race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait) as setup:
+    setting = request.place.race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait)
+    with setting as setup:
         setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
         yield setup, states
 
@@ -92,18 +81,20 @@ def set_up_and_qualify(
         NotReady: a contender named by hand is missing something.
     """
     with set_up(request, load, lanes, seed, progress) as (setup, states):
-        yield setup, qualify_all(setup, request.entries, states, progress, kept)
+        yield setup, qualify_all(setup, request.entries, states, progress, kept, request.place)
 
 
 def _installed(request: Request) -> dict[str, Ready | Missing]:
     states: dict[str, Ready | Missing] = {}
     for entry in request.entries:
-        states[entry.name] = state = check(entry)
+        states[entry.name] = state = request.place.check(entry)
         if isinstance(state, Missing) and request.explicit:
             raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
         for workload in request.workloads:
             if entry.serves(workload.served_as) and request.explicit:
-                asking = check(entry.for_workload(workload.served_as, asks_database=workload.asks_database))
+                asking = request.place.check(
+                    entry.for_workload(workload.served_as, asks_database=workload.asks_database)
+                )
                 if isinstance(asking, Missing):
                     raise NotReady(f"{entry.name} is not ready for {workload.name}: {asking.reason}; {asking.remedy}")
     return states
@@ -115,20 +106,22 @@ def qualify_all(
     states: Mapping[str, Ready | Missing],
     progress: Progress,
     store: QualificationStore | None = None,
+    place: Place = HERE,
 ) -> Qualification:
     """Every contender proved and calibrated, by a kept qualification or anew; none is left running.
 
     Args:
         states: by name, what ``contender.check`` said.
         store: of those kept; None: all are proved anew, and nothing is kept.
+        place: where contenders are built.
     """
     named, workload = entries, setup.workload
     entries = [entry.for_workload(workload.served_as, asks_database=workload.asks_database) for entry in named]
     states = {
-        entry.name: states[entry.name] if entry is before else check(entry)
+        entry.name: states[entry.name] if entry is before else place.check(entry)
         for entry, before in zip(entries, named, strict=True)
     }
-    candidates = [_candidate(entry, states[entry.name], progress, store) for entry in entries]
+    candidates = [_candidate(entry, states[entry.name], progress, store, place) for entry in entries]
     to_try = [candidate for candidate in candidates if candidate.rejected is None and candidate.kept is None]
     for first in range(0, len(to_try), AT_ONCE):
         _qualify(setup, to_try[first : first + AT_ONCE], progress)
@@ -203,15 +196,15 @@ class _Candidate:
 
 
 def _candidate(
-    entry: Entry, state: Ready | Missing, progress: Progress, store: QualificationStore | None
+    entry: Entry, state: Ready | Missing, progress: Progress, store: QualificationStore | None, place: Place
 ) -> _Candidate:
     """A contender before it is tried: built, and looked up among the qualifications that were kept."""
     if isinstance(state, Missing):
         return _Candidate(entry, "", rejected=f"missing: {state.reason}; {state.remedy}")
     try:
-        if command := pending_build(entry):
+        if command := place.pending_build(entry):
             progress.building(entry.name, command, BUILD_S)
-        built = build(entry)
+        built = place.build(entry)
     except StageError as error:
         return _Candidate(entry, state.version, rejected=str(error))
     key = store.key(entry, state, built) if store is not None else None
@@ -261,34 +254,15 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
 
 def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
     """Has a contender prove its answers, and tries what it does with connections. Runs beside others' asking."""
-    running, entry, load = launched.running, candidate.entry, setup.load
-    framed = entry.http(load.http) == HTTP2  # what is tried with connections is HTTP/1's
-    keepalive, closing = (
-        (
-            *setup.exchanges(launched, keepalive=keep, http=load.http),
-            *setup.probes(launched, keepalive=keep, http=load.http, count=PROBES),
-        )
-        for keep in (True, False)
-    )
-    candidate.wanted = sum(one.statements for one in (*keepalive, *closing))
-    findings = check_correctness(
-        running.host, running.port, keepalive=keepalive, closing=closing, together=load.pipelining, tls=launched.tls
-    )
-    problems, candidate.facts = findings.problems, dict(findings.facts)
-    if not problems and load.keepalive and not framed:
-        asked = plainest(keepalive)
-        fair = fairness(running.host, running.port, asked, connections=load.connections, tls=launched.tls)
-        problems = fair.problems
-        candidate.facts |= fair.facts
-    if not problems and launched.tls:
-        resumed = resumption(running.host, running.port, plainest(keepalive), launched.tls)
-        candidate.facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
-        if setup.workload.tls == "resumed" and resumed != "yes":
-            problems = ("takes up no TLS session of an earlier connection; tickets, or sessions kept, would be right",)
-    if problems:
-        candidate.rejected = "; ".join(problems)
-    elif entry.contender is not None and not framed:
-        candidate.facts |= _connection_facts(setup, launched)
+    if setup.workload.asks_database:
+        candidate.wanted = setup.asking(launched).statements(setup.load)
+    findings = setup.prove(launched)
+    candidate.facts = dict(findings.facts)
+    if findings.problems:
+        candidate.rejected = "; ".join(findings.problems)
+    # What is tried with connections is HTTP/1's.
+    elif candidate.entry.contender is not None and candidate.entry.http(setup.load.http) != HTTP2:
+        candidate.facts |= setup.connection_facts(launched)
 
 
 def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -> None:
@@ -307,12 +281,7 @@ def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semapho
     if launched := candidate.running:
         with room:
             candidate.limit = Deadline(BEHAVIOUR_S)
-            candidate.facts |= _connection_facts(setup, launched)
-
-
-def _connection_facts(setup: RaceSetup, launched: Launched) -> dict[str, parity.Fact]:
-    exchange = plainest(setup.exchanges(launched, keepalive=True))
-    return connection_behaviour(launched.running.host, launched.running.port, exchange, launched.tls)
+            candidate.facts |= setup.connection_facts(launched)
 
 
 def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progress: Progress) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip import machine
-from dragstrip.contender import Entry, serving
+from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond, serving
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options, schedule
+from dragstrip.racing.place import HERE, Place
 from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
 from dragstrip.workload import HTTP2, Workload
 
@@ -40,6 +41,8 @@ class Request:
         fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
         awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
         wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
+        place: the machine or machines that it runs on.
+        allowed: hosts of addresses that are no part of this machine.
     """
 
     entries: tuple[Entry, ...]
@@ -69,6 +72,8 @@ class Request:
     also: tuple[Workload, ...] = ()
     efficiency: bool = False
     offered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    place: Place = HERE
+    allowed: tuple[AllowedHost, ...] = ()
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -87,6 +92,26 @@ class Request:
         object.__setattr__(self, "rate_per_s", options.taken("rate_per_s", self.rate_per_s, rate))
         if self.efficiency and self.metric.endswith(AUTO):
             object.__setattr__(self, "metric", f"{self.metric.removesuffix(AUTO)}cpu")
+        refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s)
+
+
+def usual_connections(request: Request) -> int:
+    """As many as are asked for, as the workload is meant for, or else as is usual."""
+    return request.connections or request.workload.connections or DEFAULT_CONNECTIONS
+
+
+def refuse_elsewhere(
+    entries: Sequence[Entry], allowed: Sequence[AllowedHost], connections: int, budget_s: float
+) -> None:
+    """Holds a race of addresses to what was allowed: calibration and warm-up ask as fast as a server answers.
+
+    Raises:
+        BadUsage: a host that nobody allowed, or more than was allowed there.
+    """
+    for entry in entries:
+        one = allowance(entry.url.host, allowed) if entry.url is not None else None
+        if one is not None:
+            refuse_beyond(one, connections=connections, rate_per_s=None, time_s=budget_s)
 
 
 def lanes_of(request: Request) -> machine.Lanes:
@@ -95,7 +120,7 @@ def lanes_of(request: Request) -> machine.Lanes:
     Raises:
         BadUsage: there are no such cores, or fewer of the engine's than threads asked for.
     """
-    lanes = machine.lanes(request.server_cores, request.engine_cores)
+    lanes = request.place.lanes(request.server_cores, request.engine_cores)
     if request.threads is not None and request.threads > len(lanes.engine):
         raise BadUsage(
             f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
@@ -113,7 +138,7 @@ def database_lane(lanes: machine.Lanes, workloads: Sequence[Workload], *, divisi
 def load_of(request: Request, lanes: machine.Lanes) -> Load:
     """How blocks are loaded; a closed loop, as calibration has it."""
     return Load(
-        connections=request.connections or request.workload.connections or DEFAULT_CONNECTIONS,
+        connections=usual_connections(request),
         threads=request.threads or len(lanes.engine),
         keepalive=request.keepalive and request.workload.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),

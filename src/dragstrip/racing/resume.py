@@ -6,16 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dragstrip import analysis, machine
-from dragstrip.contender import Entry, Ready
+from dragstrip import analysis
+from dragstrip.contender import AllowedHost, Entry, Ready
 from dragstrip.errors import BadUsage
 from dragstrip.process import keep_awake
 from dragstrip.racing import schedule
+from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
-from dragstrip.racing.request import database_lane
+from dragstrip.racing.request import database_lane, refuse_elsewhere
 from dragstrip.racing.run import loop_of
-from dragstrip.racing.setup import race_setup
 from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.workload import Workload
@@ -29,12 +29,16 @@ def resume(
     store: Store,
     progress: Progress,
     extra_s: float | None = None,
+    place: Place = HERE,
+    allowed: Sequence[AllowedHost] = (),
 ) -> Race:
     """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
 
     Args:
         workloads: the race's own, in any order.
         extra_s: seconds of further budget, also for a race that has spent its own.
+        place: the machine or machines that it runs on.
+        allowed: hosts of addresses that are no part of this machine.
 
     Raises:
         BadUsage: the race has ended by its own rule, or a contender's definition has changed since.
@@ -49,10 +53,12 @@ def resume(
         )
     racing_on = {entry.name: entry for entry in _unchanged(race, {entry.name: entry for entry in entries})}
     states = {e.name: Ready(e.version, {}) for e in race.entrants if not e.out}
-    lanes = machine.lanes(_cores(race.server_cores), _cores(race.engine_cores))
+    _refuse_other_machines(race, place)
+    refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
+    lanes = place.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     lanes = database_lane(lanes, workloads, divisible=False)
     first = given[next(iter(wanted))]
-    with race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
+    with place.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
         if extra_s is not None:
             race = _extended(race, extra_s, store)
         race = replace(race, finished="")
@@ -60,7 +66,7 @@ def resume(
         for column in analysis.by_column(race):
             own = [racing_on[entrant.name] for entrant in column.entrants if not entrant.out]
             at = setup.at(given[column.workload], column.load.rate_per_s)
-            qualification = qualify_all(at.at(at.workload, 0.0), own, states, progress)
+            qualification = qualify_all(at.at(at.workload, 0.0), own, states, progress, place=place)
             entered.append((at, qualification.ready))
             rejected.append(qualification.rejected)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.RESUMED))
@@ -84,6 +90,22 @@ def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
                 "start a new race instead"
             )
     return [entries[entrant.name] for entrant in race.entrants if not entrant.out]
+
+
+def _refuse_other_machines(race: Race, place: Place) -> None:
+    """Rounds of one race are of the same machines.
+
+    Raises:
+        BadUsage: it was raced on others.
+    """
+    then, now = race.machine.get("fleet"), place.machines()
+    if then == now:
+        return
+    if then is None:
+        raise BadUsage(f"race {race.id} was raced on one machine; leave out --fleet, or start a new race")
+    names = ", ".join(str(name) for name in then)
+    given = f"{', '.join(now)} given" if now else "no fleet given"
+    raise BadUsage(f"race {race.id} was raced on the machines {names}; {given}: use --fleet with the same file")
 
 
 def _refuse_ended(race: Race, extra_s: float | None) -> None:

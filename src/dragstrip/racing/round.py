@@ -19,7 +19,6 @@ from dragstrip.racing.qualified import Qualified
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.racing.warming import come_to_rest, warm_up
 from dragstrip.record import Block, Event, EventKind, Round, Void, VoidKind
-from dragstrip.scrutiny import count_from_now
 from dragstrip.validity.block import LoadFault, LoadFaultKind
 
 #: Fills in why blocks are void; ``single_threaded`` says of each contender whether it has one thread only.
@@ -168,10 +167,7 @@ def _measure(
     """Runs and judges the blocks; meanwhile counts what servers say they had, and looks how their memory grows."""
     warm = servers.warm()
     restless = frozenset(name for name in warm if contenders[name].calibration.restless)
-    since = {
-        name: count_from_now(launched.own_count, launched.running.host, launched.running.port, launched.tls)
-        for name, launched in warm.items()
-    }
+    since = {name: setup.count_from_now(launched) for name, launched in warm.items()}
     used = database_proof.usage_of(setup.instance)
     before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
     began_s = time.monotonic()

@@ -1,7 +1,7 @@
 """One race from what was asked for to its stored record, in steps; each step's file says how it is done.
 
 1. request: refuses what can't be raced, finds cores and load (``request.py``).
-2. set up: scratch space, a supervisor per contender, awake cores, the engine (``setup.py``).
+2. set up: scratch space, a keeper per contender, awake cores, the engine (``setup.py``).
 3. qualify: each contender is launched once and proves its answers, or was kept as proved (``qualification.py``).
 4. calibrate: it is loaded on that same launch, for the plan only (``calibration.py``).
 5. plan: block lengths, passes, rounds (``plan.py``); the race's record is stored, with no rounds yet.
@@ -26,6 +26,7 @@ from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.column_loop import ColumnsLoop
 from dragstrip.racing.columns import Entered, columns_of, enter, entrants_of
 from dragstrip.racing.loop import RaceLoop
+from dragstrip.racing.place import HERE
 from dragstrip.racing.plan import plan_of_all
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import set_up
@@ -44,7 +45,6 @@ from dragstrip.racing.request import (
 )
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import METHOD_VERSION, Event, Load, Purpose, Race
-from dragstrip.store import machine_profile
 from dragstrip.store.database import Store
 from dragstrip.version import __version__
 from dragstrip.workload import Workload
@@ -63,16 +63,19 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     load = load_of(request, lanes)
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     began = Began.now()
-    facts = machine.facts()
-    kept = {
+    facts = request.place.facts()
+    kept: dict[str, QualificationStore | None] = {
+        # Proofs are kept by files of this machine: those of others are not ours to look at.
         workload.name: kept_qualifications(
             request, workload, store, replace(load, pipelining=workload.pipelining), lanes, facts
         )
+        if request.place is HERE
+        else None
         for workload in request.workloads
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
         entered = enter(request, setup, states, progress, kept)
-        facts |= machine_profile.known(store.path, facts, lanes)
+        facts |= request.place.profile(store.path, facts, lanes)
         race = _record(request, entered, began, {**facts, **io_facts(setup), **database_facts(setup)})
         store.begin(race)
         race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
@@ -173,9 +176,9 @@ def _purpose(purpose: Purpose | None, began: Began) -> tuple[Event, ...]:
     return (Event(at_ns=began.monotonic_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names),)
 
 
-def _forget_fallen(race: Race, qualification: Qualification, kept: QualificationStore) -> None:
+def _forget_fallen(race: Race, qualification: Qualification, kept: QualificationStore | None) -> None:
     """Who fell out is proved anew by the next race."""
     out = {entrant.name for entrant in race.entrants if entrant.out}
     for contender in qualification.contenders:
-        if contender.name in out:
+        if kept is not None and contender.name in out:
             kept.forget(contender.key)

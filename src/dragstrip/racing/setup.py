@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragstrip import machine
-from dragstrip.contender import Entry, prepare
-from dragstrip.errors import BadUsage, EngineFailure, PortTaken, StageError
+from dragstrip import machine, parity
+from dragstrip.contender import Entry
+from dragstrip.errors import BadUsage, EngineFailure, MachineLost, StageError
 from dragstrip.machine import Lanes
 from dragstrip.process import database, keep_awake, launcher
-from dragstrip.process.certificate import Certificates
 from dragstrip.process.database import Database, Instance
 from dragstrip.process.keep_awake import Awake
-from dragstrip.process.launcher import Launcher
-from dragstrip.process.ports import free_port
-from dragstrip.process.running import AtAddress
+from dragstrip.process.running import Running
+from dragstrip.racing import environment
 from dragstrip.racing.launched import Launched
-from dragstrip.record import Load
-from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, is_right, plainest, with_own_form
-from dragstrip.workload import HOST, HTTP2, Data, Exchange, Workload
+from dragstrip.racing.launching import Launching
+from dragstrip.racing.proving import Asking, connection_facts, prove
+from dragstrip.record import Event, Load, Round
+from dragstrip.scrutiny import TROUBLE, Findings, count_from_now, describe_error, with_own_form
+from dragstrip.workload import HOST, HTTP2, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine, Tls
@@ -33,30 +31,28 @@ if TYPE_CHECKING:
 
 @dataclass
 class RaceSetup:
-    """What every round of a race shares: engine, cores, load, scratch space and one supervisor per contender.
+    """What every round of a race shares: engine, cores, load, and how servers are launched.
+
+    A race over several machines has one of its own kind (``racing.fleet``): whatever asks a machine for something is a
+    method here.
 
     Args:
-        supervisors: ends the supervisors with the race.
         awake: what keeps the cores awake while blocks run.
         database: what instances of it are made of; None where no workload of the race asks one.
         instance: the one that is up now.
+        observed: servers' CPU time is read on another machine.
     """
 
     engine: Engine
     lanes: Lanes
     load: Load
     workload: Workload
-    scratch: Path
-    supervisors: ExitStack
+    launching: Launching
     seed: int
     awake: Awake = field(default_factory=Awake)
     database: Database | None = None
     instance: Instance | None = None
-
-    def __post_init__(self) -> None:
-        self._supervisors: dict[str, Launcher] = {}
-        self._data: dict[tuple[str, str], Data] = {}
-        self._certificates = Certificates(self.scratch)
+    observed: bool = False
 
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
@@ -66,11 +62,8 @@ class RaceSetup:
         return other
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
-        """Starts the supervisors of contenders that will be launched, all at once: each takes a moment to be there."""
-        for entry in entries:
-            if entry.url is None and entry.name not in self._supervisors:
-                started = Launcher(name=entry.name, scratch_root=self.scratch)
-                self._supervisors[entry.name] = self.supervisors.enter_context(started)
+        """Starts the supervisors of contenders that will be launched, all at once."""
+        self.launching.stand_by(entries)
 
     @contextmanager
     def database_up(self) -> Iterator[Instance | None]:
@@ -91,87 +84,51 @@ class RaceSetup:
     def launch(self, entry: Entry) -> Launched:
         """Starts a contender and waits for its first right answer.
 
-        Once more where somebody took the kernel's free port before the server could bind it.
-
         Raises:
             StageError: it didn't come to serve; names it, the reason and its last log lines.
         """
-        if entry.url is not None:
-            return self._already_running(entry, entry.url.host, entry.url.port)
-        try:
-            return self._launch(entry)
-        except PortTaken:
-            return self._launch(entry)
+        return self.launching.launch(entry, self.workload, self.load.http, self.instance)
 
-    def _already_running(self, entry: Entry, host: str, port: int) -> Launched:
-        reason = is_right(self._first_exchange(entry, Data(), None))(host, port)
-        if reason:
-            raise StageError(f"{entry.name}: the server at {host}:{port} is not right: {reason}")
-        return Launched(entry=entry, running=AtAddress(host, port), own_count=None)
+    def asking(self, launched: Launched) -> Asking:
+        """What a launch is asked."""
+        return Asking.of(self.workload, self.seed, launched.entry, launched.data)
 
-    def _launch(self, entry: Entry) -> Launched:
-        self.stand_by([entry])
-        scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
-        scratch.mkdir()
-        workload = self.workload
-        before = self._data.get((workload.name, entry.name))
-        # By the moment, too: a race that goes on, or one more of the same seed, finds other files.
-        data = workload.data(f"{self.seed} {entry.name} {time.time_ns()}")
-        if self.instance is not None:
-            data = replace(data, table=self.instance.rows)
-        self._data[workload.name, entry.name] = data
-        authority = self._certificates.authority() if entry.tls else None
-        tls = Encryption(authority.file, entry.http(self.load.http)) if authority else None
-        start = prepare(
-            entry,
-            scratch=scratch,
-            port=free_port(),
-            cores=self.lanes.server,
-            workload=workload.served_as,
-            data=data.files,
-            database=self.instance.values(entry.name) if self.instance else {},
-            identity=authority.identity if authority else None,
-        )
-        probe = is_right(self._first_exchange(entry, data, before), within_s=start.wake_s, tls=tls)
-        running = self._supervisors[entry.name].launch(start, scratch=scratch, cores=self.lanes.server, is_right=probe)
-        return Launched(entry=entry, running=running, own_count=start.own_count, data=data, tls=tls)
+    def prove(self, launched: Launched) -> Findings:
+        """Has a contender prove its answers."""
+        at = launched.running
+        return prove(self.asking(launched), self.load, at.host, at.port, launched.tls)
 
-    def _first_exchange(self, entry: Entry, data: Data, before: Data | None) -> Exchange:
-        asked = self.workload.exchanges(
-            mark=entry.mark,
-            keepalive=False,
-            http=entry.http("1.1"),
-            seed=self.seed,
-            data=data,
-            before=before,
-            own_form=self.workload.name in entry.own_forms,
-        )
-        return plainest(asked)
+    def connection_facts(self, launched: Launched) -> dict[str, parity.Fact]:
+        """What a contender does with connections, for the parity sheet."""
+        at = launched.running
+        return connection_facts(self.asking(launched), at.host, at.port, launched.tls)
 
-    def exchanges(self, launched: Launched, *, keepalive: bool, http: str = "1.1") -> tuple[Exchange, ...]:
-        """What a launch is loaded with; its JSON may have the form that its contender declares."""
-        entry, workload = launched.entry, self.workload
-        return workload.exchanges(
-            mark=entry.mark,
-            keepalive=keepalive,
-            http=entry.http(http),
-            seed=self.seed,
-            data=launched.data,
-            own_form=workload.name in entry.own_forms,
-        )
+    def count_from_now(self, launched: Launched) -> Callable[[], int | None]:
+        """What a contender counts itself from now on; see ``scrutiny.count_from_now``."""
+        return count_from_now(launched.own_count, launched.running.host, launched.running.port, launched.tls)
 
-    def probes(self, launched: Launched, *, keepalive: bool, http: str = "1.1", count: int) -> tuple[Exchange, ...]:
-        """What a launch is asked besides, to prove that it computes its answers."""
-        entry, workload = launched.entry, self.workload
-        return workload.probes(
-            mark=entry.mark,
-            keepalive=keepalive,
-            http=entry.http(http),
-            seed=self.seed,
-            count=count,
-            data=launched.data,
-            own_form=workload.name in entry.own_forms,
-        )
+    def watch(self, running: Running, session: int) -> None:
+        """Has the contender's CPU time read around each of the session's blocks."""
+        watch_cpu_time(self.engine, running, session)
+
+    def surroundings(self) -> environment.Surroundings:
+        """What compares the race's machine before and after each round."""
+        return environment.Watch(self.lanes.all)
+
+    def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
+        """Waits until the race's cores have been idle enough over one window, or for so long."""
+        machine.wait_for_quiet(self.lanes.all, busy_below=busy_below, at_most_s=at_most_s)
+
+    def begin_round(self) -> None:
+        """A round is about to begin."""
+
+    def end_round(self, record: Round) -> tuple[Round, Sequence[Event]]:
+        """The round as it is to be kept, and what else was seen: its servers are stopped."""
+        return record, ()
+
+    def recover(self, lost: MachineLost) -> bool:
+        """Whether the race can go on after a machine of it was lost; this one has only itself to lose."""
+        return False
 
     def _encryption(self, launched: Launched) -> Tls | None:
         """How the engine reaches a launch over TLS."""
@@ -191,7 +148,7 @@ class RaceSetup:
 
         entry, running, load = launched.entry, launched.running, self.load
         unix = running.host.startswith("unix:")
-        exchanges = self.exchanges(launched, keepalive=load.keepalive, http=load.http)
+        exchanges = self.asking(launched).exchanges(keepalive=load.keepalive, http=load.http)
         try:
             exchanges = with_own_form(running.host, running.port, exchanges, launched.tls)
         except TROUBLE as error:
@@ -216,6 +173,20 @@ class RaceSetup:
             if running.alive() and error.kind == "descriptors":
                 raise  # ours are too few: that is no fault of this contender's
             raise StageError(f"{entry.name}: {error}; its last words: {launched.last_words()}") from error
+
+
+def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:
+    """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm.
+
+    One that dies in this moment leaves nothing to read: its blocks will tell that it is gone.
+    """
+    from dragstrip._engine import EngineError
+
+    try:
+        engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
+    except EngineError:
+        if running.alive():
+            raise
 
 
 def block_plan(
@@ -278,6 +249,7 @@ def race_setup(
             if lanes.database:
                 programs = database.find()
                 stored = Database(programs, seed=seed, cores=lanes.database, scratch=scratch, resources=resources)
-            yield RaceSetup(engine, lanes, load, workload, scratch, resources, seed, awake=kept, database=stored)
+            launching = Launching(lanes.server, scratch, resources, seed)
+            yield RaceSetup(engine, lanes, load, workload, launching, seed, awake=kept, database=stored)
         except EngineError as error:
             raise EngineFailure(f"the load engine: {error}") from error

@@ -1,4 +1,4 @@
-"""Scrutineering alone, without a race: ``dragstrip verify``."""
+"""Scrutineering alone, without a race: ``dragstrip contenders verify``."""
 
 from __future__ import annotations
 

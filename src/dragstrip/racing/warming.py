@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
 from dragstrip.errors import StageError
-from dragstrip.machine import thread_cpu_ns
 from dragstrip.process.running import Running
 from dragstrip.racing.launched import Launched, WarmUp
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import WINDOW, enough_s, settled
 from dragstrip.scrutiny import nothing_right
-
-if TYPE_CHECKING:
-    from dragstrip._engine import Engine
 
 #: A warm-up slice lasts five typical latencies, within these bounds; of a server that needs more than half of the
 #: longest for one answer, two: else none might fall into it.
@@ -47,7 +42,7 @@ def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> 
     """
     launched.session = session = setup.connect(launched)
     started_ns = time.monotonic_ns()
-    watch_cpu_time(setup.engine, launched.running, session)
+    setup.watch(launched.running, session)
     p50_ns = p50_ns or _first_look(setup, launched)
     slice_ns = min(max(SLICE_LATENCIES * p50_ns, SLICE_LEAST_NS), max(SLICE_MOST_NS, SLICE_FEWEST_LATENCIES * p50_ns))
     server_cores = len(setup.lanes.server)
@@ -67,7 +62,7 @@ def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> 
             continue
         flat = settled(speeds)
         if flat or counted_s >= launched.entry.warm_up_most_s:
-            watch_cpu_time(setup.engine, launched.running, session)  # threads may have come since
+            setup.watch(launched.running, session)  # threads may have come since
             enough = enough_s(speeds, slice_ns / 1e9)
             return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)
 
@@ -90,20 +85,6 @@ def _first_look(setup: RaceSetup, launched: Launched) -> int:
     return own_p50_ns(tally, p50_ns, len(setup.lanes.server))
 
 
-def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:
-    """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm.
-
-    One that dies in this moment leaves nothing to read: its blocks will tell that it is gone.
-    """
-    from dragstrip._engine import EngineError
-
-    try:
-        engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
-    except EngineError:
-        if running.alive():
-            raise
-
-
 def come_to_rest(running: Running) -> None:
     """Waits until a server works no more, at most ``REST_MOST_S``: the last that was warmed up; others had that time.
 
@@ -111,9 +92,9 @@ def come_to_rest(running: Running) -> None:
     thread: Node's first blocks were a third slower where it was the last one to be warmed up.
     """
     looks_at_rest, until_s = 0, time.monotonic() + REST_MOST_S
-    before_ns = sum(thread_cpu_ns(running.schedstats()).values())
+    before_ns = sum(running.thread_cpu_ns().values())
     while looks_at_rest < REST_LOOKS and time.monotonic() < until_s:
         time.sleep(REST_LOOK_S)
-        after_ns = sum(thread_cpu_ns(running.schedstats()).values())
+        after_ns = sum(running.thread_cpu_ns().values())
         rests = after_ns - before_ns < REST_BELOW * REST_LOOK_S * 1e9
         looks_at_rest, before_ns = looks_at_rest + 1 if rests else 0, after_ns

@@ -273,22 +273,22 @@ def _reason(
     objective: Objective,
 ) -> Reason | None:
     """Why the objective is not known to hold; None where it holds."""
-    quantile, limit_us, launches = objective.quantile, objective.limit_us, len({sample.launch for sample in good})
+    quantile, limit_us, launches = objective.quantile, objective.limit_us, len({one.launch for one in good})
     if launches < LEAST_LAUNCHES:
-        causes = Counter(void.kind for sample in samples for void in sample.void)
+        causes = Counter(void.kind for one in samples for void in one.void)
         cause = causes.most_common(1)[0][0] if causes else None
-        tried = len({sample.launch for sample in samples})
+        tried = len({one.launch for one in samples})
         return Reason(kind=ReasonKind.FEW_LAUNCHES, quantile=quantile, launches=launches, tried=tried, cause=cause)
-    limited = [sample.generator for sample in good if sample.generator]
-    met = reached >= SUSTAINED and failed <= MOST_FAILED and span is not None and span.high < limit_us
-    if met:
+    limited = [one.generator for one in good if one.generator]
+    held = reached >= SUSTAINED and failed <= MOST_FAILED and span is not None and span.high < limit_us
+    if held:
         return None
     if 2 * len(limited) > len(good):
         return Reason(kind=ReasonKind.GENERATOR, quantile=quantile, generator=limited[0])
     if failed > MOST_FAILED:
         errors: Counter[str] = Counter()
-        for sample in good:
-            errors.update(sample.errors)
+        for one in good:
+            errors.update(one.errors)
         return Reason(kind=ReasonKind.FAILED, quantile=quantile, share=failed, errors=errors)
     if reached < SUSTAINED:
         return Reason(kind=ReasonKind.NOT_SUSTAINED, quantile=quantile, share=reached)

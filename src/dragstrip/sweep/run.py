@@ -9,7 +9,7 @@ from itertools import repeat
 from math import ceil
 from typing import Any
 
-from dragstrip import machine, validity
+from dragstrip import validity
 from dragstrip.contender import serving
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS
@@ -39,7 +39,9 @@ PASSES, LEAD_NS, COUNTED_LEAST_NS, COUNTED_MOST_NS = 2, 50_000_000, 200_000_000,
 
 #: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
 #: result.
-MACHINES = frozenset({VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.CLOCK, VoidKind.ACCOUNTING})
+MACHINES = frozenset(
+    {VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.CLOCK, VoidKind.ACCOUNTING, VoidKind.MARK_LOST}
+)
 
 #: Rounds that the machine spoilt are run again, so many in each stage; seconds of waiting for a quiet machine, in all.
 AGAIN, PATIENCE_S = 3, 20.0
@@ -82,7 +84,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     load = load_of(asked, lanes)
     seed = asked.seed if asked.seed is not None else secrets.randbits(32)
     began = Began.now()
-    facts = machine.facts()
+    facts = asked.place.facts()
     with set_up_and_qualify(asked, load, lanes, seed, progress) as (setup, qualification):
         loop = SweepLoop(setup, progress, request, qualification)
         finished = loop.drive()
@@ -222,6 +224,8 @@ class SweepLoop(RoundLoop):
 
     def over(self) -> str | None:
         """How the stage ended; None: it goes on. A void round is run again, so often as ``AGAIN`` says."""
+        if self.lost:
+            return self.lost
         stage, launches = self._stage, self.request.launches
         if stage.valid_rounds >= launches:
             return "done"
@@ -263,6 +267,7 @@ class SweepLoop(RoundLoop):
             single_threaded=single_threaded,
             shared_lanes=self.setup.lanes.shared,
             waits=True,
+            observed=self.setup.observed,
         )
         self._generator_limits = {b.position: why for b in judged for why in b.void if why.kind is VoidKind.GENERATOR}
         return tuple(replace(b, void=tuple(why for why in b.void if why.kind in MACHINES)) for b in judged)

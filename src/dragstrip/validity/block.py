@@ -63,6 +63,7 @@ def block_reasons(
     shared_lanes: bool = False,
     by_cpu: bool = False,
     waits: bool = False,
+    observed: bool = False,
 ) -> tuple[Void, ...]:
     """Why this block must never be used; empty if it counts.
 
@@ -78,12 +79,14 @@ def block_reasons(
         shared_lanes: engine and server share cores and wait for each other: waits say nothing.
         by_cpu: CPU time per request may decide, which a generator at its limit does not change.
         waits: void a block in which others had the cores (of a sweep, whose quantiles carry no interval for that).
+        observed: the server's CPU time is read on another machine: a block without it lost a mark.
     """
     cores = 1 if single_threaded else server_cores
     usual = 0.0 if single_threaded else typical_wait
     waited = _waits(block, cores, usual) if waits and not shared_lanes else ()
     limit = () if by_cpu else _generator(block, cores)
-    return (*_accounting(block, connections), *_answers(block, waits), *_clock(block), *waited, *limit)
+    mark = (_void(VoidKind.MARK_LOST),) if observed and block.server_cpu_ns is None else ()
+    return (*_accounting(block, connections), *_answers(block, waits), *_clock(block), *waited, *limit, *mark)
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[Void, ...]:
@@ -163,15 +166,17 @@ def with_reasons(
     shared_lanes: bool = False,
     by_cpu: bool = False,
     waits: bool = False,
+    observed: bool = False,
 ) -> tuple[Block, ...]:
     """A round's blocks with the reasons that void them filled in, in the same order.
 
     Args:
         blocks: of one round.
         single_threaded: by contender; one that is missing counts as having several threads.
-        shared_lanes: engine and servers share cores. by_cpu, waits: as ``block_reasons``.
+        shared_lanes: engine and servers share cores. by_cpu, waits, observed: as ``block_reasons``.
     """
     typical = usual_taken(blocks, server_cores)
+    readable = {block.contender for block in blocks if block.server_cpu_ns is not None}
     return tuple(
         replace(
             block,
@@ -184,6 +189,7 @@ def with_reasons(
                 shared_lanes=shared_lanes,
                 by_cpu=by_cpu,
                 waits=waits,
+                observed=observed and block.contender in readable,
             ),
         )
         for block in blocks

@@ -34,7 +34,7 @@ HEAVY = ("numpy", "scipy", "pydantic", "altair", "jinja2", "starlette", "uvicorn
 HEAVY += ("pyarrow", "h11", "dragstrip._engine", "dragstrip.analysis", "dragstrip.contender")
 
 #: Fields of a request that a call from Python has by another way, or not at all.
-ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose")
+ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", "place", "allowed")
 
 
 def run(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:

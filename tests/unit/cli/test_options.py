@@ -29,6 +29,10 @@ EVERY_OPTION = {
     "contenders": "--json --contenders . --set a.b=c",
     "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",
     "export": "last f --as csv --contender a --rounds --chart pairs --column c --dark --store s",
+    "fleet": "",
+    "fleet agent": "one --end",
+    "fleet check": "f --idle 2",
+    "fleet down": "f",
     "import": "here --beside last --name n --store s",
     "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
     "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "
@@ -37,12 +41,13 @@ EVERY_OPTION = {
     "--cacert c --insecure --sources auto --first-byte "
     "--http 1.0 -k --timeout 2s --status 200 --check full --io uring --awake auto -R 1k --ramp 1:2 --steps 1k:1s,2k:2s "
     "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
-    "--min-reached 99% -q",
+    "--min-reached 99% --allow-host lab -q",
     "new": "mine --into .",
     "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
     "--http 1.0 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency --typical --runs 3 "
     "--seed 1 --json j --html h --export-markdown m -n n --fresh-scrutiny --resume last --server-cores 1 "
-    "--engine-cores 0 --io auto --awake off --pairs -v -q --store s",
+    "--engine-cores 0 --io auto --awake off --pairs -v -q --store s --fleet f --node-wait 1m "
+    "--allow-host lab:rate=any",
     "report": "last --html h --json j --svg s --store x",
     "rerun": "last --workload w -q --store s",
     "runs": "--json --store s",
@@ -50,7 +55,7 @@ EVERY_OPTION = {
     "show": "last --pairs -v --parity --method 6 --json --store s",
     "sweep": "a --serve x=y --contenders . --set a.b=c --slo p99=5ms --rates 1k:2k:3 --launches 5 --workload w -c 2 "
     "-t 1 --timeout 1s --pace precise --seed 3 --json j --show s --server-cores 1 --engine-cores 0 --io auto "
-    "--awake off -q --store s",
+    "--awake off -q --store s --fleet f --node-wait 5s",
     "verify": "a --line-up default --serve x=y --workload w --json --parity --server-cores 1 --engine-cores 0 "
     "--contenders . --set a.b=c",
 }  # fmt: skip

@@ -15,6 +15,7 @@ from dragstrip import contender, machine
 from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
 from dragstrip.racing.column_loop import ColumnsLoop
+from dragstrip.racing.launching import Launching
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads
 from dragstrip.racing.rerun import request_of
@@ -106,8 +107,7 @@ def loop_of(race: Race, folder: Path) -> ColumnsLoop:
         lanes=lanes,
         load=Load(connections=1, threads=1, keepalive=True, timeout_ns=1),
         workload=load("hello"),
-        scratch=folder,
-        supervisors=ExitStack(),
+        launching=Launching(lanes.server, folder, ExitStack(), race.seed),
         seed=race.seed,
     )
     store = Store(folder / "races.sqlite")

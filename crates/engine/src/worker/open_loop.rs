@@ -55,7 +55,9 @@ impl OpenLoop {
         let end = if bounded { block.max_requests } else { u64::MAX };
         let left_ns = if bounded { block.counted_ns - counted_end_ns(block) } else { 0 }; // it is to send them all
         let grace_ns = left_ns.max((block.counted_ns / 10).clamp(GRACE_NS.0, GRACE_NS.1));
-        let departures = Departures::new(open_loop, worker, workers, if worker < workers { end } else { 0 });
+        let takes_part = worker < workers;
+        let departures =
+            Departures::new(open_loop, if takes_part { worker } else { 0 }, workers, if takes_part { end } else { 0 });
         let tick_ns = open_loop.precision.tick_ns();
         Self { departures, tick_ns, grace_ns, bounded, leaving_ns: 0, claimed: 0, returned: VecDeque::new() }
     }

@@ -1,10 +1,10 @@
-"""server.py PORT MARK GREETING: both workloads in Python's asyncio. TODO: your own server in its place."""
+"""server.py PORT MARK GREETING ADDRESS: both workloads in Python's asyncio. TODO: your own server in its place."""
 
 import asyncio
 import sys
 from urllib.parse import parse_qs, urlsplit
 
-PORT, MARK, GREETING = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+PORT, MARK, GREETING, ADDRESS = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
 
 
 def answer(target):
@@ -46,7 +46,7 @@ async def serve(reader, writer):
 
 
 async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", PORT, backlog=1024)
+    server = await asyncio.start_server(serve, ADDRESS, PORT, backlog=1024)
     async with server:
         await server.serve_forever()
 

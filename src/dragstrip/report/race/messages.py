@@ -63,6 +63,11 @@ def _generator(void: Void) -> str:
     return f"the engine used {engine} of its cores, the server {server} of its own"
 
 
+def _clocks_apart(void: Void) -> str:
+    drift_us, most_us = (void.numbers[name] / 1000 for name in ("drift_ns", "most_ns"))
+    return f"a generator's clock drifted by {drift_us:.0f} µs from the server's machine's, above {most_us:.0f} µs"
+
+
 def _too_few(void: Void) -> str:
     return f"{void.numbers['valid']} of {void.numbers['blocks']} are valid ({void.cause})"
 
@@ -78,6 +83,9 @@ _VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
     VoidKind.SERVER_WAITED: _server_waited,
     VoidKind.GENERATOR: _generator,
     VoidKind.TOO_FEW_BLOCKS: _too_few,
+    VoidKind.MARK_LOST: lambda _: "the observer on the server's machine gave no reading of its CPU time",
+    VoidKind.CLOCKS_APART: _clocks_apart,
+    VoidKind.MACHINE_LOST: lambda _: "one of its machines no longer answered",
     VoidKind.STEAL: lambda void: f"the hypervisor took {percent(void.numbers['share'])} of the race's cores",
     VoidKind.TOO_FEW_PASSES: _too_few,
     VoidKind.DATABASE: lambda _: "it ended in the round, or could not be started",
@@ -120,12 +128,24 @@ def _unequal_blocks(event: Event) -> str:
     return f"{event.subject}: blocks of {counted_ns / 1e6:.0f} ms read {read}"
 
 
+def _generator_share(event: Event) -> str:
+    n = event.numbers
+    told = f"{event.subject}: {n['requests']:.0f} of the round's counted answers"
+    if "offered" in n:
+        told += f"; {n['offered']:.0f} offered, {n['unsent']:.0f} unsent, p99 {n['lag_p99_ns'] / 1000:.0f} µs late"
+    if "drift_ns" in n:
+        told += f"; its clock drifted by {n['drift_ns'] / 1000:.1f} µs (round trip {n['round_trip_ns'] / 1000:.0f} µs)"
+    return told
+
+
 _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
     EventKind.INTRUDER: _intruder,
     EventKind.HEAT: lambda _: "heat: the processor throttled itself during a round",
     EventKind.FREQUENCY: _frequency,
     EventKind.GROWING: _growing,
     EventKind.UNEQUAL_BLOCKS: _unequal_blocks,
+    EventKind.MACHINE_BACK: lambda event: f"{event.subject}: it is back, the same machine since the same boot",
+    EventKind.GENERATOR: _generator_share,
     EventKind.CLAIMS: lambda event: " ".join([event.subject, *event.names]),
     EventKind.NULL_RACE: lambda event: event.subject,
 }

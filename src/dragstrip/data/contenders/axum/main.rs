@@ -1,5 +1,5 @@
-//! server PORT MARK DATA CERTIFICATE KEY: every workload with axum, as its own examples do it; DATA is the folder of
-//! items.json and static/. Without a certificate ("") it listens in the clear.
+//! server PORT MARK DATA CERTIFICATE KEY ADDRESS: every workload with axum, as its own examples do it; DATA is the folder
+//! of items.json and static/. Without a certificate ("") it listens in the clear.
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use axum::extract::{self, Query, State};
@@ -92,11 +92,11 @@ async fn delay(extract::Path(ms): extract::Path<u64>) -> impl IntoResponse {
 }
 
 /// With HTTP/2 and HTTP/1.1, of which the client's greeting chooses.
-async fn serve_encrypted(port: u16, certificate: &str, key: &str, app: Router) {
+async fn serve_encrypted(address: &str, port: u16, certificate: &str, key: &str, app: Router) {
     rustls::crypto::ring::default_provider().install_default().expect("there is no other");
     let config = RustlsConfig::from_pem_file(certificate, key).await.expect("certificate and key");
     let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
-    let server = axum_server::bind(SocketAddr::from(([127, 0, 0, 1], port))).acceptor(acceptor);
+    let server = axum_server::bind(SocketAddr::new(address.parse().expect("an IP address"), port)).acceptor(acceptor);
     server.serve(app.into_make_service()).await.expect("it serves");
 }
 
@@ -124,10 +124,11 @@ async fn main() {
         None => app,
     };
     let (certificate, key) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1".to_owned());
     if !certificate.is_empty() {
-        return serve_encrypted(port, &certificate, &key, app).await;
+        return serve_encrypted(&address, port, &certificate, &key, app).await;
     }
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
+    let listener = tokio::net::TcpListener::bind((address.as_str(), port)).await.expect("the port is free");
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });

@@ -1,10 +1,10 @@
-// bun server.js PORT MARK DATA, or deno run server.js PORT MARK DATA: every workload by each one's own server. DATA is the
+// bun server.js PORT MARK DATA ADDRESS, or deno run server.js the same: every workload by each one's own server. DATA is the
 // folder of items.json and static/.
 import { existsSync, readFileSync } from "node:fs";
 import process from "node:process";
 
 const isBun = typeof Bun !== "undefined";
-const [port, mark, data] = isBun ? Bun.argv.slice(2) : Deno.args;
+const [port, mark, data, address] = isBun ? Bun.argv.slice(2) : Deno.args;
 const FILE = `${data}/items.json`;
 // Only the workload `json` provides it.
 const ITEMS = existsSync(FILE) ? JSON.parse(readFileSync(FILE, "utf8")) : [];
@@ -82,5 +82,5 @@ function handle(request) {
   return answer(404, "text/plain", "not found\n");
 }
 
-if (isBun) Bun.serve({ hostname: "127.0.0.1", port: Number(port), idleTimeout: 75, fetch: handle });
-else Deno.serve({ hostname: "127.0.0.1", port: Number(port), onListen() {} }, handle);
+if (isBun) Bun.serve({ hostname: address, port: Number(port), idleTimeout: 75, fetch: handle });
+else Deno.serve({ hostname: address, port: Number(port), onListen() {} }, handle);

@@ -1,4 +1,4 @@
-// server PORT MARK DATA: every workload with valyala/fasthttp; DATA is the folder of items.json and static/.
+// server PORT MARK DATA ADDRESS: every workload with valyala/fasthttp; DATA is the folder of items.json and static/.
 package main
 
 import (
@@ -100,7 +100,7 @@ func delay(ctx *fasthttp.RequestCtx, text string) {
 }
 
 func main() {
-	port, mark, data := os.Args[1], os.Args[2], os.Args[3]
+	port, mark, data, address := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	hello := []byte("hello world\n")
 
 	multiply := func(ctx *fasthttp.RequestCtx) {
@@ -150,5 +150,5 @@ func main() {
 			}
 		},
 	}
-	log.Fatal(server.ListenAndServe("127.0.0.1:" + port))
+	log.Fatal(server.ListenAndServe(address + ":" + port))
 }

@@ -1,4 +1,4 @@
-// server PORT MARK MODE FILE HTTP CERTIFICATE KEY: every workload, net/http around a Lua chunk.
+// server PORT MARK MODE FILE HTTP CERTIFICATE KEY ADDRESS: every workload, net/http around a Lua chunk.
 //
 // MODE is when the chunk is loaded: "cached" once per Lua state, "file" from its file at each request, "string"
 // from memory into a new state at each request (what a write-up of 2015 published as cached).
@@ -87,7 +87,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	port, mark, mode, file := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	port, mark, mode, file, address := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[8]
 	if mode != "cached" && mode != "file" && mode != "string" {
 		log.Fatalf("mode=%s: cached, file or string would do", mode)
 	}
@@ -107,5 +107,5 @@ func main() {
 		}
 		s.states <- one
 	}
-	log.Fatal(serve("127.0.0.1:"+port, os.Args[5], os.Args[6], os.Args[7], s))
+	log.Fatal(serve(address+":"+port, os.Args[5], os.Args[6], os.Args[7], s))
 }

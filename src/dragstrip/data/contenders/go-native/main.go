@@ -1,4 +1,4 @@
-// server PORT MARK DATA HTTP CERTIFICATE KEY: every workload with the standard library alone. DATA is the folder of
+// server PORT MARK DATA HTTP CERTIFICATE KEY ADDRESS: every workload with the standard library alone. DATA is the folder of
 // items.json and static/.
 package main
 
@@ -108,7 +108,7 @@ func delay(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	port, mark, data := os.Args[1], os.Args[2], os.Args[3]
+	port, mark, data, address := os.Args[1], os.Args[2], os.Args[3], os.Args[7]
 	hello := []byte("hello world\n")
 	length := strconv.Itoa(len(hello))
 
@@ -143,5 +143,5 @@ func main() {
 		log.Fatal(err)
 	}
 	http.Handle("/static/", http.StripPrefix("/static/", http.FileServer(http.Dir(filepath.Join(data, "static")))))
-	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], os.Args[5], os.Args[6], nil))
+	log.Fatal(serve(address+":"+port, os.Args[4], os.Args[5], os.Args[6], nil))
 }

@@ -1,4 +1,4 @@
-// server PORT MARK FILE HTTP CERTIFICATE KEY: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
+// server PORT MARK FILE HTTP CERTIFICATE KEY ADDRESS: every workload, net/http around a function of Lua that gopher-lua runs, in pure Go.
 package main
 
 import (
@@ -74,11 +74,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	port, mark, file := os.Args[1], os.Args[2], os.Args[3]
+	port, mark, file, address := os.Args[1], os.Args[2], os.Args[3], os.Args[7]
 	workers := runtime.GOMAXPROCS(0)
 	s := &server{mark: lua.LString(mark), states: make(chan state, workers)}
 	for i := 0; i < workers; i++ {
 		s.states <- open(file)
 	}
-	log.Fatal(serve("127.0.0.1:"+port, os.Args[4], os.Args[5], os.Args[6], s))
+	log.Fatal(serve(address+":"+port, os.Args[4], os.Args[5], os.Args[6], s))
 }

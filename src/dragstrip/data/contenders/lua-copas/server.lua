@@ -1,8 +1,8 @@
--- lua server.lua PORT MARK: every workload with Copas, a coroutine per connection.
+-- lua server.lua PORT MARK ADDRESS: every workload with Copas, a coroutine per connection.
 local copas = require("copas")
 local socket = require("socket")
 
-local port, mark = tonumber(arg[1]), arg[2]
+local port, mark, address = tonumber(arg[1]), arg[2], arg[3]
 
 local BACKLOG = 1024
 
@@ -154,7 +154,7 @@ end
 
 local listener = assert(socket.tcp4())
 assert(listener:setoption("reuseaddr", true))
-assert(listener:bind("127.0.0.1", port))
+assert(listener:bind(address, port))
 assert(listener:listen(BACKLOG))
 copas.addserver(listener, handle)
 copas.loop()

@@ -1,7 +1,7 @@
--- lua server.lua PORT MARK: an HTTP/1.1 server in plain Lua over LuaSocket, one select loop.
+-- lua server.lua PORT MARK ADDRESS: an HTTP/1.1 server in plain Lua over LuaSocket, one select loop.
 local socket = require("socket")
 
-local port, mark = tonumber(arg[1]), arg[2]
+local port, mark, address = tonumber(arg[1]), arg[2], arg[3]
 
 local BACKLOG = 1024
 local READ_SIZE = 65536
@@ -135,7 +135,7 @@ end
 
 local listener = assert(socket.tcp4())
 assert(listener:setoption("reuseaddr", true))
-assert(listener:bind("127.0.0.1", port))
+assert(listener:bind(address, port))
 assert(listener:listen(BACKLOG))
 listener:settimeout(0)
 

@@ -1,5 +1,5 @@
 "use strict";
-// node server.js PORT WORKERS MARK DATA HTTP CERTIFICATE KEY: all workloads, as one would write them with Node alone.
+// node server.js PORT WORKERS MARK DATA HTTP CERTIFICATE KEY ADDRESS: all workloads, as one would write them with Node alone.
 // Without a certificate ("") it listens in the clear.
 const http = require("node:http");
 const cluster = require("node:cluster");
@@ -7,7 +7,7 @@ const fs = require("node:fs");
 const path = require("node:path");
 
 const [port, workers] = process.argv.slice(2, 4).map(Number);
-const [mark, data, version, certificate, key] = process.argv.slice(4, 9);
+const [mark, data, version, certificate, key, address] = process.argv.slice(4, 10);
 const HELLO = "hello world\n";
 const ITEMS = path.join(data, "items.json");
 const items = fs.existsSync(ITEMS) ? JSON.parse(fs.readFileSync(ITEMS, "utf8")) : [];
@@ -114,7 +114,7 @@ function listener() {
 
 function serve() {
   const server = listener();
-  server.listen({ host: "127.0.0.1", port, backlog: 4096 });
+  server.listen({ host: address, port, backlog: 4096 });
   process.on("SIGTERM", () => {
     server.close(() => process.exit(0));
     if (version === "2") process.exit(0);

@@ -1,2 +1,2 @@
 #!/bin/sh
-exec /bin/sh "$(command -v redbean)" -l 127.0.0.1 -p {{ port }} -s -F {{ scratch }}/init.lua
+exec /bin/sh "$(command -v redbean)" -l {{ address }} -p {{ port }} -s -F {{ scratch }}/init.lua

@@ -1,4 +1,4 @@
-"""python server.py PORT WORKERS MARK DATA: all workloads, as Tornado's own documentation would write them."""
+"""python server.py PORT WORKERS MARK DATA ADDRESS: all workloads, as Tornado's own documentation would write them."""
 
 import asyncio
 import json
@@ -18,6 +18,7 @@ if CONNECTIONS:
     import asyncpg
 
 PORT, WORKERS, MARK, DATA = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+ADDRESS = sys.argv[5]
 
 
 class Hello(tornado.web.RequestHandler):
@@ -132,7 +133,7 @@ def end_all(signum, frame):
 
 
 def main():
-    sockets = tornado.netutil.bind_sockets(PORT, "127.0.0.1", backlog=1024)
+    sockets = tornado.netutil.bind_sockets(PORT, ADDRESS, backlog=1024)
     if WORKERS > 1:
         if os.getpgrp() == os.getpid():
             signal.signal(signal.SIGTERM, end_all)

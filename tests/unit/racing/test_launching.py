@@ -1,4 +1,4 @@
-"""What rounds share: a launch is tried again where it makes sense."""
+"""What launches share: one is tried again where it makes sense."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragstrip.errors import PortTaken, StageError
-from dragstrip.racing.setup import RaceSetup
+from dragstrip.racing.launching import Launching
 
 
 @pytest.mark.parametrize(
@@ -24,18 +24,18 @@ def test_a_launch_is_tried_once_more_where_its_port_was_taken_and_only_there(
     errors: list[StageError], launches: int, raised: type[StageError] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the server said of it decides nothing."""
-    setup, entry, tried = RaceSetup.__new__(RaceSetup), SimpleNamespace(url=None), []
+    launching, entry, tried = Launching.__new__(Launching), SimpleNamespace(url=None), []
 
-    def launch(_: Any) -> str:
+    def launch(*_: Any) -> str:
         tried.append(1)
         if len(tried) <= len(errors):
             raise errors[len(tried) - 1]
         return "launched"
 
-    monkeypatch.setattr(setup, "_launch", launch)
+    monkeypatch.setattr(launching, "_launch", launch)
     if raised is None:
-        assert setup.launch(entry) == "launched"  # type: ignore[arg-type, comparison-overlap]
+        assert launching.launch(entry, SimpleNamespace()) == "launched"  # type: ignore[arg-type, comparison-overlap]
     else:
         with pytest.raises(raised):
-            setup.launch(entry)  # type: ignore[arg-type]
+            launching.launch(entry, SimpleNamespace())  # type: ignore[arg-type]
     assert len(tried) == launches

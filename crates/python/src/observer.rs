@@ -1,0 +1,98 @@
+//! Both ends of marks as Python uses them: the observer beside a server, and a generator's marks.
+
+use crate::errors::{of_kind, refused};
+use dragstrip_engine as engine;
+use pyo3::prelude::*;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An address as text.
+///
+/// # Errors
+/// Says what was given and what would do.
+fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
+    let parsed = host.parse::<IpAddr>();
+    let parsed = parsed.map_err(|_| of_kind("address", format!("address: {host:?} given; give an IP address")))?;
+    Ok(SocketAddr::new(parsed, port))
+}
+
+/// A token of sixteen bytes.
+///
+/// # Errors
+/// Says how many were given.
+fn token(bytes: &[u8]) -> PyResult<engine::Token> {
+    bytes.try_into().map_err(|_| of_kind("plan", format!("token: {} bytes given; give 16", bytes.len())))
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+pub struct Observer {
+    /// None once it was stopped.
+    inner: Mutex<Option<engine::Observer>>,
+    #[pyo3(get)]
+    port: u16,
+}
+
+impl Observer {
+    fn inner(&self) -> MutexGuard<'_, Option<engine::Observer>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Observer {
+    #[new]
+    #[pyo3(signature = (host, port, token, *, steal_cores))]
+    fn new(host: &str, port: u16, token: Vec<u8>, steal_cores: Vec<usize>) -> PyResult<Self> {
+        let started = engine::Observer::start(address(host, port)?, self::token(&token)?, &steal_cores);
+        let inner = started.map_err(refused)?;
+        Ok(Self { port: inner.address().port(), inner: Mutex::new(Some(inner)) })
+    }
+
+    #[pyo3(signature = (server, *, cgroup_cpu_stat, schedstats))]
+    fn watch(&self, server: u32, cgroup_cpu_stat: Option<&str>, schedstats: Vec<String>) -> PyResult<()> {
+        let schedstats: Vec<&str> = schedstats.iter().map(String::as_str).collect();
+        let watched = self.inner().as_ref().map(|observer| observer.watch(server, cgroup_cpu_stat, &schedstats));
+        watched.unwrap_or(Ok(())).map_err(refused)
+    }
+
+    fn forget(&self, server: u32) {
+        if let Some(observer) = self.inner().as_ref() {
+            observer.forget(server);
+        }
+    }
+
+    #[getter]
+    fn heard_ns(&self) -> u64 {
+        self.inner().as_ref().map_or(0, engine::Observer::heard_ns)
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        let observer = self.inner().take();
+        py.detach(|| drop(observer));
+    }
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+pub struct Marker {
+    pub inner: Arc<engine::Marker>,
+}
+
+#[pymethods]
+impl Marker {
+    #[new]
+    #[pyo3(signature = (host, port, token, *, generator = 0, generators = 1, ahead_ns = 0))]
+    fn new(host: &str, port: u16, token: Vec<u8>, generator: u8, generators: u8, ahead_ns: u64) -> PyResult<Self> {
+        let (to, token) = (address(host, port)?, self::token(&token)?);
+        let opened = engine::Marker::open(to, token, (generator, generators), ahead_ns);
+        Ok(Self { inner: Arc::new(opened.map_err(refused)?) })
+    }
+
+    fn begin(&self, run: u64) {
+        self.inner.begin(run);
+    }
+
+    fn clock(&self, py: Python<'_>, exchanges: u32) -> Option<(i64, u64)> {
+        let seen = py.detach(|| self.inner.clock(exchanges))?;
+        Some((seen.offset_ns, seen.round_trip_ns))
+    }
+}

@@ -1,0 +1,56 @@
+"""``dragstrip fleet``: the machines of a ``fleet.toml``, before races over them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from dragstrip.cli.options import EXIT_FAILURE
+from dragstrip.doctor.fleet_check import check_fleet
+from dragstrip.racing.fleet import agent as fleet_agent
+from dragstrip.racing.fleet.definition import load
+from dragstrip.racing.fleet.down import end_agents, end_everywhere
+from dragstrip.report.fleet import show_findings
+
+fleet_file = click.argument("file", type=click.Path(path_type=Path), default="fleet.toml")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def fleet(context: click.Context, /) -> None:
+    """Several machines: check them, end what was left running."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@fleet.command()
+@fleet_file
+@click.option("--idle", "idle_s", type=click.FloatRange(1, 600), default=5.0, help="Seconds to watch idle agents for.")
+def check(file: Path, idle_s: float) -> None:
+    """Whether each machine of FILE is there: same version, clock, link, and what its idle agent costs."""
+    findings = check_fleet(load(file), idle_s=idle_s)
+    show_findings(Console(), findings)
+    if any(not one.passed for one in findings):
+        sys.exit(EXIT_FAILURE)
+
+
+@fleet.command()
+@fleet_file
+def down(file: Path) -> None:
+    """End agents that were left on the machines of FILE, and what they started."""
+    for name, count in end_everywhere(load(file)).items():
+        click.echo(f"{name}: {count} ended")
+
+
+@fleet.command(hidden=True)
+@click.argument("name")
+@click.option("--end", is_flag=True)
+def agent(name: str, end: bool) -> None:
+    """Runs on a machine for the length of a race; started over ssh, not by hand."""
+    if end:
+        click.echo(len(end_agents(name)))
+    else:
+        fleet_agent.main()

@@ -1,0 +1,53 @@
+"""``--fleet FILE`` and ``--node-wait``, for the commands that can race over several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from dragstrip.cli.options import Command, CoreOptions, Duration
+from dragstrip.errors import BadUsage
+from dragstrip.racing.place import HERE, Place
+
+
+def fleet_options(command: Command) -> Command:
+    """Both, for ``placed``."""
+    command = click.option(
+        "--node-wait",
+        type=Duration(),
+        default="30s",
+        show_default=True,
+        help="Of a fleet: how long a lost machine is waited for.",
+    )(command)
+    return click.option(
+        "--fleet",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="Race over several machines: a fleet.toml.",
+    )(command)
+
+
+@contextmanager
+def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions) -> Iterator[Place]:
+    """Where a command's races run: on this machine, or on a fleet's, whose agents end with this.
+
+    Raises:
+        BadUsage: cores are named besides a fleet. BadDefinition: its file is refused.
+        MachineLost: a machine can't be reached.
+    """
+    if fleet is None:
+        yield HERE
+        return
+    for option, given in (("--server-cores", cores.server_cores), ("--engine-cores", cores.engine_cores)):
+        if given is not None:
+            raise BadUsage(f"{option} {given}: with --fleet each machine's cores stand in {fleet}; leave it out")
+    from dragstrip.racing.fleet.definition import load
+    from dragstrip.racing.fleet.machines import Machines
+    from dragstrip.racing.fleet.place import FleetPlace
+
+    with Machines(load(fleet), node_wait_s=node_wait_s) as machines:
+        yield FleetPlace(machines)

@@ -1,0 +1,111 @@
+"""Whose server may be loaded: this machine's own; any other only by a name that the user typed, within bounds.
+
+``--allow-host NAME`` allows one host, for up to 256 connections, 10,000 requests a second and 60 s. Who wants more says
+so behind the name: ``NAME:connections=2000,rate=50000,time=10m``; ``rate=any`` bounds no rate, which a race wants.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dragstrip.errors import BadUsage
+
+#: What a host that is allowed by its name alone may be asked for.
+CONNECTIONS, RATE_PER_S, TIME_S = 256, 10_000.0, 60.0
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any bounds none)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedHost:
+    """One host that may be loaded though it is no part of this machine.
+
+    Args:
+        name: as in the URL, small letters.
+        rate_per_s: the highest of an open loop; None: none is bounded, and a closed loop is allowed.
+        time_s: the longest run, or budget of a race.
+    """
+
+    name: str
+    connections: int = CONNECTIONS
+    rate_per_s: float | None = RATE_PER_S
+    time_s: float = TIME_S
+
+
+def allowed_host(text: str) -> AllowedHost:
+    """What ``--allow-host`` was given.
+
+    Raises:
+        BadUsage: no host's name, or a bound that there is not.
+    """
+    name, colon, rest = text.partition(":")
+    if not _HOST.fullmatch(name):
+        raise BadUsage(f"--allow-host {text!r}: no host's name as a URL has it; use {_FORM}")
+    connections, rate_per_s, time_s = CONNECTIONS, RATE_PER_S, TIME_S
+    any_rate = False
+    for part in rest.split(",") if colon else ():
+        match = re.fullmatch(r"(?:connections=(\d{1,6})|rate=(any|\d{1,8})|time=(\d{1,6})([smh]?))", part.strip())
+        if not match:
+            raise BadUsage(f"--allow-host {text!r}: {part!r} is no bound; use {_FORM}")
+        if match[1]:
+            connections = int(match[1])
+        elif match[2]:
+            any_rate, rate_per_s = match[2] == "any", 0.0 if match[2] == "any" else float(match[2])
+        else:
+            time_s = float(match[3]) * _UNITS_S[match[4]]
+    if connections < 1 or time_s <= 0 or (rate_per_s <= 0 and not any_rate):
+        raise BadUsage(f"--allow-host {text!r}: a bound of 0 allows nothing; leave the option out")
+    bound = None if any_rate else rate_per_s
+    return AllowedHost(name=name.lower(), connections=connections, rate_per_s=bound, time_s=time_s)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is an address of this machine that no other can have."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
+    """What allows a host to be loaded; None: it is this machine's own, and needs no leave.
+
+    Raises:
+        BadUsage: it is elsewhere, and nobody allowed it.
+    """
+    if is_loopback(host):
+        return None
+    for one in allowed:
+        if one.name == host.lower():
+            return one
+    raise BadUsage(
+        f"{host or 'nothing'} is no loopback address, and Dragstrip loads only the machine that it runs on, never "
+        "somebody else's; use a server of yours at 127.0.0.1, or say --allow-host NAME where the host is yours to load"
+    )
+
+
+def refuse_beyond(one: AllowedHost, *, connections: int, rate_per_s: float | None, time_s: float) -> None:
+    """Holds a run to the bounds of a host.
+
+    Args:
+        rate_per_s: None: as fast as it answers.
+
+    Raises:
+        BadUsage: names the bound, what was given and what would do.
+    """
+
+    def refuse(what: str, given: str, bound: str) -> BadUsage:
+        return BadUsage(f"{one.name}: {given} is above what --allow-host allows there; say {one.name}:{what}={bound}")
+
+    if connections > one.connections:
+        raise refuse("connections", f"{connections:,} connections", str(connections))
+    if one.rate_per_s is not None and (rate_per_s is None or rate_per_s > one.rate_per_s):
+        given = "as fast as it answers" if rate_per_s is None else f"{rate_per_s:,.0f}/s"
+        raise refuse("rate", given, "any" if rate_per_s is None else f"{rate_per_s:.0f}")
+    if time_s > one.time_s:
+        raise refuse("time", f"{time_s:,.0f} s", f"{time_s:.0f}")

@@ -1,0 +1,257 @@
+"""This side's end of one agent: a process (ssh, or a child of ours) that talks JSON lines over its stdin and stdout.
+
+``{"id": 3, "do": "launch", "with": {…}}`` → ``{"id": 3, "gives": {…}}`` or
+``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several requests may be under way.
+
+An agent whose pipe ends, that stays silent, or that answers what no agent of ours would is lost. Everybody who waits
+for it is told why, and nothing of it is believed any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import shlex
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from dragstrip import errors
+from dragstrip.errors import DragstripError, MachineLost
+from dragstrip.racing.fleet.definition import Fleet, Machine
+from dragstrip.racing.fleet.messages import MOST_LINE_BYTES, Clock, Reply
+
+_Reply = TypeVar("_Reply", bound=Reply)
+
+#: Seconds that an answer may take where nothing is said: what an agent does by itself takes tens of milliseconds.
+USUAL_S = 20.0
+#: Seconds that the process gets to end once its stdin is closed.
+END_S = 8.0
+#: Lines of ssh's own words that are kept for a message.
+_WORDS = 6
+
+#: Refusals that an agent may pass on, by their name; any other is a fault of the agent's machine.
+_PASSED_ON: Mapping[str, type[DragstripError]] = {
+    name: getattr(errors, name) for name in ("BadUsage", "NotReady", "StageError", "PortTaken", "EngineFailure")
+}
+
+
+class EngineRefusal(DragstripError):
+    """An engine elsewhere refused what was asked.
+
+    Args:
+        kind: as ``EngineError.kind``.
+    """
+
+    exit_code = 3
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def words_to_reach(machine: Machine, fleet: Fleet, arguments: Sequence[str]) -> list[str]:
+    """The command that runs Dragstrip with these arguments on a machine: over ssh, or here.
+
+    ssh is asked for no terminal, no password and no shared connection: what it does must not depend on other sessions.
+    Its own keep-alive is off: it would send in the middle of a block. The agent's beats take its place.
+    """
+    if not machine.ssh:
+        return [*machine.command, *arguments]
+    settings = ("BatchMode=yes", "ControlMaster=no", "ControlPath=none", "ConnectTimeout=10", "ServerAliveInterval=0")
+    options = [part for setting in settings for part in ("-o", setting)]
+    remote = " ".join(_quoted(word) for word in (*machine.command, *arguments))
+    return ["ssh", "-T", *fleet.ssh_options, *options, "--", machine.ssh, remote]
+
+
+def _quoted(word: str) -> str:
+    """A word as the remote shell leaves it; ``~/`` at its begin is still the user's home there."""
+    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
+
+
+class Channel:
+    """One agent; safe from several threads. Leaving the ``with`` ends it."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self.lost: MachineLost | None = None
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, _Waiting] = {}
+        self._lock = threading.Lock()
+        self._words: deque[str] = deque(maxlen=_WORDS)
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise MachineLost(name, f"{command[0]} can't be run ({error.strerror})") from error
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def ask(self, what: str, reply: type[_Reply], within_s: float = USUAL_S, **values: Any) -> _Reply:
+        """Has the agent do something and waits for its answer.
+
+        Args:
+            what: the agent's word for it. reply: what must come back. values: by name, JSON-able.
+
+        Raises:
+            MachineLost: no answer, or none that fits. Any refusal that the agent passed on.
+        """
+        return self.begin(what, reply, **values)(within_s)
+
+    def begin(self, what: str, reply: type[_Reply], **values: Any) -> Callable[[float], _Reply]:
+        """The same in two steps: what comes back waits so many seconds for the answer."""
+        number, waiting = next(self._numbers), _Waiting()
+        with self._lock:
+            if self.lost is not None:
+                raise self.lost
+            self._waiting[number] = waiting
+            line = json.dumps({"id": number, "do": what, "with": values}).encode() + b"\n"
+            try:
+                assert self._process.stdin is not None
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                pass  # its end is seen by whoever reads
+
+        def answer(within_s: float) -> _Reply:
+            try:
+                if not waiting.there.wait(within_s):
+                    self.lose(f"its agent did not answer ({what}) within {within_s:.0f} s")
+            finally:
+                with self._lock:
+                    self._waiting.pop(number, None)
+            if waiting.message is None:
+                raise self.lost or MachineLost(self.name, "its agent is gone")
+            return self._taken(what, reply, waiting.message)
+
+        return answer
+
+    def lose(self, why: str) -> None:
+        """Gives it up: whoever waits is told why, and its process is ended."""
+        with self._lock:
+            if self.lost is None:
+                self.lost = MachineLost(self.name, why)
+            for waiting in self._waiting.values():
+                waiting.there.set()
+        with contextlib.suppress(OSError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """Closes its stdin, upon which the agent ends whatever it has started, and waits for it."""
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for thread in self._threads:
+            thread.join(1.0)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    pipe.close()
+
+    def _taken(self, what: str, reply: type[_Reply], message: Mapping[str, Any]) -> _Reply:
+        if "refused" in message:
+            raise self._refusal(what, message["refused"])
+        try:
+            return reply.model_validate(message.get("gives"))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            at = ".".join(str(part) for part in first["loc"]) or "the whole"
+            why = f"its agent's answer ({what}) is none of ours: {at}: {first['msg']}"
+            self.lose(why)
+            raise MachineLost(self.name, why) from error
+
+    def _refusal(self, what: str, refused: Any) -> DragstripError:
+        if isinstance(refused, dict) and all(isinstance(refused.get(key), str) for key in ("kind", "text")):
+            kind, text = refused["kind"], f"{refused['text'][:20_000]}"
+            if kind.startswith("engine:"):
+                return EngineRefusal(kind.removeprefix("engine:"), f"{self.name}: {text}")
+            if kind in _PASSED_ON:
+                return _PASSED_ON[kind](text)
+            return MachineLost(self.name, f"its agent failed ({what}): {kind}: {text}")
+        why = f"its agent's refusal ({what}) is none of ours"
+        self.lose(why)
+        return MachineLost(self.name, why)
+
+    def _read(self) -> None:
+        """Takes in answers until the pipe ends."""
+        pipe = self._process.stdout
+        assert pipe is not None
+        why = ""
+        while not why:
+            line = pipe.readline(MOST_LINE_BYTES + 1)
+            if not line.endswith(b"\n"):
+                why = f"its agent sent a line of over {MOST_LINE_BYTES:,} bytes" if len(line) > MOST_LINE_BYTES else "-"
+                break
+            why = self._deliver(line)
+        if why == "-":
+            code = self._process.wait()
+            self._threads[1].join(1.0)
+            said = "; ".join(self._words)
+            why = f"its agent is gone (exit status {code}){f': {said}' if said else ''}"
+        self.lose(why)
+
+    def _deliver(self, line: bytes) -> str:
+        """Gives an answer to who waits for it; what is wrong with it, "" for nothing."""
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            return f"its agent's answer is no JSON: {line[:60]!r}"
+        if not isinstance(message, dict) or not ({"gives", "refused", "lost"} & message.keys()):
+            return f"its agent's answer is none of ours: {line[:60]!r}"
+        if isinstance(message.get("lost"), str):
+            return f"its agent ended: {message['lost'][:2000]}"
+        with self._lock:
+            number = message.get("id")
+            waiting = self._waiting.get(number) if isinstance(number, int) else None
+            if waiting is not None:
+                waiting.message = message
+                waiting.there.set()
+        return ""  # an answer that nobody waits for any more
+
+    def _listen(self) -> None:
+        """Keeps the last words of ssh, or of an agent that could not begin."""
+        pipe = self._process.stderr
+        assert pipe is not None
+        while line := pipe.readline(4096):
+            if text := line.decode("utf-8", "replace").strip():
+                self._words.append(text[:300])
+
+
+class _Waiting:
+    """Somebody who waits for an answer."""
+
+    __slots__ = ("message", "there")
+
+    def __init__(self) -> None:
+        self.there = threading.Event()
+        self.message: Mapping[str, Any] | None = None
+
+
+class ControlClock:
+    """How far a machine's CLOCK_MONOTONIC is ahead of ours, by exchanges over its channel."""
+
+    EXCHANGES = 8
+
+    def __init__(self, channel: Channel) -> None:
+        best: tuple[int, int] | None = None
+        for _ in range(self.EXCHANGES):
+            sent = time.monotonic_ns()
+            there = channel.ask("clock", Clock).now_ns
+            came = time.monotonic_ns()
+            if best is None or came - sent < best[0]:
+                best = came - sent, there - (sent + came) // 2
+        assert best is not None
+        self.round_trip_ns, self.offset_ns = best

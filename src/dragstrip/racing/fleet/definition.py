@@ -1,0 +1,172 @@
+"""``fleet.toml``: which machines there are, what each is for, how each is reached."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dragstrip.contender.definition import Source, Strict, read
+from dragstrip.errors import BadUsage
+from dragstrip.machine import parse_cores
+
+SERVER, LOAD = "server", "load"
+
+#: The engine counts generators in one byte, and a race of more has never been seen to need them.
+MOST_GENERATORS = 16
+
+#: Where a machine says nothing of how Dragstrip is called there.
+USUAL_COMMAND = "dragstrip"
+
+
+class MachineFields(Strict):
+    """One machine."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$", description="small letters, digits, . -; results show it")
+    role: Literal["server", "load"] = Field(description="`server`: contenders run here; `load`: generates load")
+    ssh: str = Field(
+        default="", description="as ssh takes it, like `bench@10.0.0.2` or `ssh://bench@10.0.0.2:2222`; none: this one"
+    )
+    address: str = Field(default="", description="its data address; of a server: where contenders listen, nowhere else")
+    cores: str = Field(default="", description="those that race, like `2-7`; none: as Dragstrip chooses")
+    dragstrip: str = Field(default=USUAL_COMMAND, min_length=1, description="how Dragstrip is called there")
+
+
+class SshFields(Strict):
+    """How every machine is reached."""
+
+    options: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(), description='options of ssh, like `["-F", "ssh_config"]`; paths count from this file\'s folder'
+    )
+
+
+class FleetFile(Strict):
+    """The whole file."""
+
+    machines: Annotated[tuple[MachineFields, ...], Field(strict=False)] = Field(description="one table for each")
+    ssh: SshFields = Field(default=SshFields(), description="how all are reached")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine of a fleet.
+
+    Args:
+        ssh: as ssh takes it; "" for the machine that this runs on.
+        address: the data address; "" where a generator's is not told.
+        cores: None for the usual ones.
+        command: how Dragstrip is called there, as words.
+    """
+
+    name: str
+    role: str
+    ssh: str
+    address: str
+    cores: str | None
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """One server machine and at least one generator machine.
+
+    Args:
+        file: where it was read. ssh_options: of all machines.
+    """
+
+    file: Path
+    server: Machine
+    generators: tuple[Machine, ...]
+    ssh_options: tuple[str, ...]
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """All of them, the server's first."""
+        return (self.server, *self.generators)
+
+
+def load(file: Path) -> Fleet:
+    """Reads a fleet's file.
+
+    Raises:
+        BadDefinition: file, line, field, what was given and what would do.
+    """
+    fields, source = read(file, FleetFile)
+    _check_names(fields, source)
+    machines = [_machine(source, number, one) for number, one in enumerate(fields.machines)]
+    servers = [one for one in machines if one.role == SERVER]
+    generators = [one for one in machines if one.role == LOAD]
+    if len(servers) != 1:
+        problem = f"{len(servers)} machines have the role `server`"
+        raise source.bad(("machines",), problem, "a race has one machine for its servers: give it to exactly one")
+    if not 1 <= len(generators) <= MOST_GENERATORS:
+        problem = f"{len(generators)} machines have the role `load`"
+        raise source.bad(("machines",), problem, f"give it to 1 to {MOST_GENERATORS}")
+    folder = file.resolve().parent
+    return Fleet(
+        file=file,
+        server=servers[0],
+        generators=tuple(generators),
+        ssh_options=_from_folder(folder, fields.ssh.options),
+    )
+
+
+def _check_names(fields: FleetFile, source: Source) -> None:
+    seen: set[str] = set()
+    for number, one in enumerate(fields.machines):
+        if one.name in seen:
+            raise source.bad(("machines", number, "name"), f"{one.name!r} is given twice", "give each its own name")
+        seen.add(one.name)
+
+
+def _machine(source: Source, number: int, one: MachineFields) -> Machine:
+    at = ("machines", number)
+    if re.match(r"-|.*[\s\x00-\x1f]", one.ssh):
+        raise source.bad((*at, "ssh"), f"given {one.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
+    if one.role == SERVER and not one.address:
+        raise source.bad(
+            (*at, "address"),
+            "a server's machine has none",
+            'say where its contenders listen, like address = "10.0.0.2"',
+        )
+    if one.address:
+        _check_address(source, (*at, "address"), one.address)
+    if one.cores:
+        try:
+            parse_cores(one.cores)
+        except BadUsage as error:
+            raise source.bad((*at, "cores"), f"given {one.cores!r}", "give a list like 2-7 or 0,2") from error
+    try:
+        command = tuple(shlex.split(one.dragstrip))
+    except ValueError as error:
+        raise source.bad((*at, "dragstrip"), f"given {one.dragstrip!r}: {error}", "give words as in a shell") from error
+    if not command:
+        raise source.bad((*at, "dragstrip"), "given no word", "give the command's path")
+    return Machine(
+        name=one.name, role=one.role, ssh=one.ssh, address=one.address, cores=one.cores or None, command=command
+    )
+
+
+def _check_address(source: Source, at: tuple[str | int, ...], text: str) -> None:
+    remedy = "give one IPv4 address of that machine, like 10.0.0.2"
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError as error:
+        raise source.bad(at, f"given {text!r}, which is no IPv4 address", remedy) from error
+    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":
+        raise source.bad(at, f"given {text}, which is no single machine's", remedy)
+
+
+def _from_folder(folder: Path, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Options of ssh, the files of ``-F`` and ``-i`` as paths from the fleet's folder."""
+    found = list(options)
+    for at, (option, value) in enumerate(pairwise(options)):
+        if option in ("-F", "-i"):
+            found[at + 1] = str(folder / Path(value).expanduser())
+    return tuple(found)

@@ -1,0 +1,65 @@
+"""``dragstrip fleet down``: agents that were left on a fleet's machines are ended, and what dead ones left is removed.
+
+An agent ends by itself once its pipe does, or after seconds of silence. What could still be there is one that hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from dragstrip.errors import MachineLost
+from dragstrip.process.launcher import sweep_stale
+from dragstrip.racing.fleet.agent import WORDS
+from dragstrip.racing.fleet.channel import words_to_reach
+from dragstrip.racing.fleet.definition import Fleet
+
+#: Seconds that an agent gets to end what it has started, and all of it on one machine to be told.
+GRACE_S, TOLD_S = 6.0, 60.0
+
+
+def end_agents(name: str) -> list[int]:
+    """Ends the agents that run on this machine for the machine ``name`` of a fleet, as this user; their process ids.
+
+    A machine is where its network is: what runs in another network namespace is another machine's.
+    """
+    own, found = Path("/proc/self/ns/net").readlink(), list[int]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            ours = folder.stat().st_uid == os.geteuid() and (folder / "ns/net").readlink() == own
+            if ours and words[-4:-1] == [*WORDS, name] and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        until = time.monotonic() + GRACE_S
+        while any(Path(f"/proc/{pid}/stat").exists() for pid in found) and time.monotonic() < until:
+            time.sleep(0.05)
+    sweep_stale()
+    return found
+
+
+def end_everywhere(fleet: Fleet) -> dict[str, int]:
+    """The same on every machine of a fleet: how many agents were ended on each.
+
+    Raises:
+        MachineLost: a machine can't be reached, or says something else.
+    """
+    ended = {}
+    for machine in fleet.machines:
+        command = words_to_reach(machine, fleet, [*WORDS, machine.name, "--end"])
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TOLD_S, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MachineLost(machine.name, f"can't be told to end its agents ({error})") from error
+        if done.returncode or not done.stdout.strip().isdigit():
+            said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])[:500]
+            raise MachineLost(machine.name, f"did not end its agents (exit status {done.returncode}): {said}")
+        ended[machine.name] = int(done.stdout)
+    return ended

@@ -1,0 +1,242 @@
+"""What an agent does on a generator's machine: runs blocks, marks idle points, asks contenders for proofs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragstrip import parity
+from dragstrip.errors import StageError
+from dragstrip.process import launcher
+from dragstrip.process.keep_awake import Awake
+from dragstrip.racing import environment
+from dragstrip.racing.fleet import messages
+from dragstrip.racing.fleet.messages import AllSeen, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
+from dragstrip.racing.fleet.opening import asking_of, keep, load_of
+from dragstrip.racing.fleet.server_duties import seen
+from dragstrip.racing.proving import Asking, connection_facts, prove
+from dragstrip.racing.setup import block_plan
+from dragstrip.record import Load
+from dragstrip.scrutiny import TROUBLE, describe_error, with_own_form
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine, Marker
+
+_TALLY, _KIND = tuple(messages.Tally.model_fields), tuple(messages.KindTally.model_fields)
+
+
+@dataclass
+class _Race:
+    """What is open for one race."""
+
+    resources: ExitStack
+    engine: Engine
+    folder: Path
+    load: Load
+    seed: int
+    cores: tuple[int, ...]
+    awake: Awake
+    watch: environment.Watch
+    marker: Marker | None = None
+    held: ExitStack = field(default_factory=ExitStack)
+
+
+class GeneratorDuties:
+    """Those of a generator's machine; one race at a time."""
+
+    def __init__(self) -> None:
+        self._race: _Race | None = None
+        self._opening = threading.Lock()
+        #: A run is under way: whoever asked for it waits in silence. When the last one ended, ``time.monotonic``.
+        self.busy, self.ended_s = False, 0.0
+
+    def duties(self) -> dict[str, Callable[..., Reply]]:
+        """By the word that asks for each."""
+        return {
+            "open_generator": self.open,
+            "marker": self.marker,
+            "clock_offset": self.clock_offset,
+            "open_session": self.open_session,
+            "close_session": self.close_session,
+            "observe": self.observe,
+            "run": self.run,
+            "stop_run": self.stop_run,
+            "prove": self.prove,
+            "connection_facts": self.connection_facts,
+            "generator_before": self.before,
+            "generator_after": self.after,
+            "generator_awake": self.awake,
+            "close_generator": self.close,
+        }
+
+    def open(
+        self,
+        *,
+        load: Mapping[str, Any],
+        seed: int,
+        cores: list[int],
+        io: str,
+        wait: str,
+        keep_cores_awake: bool,
+    ) -> Opened:
+        """Starts the engine on these cores."""
+        from dragstrip._engine import Engine
+
+        with self._opening:
+            self.end()
+            resources = ExitStack()
+            try:
+                asked = load_of(load)
+                lane = tuple(cores)[: asked.threads]
+                others = os.sched_getaffinity(0) - set(lane)
+                if others:
+                    os.sched_setaffinity(0, others)  # Python's threads stay off the engine's cores
+                folder = resources.enter_context(launcher.scratch_root())
+                wait, kept = keep(lane, wait, keep_cores_awake, resources)
+                engine = Engine(list(lane), io=io, wait=wait)
+                resources.callback(engine.shutdown)
+                resources.callback(engine.stop)
+            except BaseException:
+                resources.close()
+                raise
+            self._race = _Race(resources, engine, folder, asked, seed, lane, kept, environment.Watch(lane))
+            return Opened(
+                awake=kept.text, way=kept.way, io=engine.io, backend=engine.backend, wait=engine.wait,
+                stamps=engine.latency_stamps, threads=len(lane),
+            )  # fmt: skip
+
+    def marker(self, *, host: str, port: int, token: str, generator: int, generators: int, ahead_ns: int) -> Nothing:
+        """Marks go there from now on."""
+        from dragstrip._engine import Marker
+
+        self._open().marker = Marker(
+            host, port, bytes.fromhex(token), generator=generator, generators=generators, ahead_ns=ahead_ns
+        )
+        return Nothing()
+
+    def clock_offset(self, exchanges: int) -> Offset:
+        """How far the observer's clock is ahead of ours; common begins are told by it from now on."""
+        marker = self._open().marker
+        found = marker.clock(exchanges) if marker is not None else None
+        return Offset(offset_ns=found[0] if found else None, round_trip_ns=found[1] if found else 0)
+
+    def open_session(
+        self, *, asking: Mapping[str, Any], host: str, port: int, connections: int, turns: tuple[int, int]
+    ) -> Session:
+        """Opens this generator's share of the connections."""
+        from dragstrip._engine import SessionPlan, Target
+
+        race, asked = self._open(), self._asking(asking)
+        load = race.load
+        try:
+            exchanges = with_own_form(host, port, asked.exchanges(keepalive=load.keepalive, http=load.http))
+        except TROUBLE as error:
+            raise StageError(describe_error(error)) from error
+        plan = SessionPlan(
+            Target(host, port),
+            exchanges,
+            connections=connections,
+            keepalive=load.keepalive,
+            timeout_ns=load.timeout_ns,
+            pipelining=load.pipelining,
+            by_length=asked.workload.by_length,
+            sequence=asked.workload.sequence(exchanges, race.seed),
+            streams=load.streams if asked.framed else 0,
+            turns=(turns[0], turns[1]),
+        )
+        return Session(session=race.engine.open(plan))
+
+    def close_session(self, session: int) -> Nothing:
+        """Closes its connections."""
+        self._open().engine.close(session)
+        return Nothing()
+
+    def observe(self, session: int, server: int) -> Nothing:
+        """Has the server's CPU time asked for around each of the session's blocks."""
+        race = self._open()
+        if race.marker is not None:
+            race.engine.observe(session, race.marker, server)
+        return Nothing()
+
+    def run(self, *, blocks: list[Mapping[str, Any]], run: int) -> Tallies:
+        """Runs blocks in one call of the engine."""
+        race = self._open()
+        if race.marker is not None:
+            race.marker.begin(run)
+        self.busy = True
+        try:
+            done = race.engine.run([block_plan(**block) for block in blocks], steal_cores=list(race.cores))
+        finally:
+            self.ended_s, self.busy = time.monotonic(), False
+        return Tallies(tallies=[_tally(tally) for tally in done])
+
+    def stop_run(self) -> Nothing:
+        """Ends a run that is under way."""
+        self._open().engine.stop()
+        return Nothing()
+
+    def prove(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
+        """Has a contender prove its answers."""
+        findings = prove(self._asking(asking), self._open().load, host, port)
+        return Proof(problems=list(findings.problems), facts=parity.sheet_texts(findings.facts))
+
+    def connection_facts(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
+        """What a contender does with connections."""
+        return Proof(problems=[], facts=parity.sheet_texts(connection_facts(self._asking(asking), host, port)))
+
+    def _asking(self, values: Mapping[str, Any]) -> Asking:
+        race = self._open()
+        return asking_of(values, race.seed, race.folder)
+
+    def before(self) -> Nothing:
+        """A round is about to begin."""
+        self._open().watch.before()
+        return Nothing()
+
+    def after(self) -> AllSeen:
+        """It is over: what the machine did meanwhile."""
+        return seen(self._open().watch)
+
+    def awake(self, on: bool) -> Nothing:
+        """Keeps the cores awake, or lets them be."""
+        race = self._open()
+        race.held.close()
+        if on:
+            race.held.enter_context(race.awake.held())
+        return Nothing()
+
+    def close(self) -> Nothing:
+        """The race is over."""
+        self.end()
+        return Nothing()
+
+    def end(self) -> None:
+        """Stops a run that is under way, and the engine."""
+        race, self._race = self._race, None
+        if race is not None:
+            race.engine.stop()
+            race.held.close()
+            until = time.monotonic() + 2.0
+            while self.busy and time.monotonic() < until:
+                time.sleep(0.02)
+            race.resources.close()
+
+    def _open(self) -> _Race:
+        if self._race is None:
+            raise StageError("no race is open on this machine")
+        return self._race
+
+
+def _tally(tally: Any) -> messages.Tally:
+    """A block's tally as it is sent."""
+    made = {name: getattr(tally, name) for name in _TALLY}
+    made["kinds"] = [
+        messages.KindTally.model_construct(**{name: getattr(kind, name) for name in _KIND}) for kind in tally.kinds
+    ]
+    return messages.Tally.model_construct(**made)

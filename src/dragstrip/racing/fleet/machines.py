@@ -1,0 +1,184 @@
+"""All machines of a fleet, connected: their channels, the beats that keep them up, and who answers on each."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self, TypeVar
+
+from dragstrip.errors import BadUsage, MachineLost
+from dragstrip.racing.fleet.agent import WORDS, hello
+from dragstrip.racing.fleet.channel import Channel, ControlClock, words_to_reach
+from dragstrip.racing.fleet.definition import Fleet, Machine
+from dragstrip.racing.fleet.messages import Hello, Nothing
+
+_One = TypeVar("_One")
+_Given = TypeVar("_Given")
+
+#: Seconds between two beats, and within which one must be answered. An agent ends after ``agent.SILENCE_S``.
+BEAT_S, BEAT_LOST_S = 2.0, 6.0
+#: Seconds that a machine may take to be there: a connection, ssh's own handshake, and Python's start.
+CONNECT_S = 30.0
+#: Seconds between two tries to reach a machine that was lost.
+AGAIN_S = 1.0
+
+
+class Connected:
+    """One machine whose agent answers.
+
+    Args:
+        greeting: who it is. clock: how far its clock is from ours.
+    """
+
+    def __init__(self, machine: Machine, channel: Channel, greeting: Hello, clock: ControlClock) -> None:
+        self.machine, self.channel, self.greeting, self.clock = machine, channel, greeting, clock
+
+    @property
+    def name(self) -> str:
+        """The machine's."""
+        return self.machine.name
+
+    @property
+    def identity(self) -> str:
+        """By which the same machine since the same boot is known."""
+        return f"{self.greeting.machine} {self.greeting.boot}"
+
+
+def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Connected:
+    """Starts an agent on a machine and learns who answers.
+
+    Raises:
+        MachineLost: it can't be reached, or what answers is no agent of ours.
+        BadUsage: it has another Dragstrip than this machine.
+    """
+    channel = Channel(machine.name, words_to_reach(machine, fleet, [*WORDS, machine.name]))
+    try:
+        greeting = channel.ask("hello", Hello, within_s)
+        own = hello()
+        if (greeting.protocol, greeting.version, greeting.sources) != (own.protocol, own.version, own.sources):
+            raise BadUsage(
+                f"{machine.name}: it has Dragstrip {greeting.version} ({greeting.sources}), this machine has "
+                f"{own.version} ({own.sources}); `dragstrip fleet install {fleet.file}` puts the same one there"
+            )
+        return Connected(machine, channel, greeting, ControlClock(channel))
+    except BaseException:
+        channel.close()
+        raise
+
+
+class Machines:
+    """The machines of a fleet, the server's and the generators'; leaving the ``with`` ends every agent.
+
+    Args:
+        node_wait_s: so long a machine that was lost is waited for.
+    """
+
+    def __init__(self, fleet: Fleet, *, node_wait_s: float = 30.0) -> None:
+        self.fleet, self.node_wait_s = fleet, node_wait_s
+        self._connected: dict[str, Connected] = {}
+        self._silent = threading.Lock()
+        self._over = threading.Event()
+        self._beats = threading.Thread(target=self._beat, name="beats", daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            for one in self._side_by_side(lambda machine: connect(self.fleet, machine), self.fleet.machines):
+                self._connected[one.name] = one
+        except BaseException:
+            self.close()
+            raise
+        self._beats.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every agent, all at once: each stops whatever it has started."""
+        self._over.set()
+        list(self._side_by_side(lambda one: one.channel.close(), list(self._connected.values())))
+        self._connected.clear()
+
+    @property
+    def server(self) -> Connected:
+        """The servers' machine."""
+        return self._connected[self.fleet.server.name]
+
+    @property
+    def generators(self) -> tuple[Connected, ...]:
+        """The generators, in the order of the file."""
+        return tuple(self._connected[machine.name] for machine in self.fleet.generators)
+
+    @property
+    def all(self) -> tuple[Connected, ...]:
+        """The server's first."""
+        return (self.server, *self.generators)
+
+    @contextlib.contextmanager
+    def silence(self) -> Iterator[None]:
+        """No beat is sent while this lasts: blocks run."""
+        with self._silent:
+            yield
+
+    def on_all(self, work: Callable[[Connected], _Given], some: Sequence[Connected] | None = None) -> list[_Given]:
+        """Does something on all machines (or some) at once, and waits for all.
+
+        Raises:
+            Exception: the first that one of them raised.
+        """
+        return list(self._side_by_side(work, self.all if some is None else some))
+
+    def recover(self) -> bool:
+        """Waits for machines that were lost, ``node_wait_s`` at most; whether all are back, the same since their boot.
+
+        An agent that is there all the same begins anew: nothing of a round that was cut off is gone on with.
+        """
+        identities = {one.name: one.identity for one in self.all}
+        until = time.monotonic() + self.node_wait_s
+        with self.silence():
+            for one in self.all:
+                one.channel.lose("its race begins anew")
+                one.channel.close()
+            missing = list(self.fleet.machines)
+            while missing and time.monotonic() < until:
+                for machine in list(missing):
+                    with contextlib.suppress(MachineLost):
+                        back = connect(self.fleet, machine, max(until - time.monotonic(), 1.0))
+                        self._connected[machine.name] = back
+                        missing.remove(machine)
+                        if back.identity != identities[machine.name]:
+                            return False
+                if missing:
+                    time.sleep(AGAIN_S)
+        return not missing
+
+    def _beat(self) -> None:
+        """Says to every agent that we are there, and notices those that are not."""
+        while not self._over.wait(BEAT_S):
+            with self._silent:
+                for one in list(self._connected.values()):
+                    with contextlib.suppress(MachineLost):
+                        one.channel.ask("beat", Nothing, BEAT_LOST_S)
+
+    @staticmethod
+    def _side_by_side(work: Callable[[_One], _Given], some: Sequence[_One]) -> Iterator[_Given]:
+        done: list[_Given | BaseException | None] = [None] * len(some)
+
+        def run(at: int, one: _One) -> None:
+            try:
+                done[at] = work(one)
+            except BaseException as error:
+                done[at] = error
+
+        threads = [threading.Thread(target=run, args=(at, one), daemon=True) for at, one in enumerate(some)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in done:
+            if isinstance(one, BaseException):
+                raise one
+        for one in done:
+            yield one  # type: ignore[misc]  # no exception is left among them

@@ -1,0 +1,72 @@
+"""What a race tells an agent at its begin, as both kinds of machine need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dragstrip import machine, workload
+from dragstrip.contender import Entry
+from dragstrip.process import keep_awake
+from dragstrip.process.keep_awake import Awake
+from dragstrip.racing.proving import Asking
+from dragstrip.record import Load
+from dragstrip.workload import HTTP2, Data, Workload
+
+
+def workload_values(asked: Workload) -> dict[str, str]:
+    """A workload as it is sent: its name, and the text of its file."""
+    return {"name": asked.name, "text": asked.source.text}
+
+
+def workload_of(values: Mapping[str, str], folder: Path) -> Workload:
+    """The workload that was sent; ``folder``: where its file may be written.
+
+    Raises:
+        BadDefinition: this version doesn't take it.
+    """
+    if values["name"] in workload.names():
+        shipped = workload.load(values["name"])
+        if shipped.source.text == values["text"]:
+            return shipped
+    file = folder / f"{values['name']}.toml"
+    file.write_text(values["text"], encoding="utf-8")
+    return workload.load(file)
+
+
+def asking_values(workload: Workload, entry: Entry, drawn_by: str) -> dict[str, Any]:
+    """What a launch is asked, as it is sent: what makes the same requests and answers there."""
+    own_form = workload.name in entry.own_forms
+    framed = entry.http("1.1") == HTTP2
+    told = {"mark": entry.mark, "own_form": own_form, "framed": framed, "drawn_by": drawn_by}
+    return {"workload": workload_values(workload), **told}
+
+
+def asking_of(values: Mapping[str, Any], seed: int, folder: Path) -> Asking:
+    """What was sent."""
+    workload = workload_of(values["workload"], folder)
+    data = workload.data(values["drawn_by"]) if values["drawn_by"] else Data()
+    forms = {"own_form": values["own_form"], "framed": values["framed"]}
+    return Asking(workload=workload, seed=seed, mark=values["mark"], data=data, **forms)
+
+
+def load_values(load: Load) -> dict[str, Any]:
+    """A load as it is sent."""
+    return asdict(load)
+
+
+def load_of(values: Mapping[str, Any]) -> Load:
+    """The load that was sent."""
+    return Load(**values)
+
+
+def keep(cores: tuple[int, ...], wait: str, on: bool, resources: ExitStack) -> tuple[str, Awake]:
+    """How the engine waits, and what keeps these cores awake while blocks run; as ``racing.setup`` has it here."""
+    against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
+    if wait == "auto":
+        wait = keep_awake.usual_wait(against, shared=False)
+    against = keep_awake.against_spinners(wait, against)
+    return wait, resources.enter_context(keep_awake.hold(cores, on=on, against=against))

@@ -1,0 +1,75 @@
+"""Where a race runs: what is asked of a machine before there is a setup. ``HERE`` is the machine that this runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from dragstrip import contender, machine
+from dragstrip.contender import Entry, Missing, Ready
+from dragstrip.machine import Lanes
+from dragstrip.racing.setup import RaceSetup, race_setup
+from dragstrip.record import Load
+from dragstrip.store import machine_profile
+from dragstrip.workload import Workload
+
+
+class Place(Protocol):
+    """The machine, or the machines, of a race; the functions of ``contender`` and ``machine`` say what each raises.
+
+    ``machines``: name and identity of each, by which a race's rounds are of the same ones; None for one machine.
+    """
+
+    def machines(self) -> dict[str, str] | None: ...
+    def facts(self) -> dict[str, Any]: ...
+    def profile(self, store: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]: ...
+    def lanes(self, server: str | None, engine: str | None) -> Lanes: ...
+    def check(self, entry: Entry) -> Ready | Missing: ...
+    def pending_build(self, entry: Entry) -> tuple[str, ...] | None: ...
+    def build(self, entry: Entry) -> Path | None: ...
+    def race_setup(
+        self, workload: Workload, load: Load, lanes: Lanes, seed: int, io: str, keep: str, wait: str
+    ) -> AbstractContextManager[RaceSetup]: ...
+
+
+class _Here:
+    """This machine."""
+
+    def machines(self) -> dict[str, str] | None:
+        """None: it is one alone."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of it."""
+        return machine.facts()
+
+    def profile(self, store: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
+        """What its last examination found."""
+        return machine_profile.known(store, facts, lanes)
+
+    def lanes(self, server: str | None, engine: str | None) -> Lanes:
+        """Its cores, divided."""
+        return machine.lanes(server, engine)
+
+    def check(self, entry: Entry) -> Ready | Missing:
+        """Whether a contender is installed."""
+        return contender.check(entry)
+
+    def pending_build(self, entry: Entry) -> tuple[str, ...] | None:
+        """What is still to be built of it."""
+        return contender.pending_build(entry)
+
+    def build(self, entry: Entry) -> Path | None:
+        """Builds it; the folder."""
+        return contender.build(entry)
+
+    def race_setup(
+        self, workload: Workload, load: Load, lanes: Lanes, seed: int, io: str, keep: str, wait: str
+    ) -> AbstractContextManager[RaceSetup]:
+        """What rounds share."""
+        return race_setup(workload, load, lanes, seed, io, keep, wait)
+
+
+HERE: Place = _Here()

@@ -1,0 +1,68 @@
+"""Runs blocks over a fleet through the place that a race has, on a test's client; prints what came of it as JSON.
+
+    python fleet_run.py FLEET CONTENDER CONNECTIONS ACCESS_LOG SECONDS [RATE …]
+
+One block of so many seconds for each rate (0: a closed loop). It says ``running`` once all is open, and waits for a
+line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from dragstrip import contender
+from dragstrip.racing.fleet.definition import load
+from dragstrip.racing.fleet.machines import Machines
+from dragstrip.racing.fleet.place import FleetPlace, FleetSetup
+from dragstrip.racing.setup import block_plan
+from dragstrip.record import Load
+from dragstrip.workload import load as load_workload
+
+
+def lines(log: str) -> int:
+    return Path(log).read_bytes().count(b"\n") if log != "-" else 0
+
+
+def main(fleet: str, name: str, connections: str, log: str, seconds: str, *rates: str) -> dict[str, Any]:
+    with Machines(load(Path(fleet))) as machines:
+        place, counted_ns = FleetPlace(machines), round(float(seconds) * 1e9)
+        asked = Load(connections=int(connections), threads=1, keepalive=True, timeout_ns=2_000_000_000)
+        lanes = place.lanes(None, None)
+        with place.race_setup(load_workload("hello"), asked, lanes, 1, "auto", "off", "sleep") as setup:
+            assert isinstance(setup, FleetSetup)
+            launched = setup.launch(contender.entry(name))
+            session = setup.connect(launched)
+            setup.watch(launched.running, session)
+            setup.begin_round()
+            plans = [
+                block_plan(session, lead_ns=1, counted_ns=counted_ns, rate_per_s=float(rate), pace="balanced")
+                for rate in rates
+            ]
+            before = lines(log)
+            sys.stdout.write("running\n")
+            sys.stdout.flush()
+            sys.stdin.readline()
+            tallies = setup.engine.run(plans)
+            (each,) = setup.parts
+            setup.engine.close(session)
+            launched.running.stop()
+            return {
+                "logged": lines(log) - before,
+                "sent": [[tally.sent for tally in part] for part in each],
+                "offered": [tally.offered for tally in tallies],
+                "offered_each": [[tally.offered for tally in part] for part in each],
+                "lag_p99_ns": [[tally.lag_p99_ns for tally in part] for part in each],
+                "started_ns": [[tally.started_ns for tally in part] for part in each],
+                "offset_ns": [setup.offsets[one.name].offset_ns for one in machines.generators],
+                "requests": [tally.requests for tally in tallies],
+                "merged": [base64.b64encode(tally.latency_hdr).decode() for tally in tallies],
+                "own": [[base64.b64encode(tally.latency_hdr).decode() for tally in part] for part in each],
+            }
+
+
+if __name__ == "__main__":
+    json.dump(main(*sys.argv[1:]), sys.stdout)

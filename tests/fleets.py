@@ -1,0 +1,312 @@
+"""Machines of a test's own on this machine: a network namespace each, an sshd in it, a cgroup, another clock.
+
+A ``switch`` namespace has two bridges: ``control`` (10.77.0.0/24), which a client and all machines are on, and
+``data`` (10.78.0.0/24) without the client. Nothing of it is in the machine's own namespace. What is made is removed by
+``close``, also after a failure; ``left_over`` says what still is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+SOURCE = Path(__file__).parents[1] / "src"
+#: Where cgroups are made: of version 2, else of a controller of version 1 that only says who is in them.
+CGROUPS = next(
+    (
+        Path(words[1])
+        for kind, more in (("cgroup2", ""), ("cgroup", "pids"))
+        for words in map(str.split, Path("/proc/mounts").read_text().splitlines())
+        if words[2] == kind and more in words[1]
+    ),
+    Path("/sys/fs/cgroup"),
+)
+SSH_PORT = 20022
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+#: Machine: its number in both networks, and by how many seconds its monotonic clock is ahead.
+NUMBERS = {"client": (1, 0), "server": (2, 86_400), "one": (3, 7_000), "two": (4, 1_000_000)}
+
+
+def why_not() -> str | None:
+    """Why no machines can be made here; None: they can."""
+    if os.geteuid() != 0:
+        return "network namespaces want root"
+    for program in ("ip", "unshare", "ssh", "ssh-keygen"):
+        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+            return f"{program} is not installed"
+    if SSHD is None:
+        return "sshd is not installed (openssh-server)"
+    name = f"dst{os.getpid()}-try"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
+    if made.returncode:
+        return f"network namespaces are not permitted here: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "delete", name], check=True)
+    return None
+
+
+def _clocks_apart() -> bool:
+    return subprocess.run(["unshare", "-T", "--monotonic", "9", "true"], capture_output=True).returncode == 0
+
+
+class Machines:
+    """A client, a server and two generators, connected; leaving the ``with`` removes all of it."""
+
+    def __init__(self) -> None:
+        self.prefix = f"dst{os.getpid()}"
+        self.folder = Path(tempfile.mkdtemp(prefix="dragstrip-fleet-test-"))
+        self.folder.chmod(0o711)
+        self.clocks_apart = _clocks_apart()
+        self._sshds: list[subprocess.Popen[bytes]] = []
+        self._made_run_sshd = False
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def namespace(self, name: str) -> str:
+        """A machine's network namespace."""
+        return f"{self.prefix}-{name}"
+
+    def cgroup(self, name: str) -> Path:
+        """A machine's cgroup."""
+        return CGROUPS / self.namespace(name)
+
+    def inside(self, name: str, *words: str) -> list[str]:
+        """A command that runs in a machine's namespace."""
+        return ["ip", "netns", "exec", self.namespace(name), *words]
+
+    def run(self, name: str, *words: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Runs a command in a machine's namespace."""
+        return subprocess.run(self.inside(name, *words), capture_output=True, text=True, timeout=timeout)
+
+    def client(self, *words: str, timeout: float = 240.0) -> subprocess.CompletedProcess[str]:
+        """Runs ``dragstrip`` on the client."""
+        return subprocess.run(
+            self.inside("client", *self.dragstrip(), *words), capture_output=True, text=True, timeout=timeout,
+            env=self.environment(), cwd=self.folder,
+        )  # fmt: skip
+
+    def begin_client(self, *words: str, **more: object) -> subprocess.Popen[str]:
+        """Begins to; the process is the client's own (``ip netns exec`` becomes it)."""
+        return subprocess.Popen(
+            self.inside("client", *self.dragstrip(), *words), text=True, env=self.environment(), cwd=self.folder,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,  # type: ignore[call-overload]
+        )  # fmt: skip
+
+    @staticmethod
+    def dragstrip() -> list[str]:
+        """How Dragstrip is called in a test."""
+        return [sys.executable, "-m", "dragstrip"]
+
+    def environment(self) -> dict[str, str]:
+        """With a store of the test's own."""
+        return {**os.environ, "PYTHONPATH": str(SOURCE), "XDG_DATA_HOME": str(self.folder), "COLUMNS": "200"}
+
+    def fleet(self, *, generators: Sequence[str] = ("one", "two"), key: str = "key", file: str = "fleet.toml") -> Path:
+        """Writes a fleet's file, and ssh's own beside it."""
+        config = self.folder / f"ssh_config_{key}"
+        known = self.folder / "known_hosts"
+        config.write_text(
+            f"Host *\n  Port {SSH_PORT}\n  IdentityFile {self.folder / key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {known}\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n"
+        )
+        command = f"env PYTHONPATH={SOURCE} XDG_DATA_HOME={self.folder} {sys.executable} -m dragstrip"
+        text = f'[ssh]\noptions = ["-F", "{config.name}"]\n'
+        for name in ("server", *generators):
+            role, cores = ("server", "1") if name == "server" else ("load", "0")
+            text += (
+                f'\n[[machines]]\nname = "{name}"\nrole = "{role}"\nssh = "root@{self.control(name)}"\n'
+                f'address = "{self.data(name)}"\ncores = "{cores}"\ndragstrip = "{command}"\n'
+            )
+        place = self.folder / file
+        place.write_text(text)
+        return place
+
+    @staticmethod
+    def control(name: str) -> str:
+        """A machine's address on the control link."""
+        return f"10.77.0.{NUMBERS[name][0]}"
+
+    @staticmethod
+    def data(name: str) -> str:
+        """A machine's address on the data link."""
+        return f"10.78.0.{NUMBERS[name][0]}"
+
+    def cut(self, name: str, *links: str) -> None:
+        """Takes a machine's links down: nothing gets through any more, and nobody is told."""
+        for link in links or ("control", "data"):
+            self._ip("netns", "exec", self.namespace(name), "ip", "link", "set", link, "down")
+
+    def mend(self, name: str, *links: str) -> None:
+        """Puts them up again."""
+        for link in links or ("control", "data"):
+            self._ip("netns", "exec", self.namespace(name), "ip", "link", "set", link, "up")
+
+    def packets(self, name: str, link: str) -> int:
+        """Packets that a machine's link has carried so far, both ways."""
+        folder = f"/sys/class/net/{link}/statistics"
+        told = self.run(name, "cat", f"{folder}/rx_packets", f"{folder}/tx_packets").stdout.split()
+        return sum(map(int, told))
+
+    def processes(self, name: str) -> list[int]:
+        """Those of a machine, but for its sshd that listens."""
+        listening = {sshd.pid for sshd in self._sshds}
+        found = []
+        for file in self.cgroup(name).rglob("cgroup.procs") if self.cgroup(name).is_dir() else ():
+            with contextlib.suppress(OSError):
+                found += [int(line) for line in file.read_text().split()]
+        return [pid for pid in found if pid not in listening]
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to every process of a machine but its sshd that listens."""
+        for pid in self.processes(name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def ours(self, name: str) -> list[str]:
+        """What runs on a machine, but for sshd: its sessions over a link that was cut end when TCP gives up."""
+        found = []
+        for pid in self.processes(name):
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+                if command and not command.startswith("sshd: "):  # a zombie has none
+                    found.append(command)
+        return found
+
+    def idle_within(self, name: str, seconds: float) -> bool:
+        """Whether nothing runs on a machine any more after so long at most."""
+        until = time.monotonic() + seconds
+        while self.ours(name):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def close(self) -> None:
+        """Ends and removes all of it."""
+        for name in NUMBERS:
+            self.kill(name)
+        for sshd in self._sshds:
+            sshd.kill()
+            sshd.wait()
+        for name in (*NUMBERS, "switch"):
+            subprocess.run(["ip", "netns", "delete", self.namespace(name)], capture_output=True)
+        for name in NUMBERS:
+            self._remove_cgroup(self.cgroup(name))
+        if self._made_run_sshd:
+            with contextlib.suppress(OSError):
+                Path("/run/sshd").rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def left_over(self) -> list[str]:
+        """What of it still is there."""
+        spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split()
+        found = [name for name in spaces if name.startswith(f"{self.prefix}-")]
+        found += [str(self.cgroup(name)) for name in NUMBERS if self.cgroup(name).exists()]
+        return found + ([str(self.folder)] if self.folder.exists() else [])
+
+    def _make(self) -> None:
+        self._ip("netns", "add", self.namespace("switch"))
+        for bridge in ("control", "data"):
+            self._ip("-n", self.namespace("switch"), "link", "add", bridge, "type", "bridge")
+            self._ip("-n", self.namespace("switch"), "link", "set", bridge, "up")
+        for name in NUMBERS:
+            self._ip("netns", "add", self.namespace(name))
+            self._ip("-n", self.namespace(name), "link", "set", "lo", "up")
+            for link in ("control", *(("data",) if name != "client" else ())):
+                self._connect(name, link)
+        self._keys()
+        with contextlib.suppress(FileExistsError):
+            Path("/run/sshd").mkdir(mode=0o755)
+            self._made_run_sshd = True
+        for name in NUMBERS:
+            if name != "client":
+                self._start_sshd(name)
+
+    def _connect(self, name: str, link: str) -> None:
+        switch, space, port = self.namespace("switch"), self.namespace(name), f"{link[0]}-{name}"
+        self._ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", link, "netns", space)
+        self._ip("-n", switch, "link", "set", port, "master", link, "up")
+        address = self.control(name) if link == "control" else self.data(name)
+        self._ip("-n", space, "address", "add", f"{address}/24", "dev", link)
+        self._ip("-n", space, "link", "set", link, "up")
+
+    def _keys(self) -> None:
+        for key in ("key", "stranger", "host"):
+            file = self.folder / key
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key, "-f", str(file)], check=True)
+        (self.folder / "authorized_keys").write_text((self.folder / "key.pub").read_text())
+        kind, key, _ = (self.folder / "host.pub").read_text().split()
+        lines = [f"[{self.control(name)}]:{SSH_PORT} {kind} {key}" for name in NUMBERS if name != "client"]
+        (self.folder / "known_hosts").write_text("\n".join(lines) + "\n")
+
+    def _start_sshd(self, name: str) -> None:
+        config, cgroup = self.folder / f"sshd_{name}", self.cgroup(name)
+        config.write_text(
+            f"ListenAddress {self.control(name)}\nPort {SSH_PORT}\nHostKey {self.folder / 'host'}\nPidFile none\n"
+            f"AuthorizedKeysFile {self.folder / 'authorized_keys'}\nStrictModes no\nUsePAM no\n"
+            "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "LogLevel ERROR\nPrintMotd no\nMaxStartups 100\n"
+        )
+        cgroup.mkdir(exist_ok=True)
+        clock = ["unshare", "-T", "--monotonic", str(NUMBERS[name][1])] if self.clocks_apart else []
+        assert SSHD is not None
+        words = self.inside(name, *clock, SSHD, "-D", "-e", "-f", str(config))
+
+        def join() -> None:
+            (cgroup / "cgroup.procs").write_text("0")
+
+        log = (self.folder / f"sshd_{name}.log").open("wb")
+        with log:
+            self._sshds.append(
+                subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=join)
+            )
+        until = time.monotonic() + 20
+        while f"{SSH_PORT}" not in self.run(name, "ss", "-Hltn").stdout:
+            if self._sshds[-1].poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"sshd of {name}: {(self.folder / f'sshd_{name}.log').read_text()}")
+            time.sleep(0.05)
+
+    @staticmethod
+    def _remove_cgroup(cgroup: Path) -> None:
+        until = time.monotonic() + 5
+        while cgroup.exists() and time.monotonic() < until:
+            for folder in sorted((one for one in cgroup.rglob("*") if one.is_dir()), reverse=True):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            with contextlib.suppress(OSError):
+                cgroup.rmdir()
+            time.sleep(0.02)
+
+    @staticmethod
+    def _ip(*words: str) -> None:
+        done = subprocess.run(["ip", *words], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+def machines() -> Iterator[Machines]:
+    """For a fixture; whatever a test did, nothing is left."""
+    made = Machines()
+    try:
+        with made:
+            yield made
+    finally:
+        assert made.left_over() == []

@@ -1,0 +1,468 @@
+"""Races over several machines: network namespaces of the test's own, with an sshd, a cgroup and a clock each.
+
+Numbers of such races mean nothing: all machines are two cores. What is looked at is what was started, sent and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fleets
+import pytest
+from fleets import Machines
+from hdrh.histogram import HdrHistogram
+
+from dragstrip.racing.fleet.machines import BEAT_S
+from dragstrip.record import EventKind, Race, VoidKind
+from dragstrip.store.database import Store
+
+pytestmark = pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not()))
+
+#: Seconds after which nothing may be left on any machine.
+GONE_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    yield from fleets.machines()
+
+
+@pytest.fixture(scope="module")
+def logging_nginx(machines: Machines) -> Path:
+    """nginx-return with an access log of its own: a line for each request that it had."""
+    from dragstrip.contender import shipped
+
+    source, folder = shipped()["nginx-return"].folder, machines.folder / "logged"
+    folder.mkdir()
+    (machines.folder / "log").mkdir()
+    (machines.folder / "log").chmod(0o777)  # nginx runs as nobody
+    for file in source.iterdir():
+        text = file.read_text().replace('name = "nginx-return"', 'name = "logged"')
+        text = text.replace("access_log off;", f"access_log {machines.folder}/log/access.log combined;")
+        (folder / file.name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def raced(machines: Machines) -> tuple[Race, str]:
+    """One race of nginx against node over both generators, and what the terminal said."""
+    done = machines.client(
+        "race", "nginx-return", "node", "--fleet", str(machines.fleet()), "--rounds", "10", "--connections", "9",
+        "--html", str(machines.folder / "page.html"), timeout=280,
+    )  # fmt: skip
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    return stored(machines), done.stdout
+
+
+def stored(machines: Machines, race: str = "last") -> Race:
+    with Store(machines.folder / "dragstrip" / "races.sqlite", write=False) as store:
+        return store.load(race)
+
+
+def ids(machines: Machines) -> set[str]:
+    try:
+        with Store(machines.folder / "dragstrip" / "races.sqlite", write=False) as store:
+            return {line.race for line in store.runs()}
+    except Exception:
+        return set()
+
+
+class Racing:
+    """A race under way on the client; it has a round when this is made."""
+
+    def __init__(self, machines: Machines, *more: str) -> None:
+        self.machines, before = machines, ids(machines)
+        words = ("race", "nginx-return", "node", "--fleet", str(machines.fleet()), "--budget", "200s", *more)
+        self.process = machines.begin_client(*words)
+        until = time.monotonic() + 150
+        while True:
+            newest = ids(machines) - before
+            if newest and stored(machines, next(iter(newest))).rounds:
+                self.id = newest.pop()
+                return
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.process.kill()
+                raise AssertionError(self.process.communicate()[0])
+            time.sleep(0.2)
+
+    def race(self) -> Race:
+        return stored(self.machines, self.id)
+
+    def end(self) -> str:
+        """Interrupts it as a user does, and waits."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            return str(self.process.communicate(timeout=60)[0])
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+def nothing_runs(machines: Machines, *names: str) -> None:
+    for name in names or ("server", "one", "two"):
+        assert machines.idle_within(name, GONE_S), (name, machines.ours(name))
+
+
+def test_a_race_over_three_machines_ends_with_a_verdict(raced: tuple[Race, str], machines: Machines) -> None:
+    """Ten rounds, two contenders, a sentence; every machine is in the record and on the page."""
+    race, told = raced
+    assert race.finished == "rounds"
+    assert sum(not one.void for one in race.rounds) == 10
+    assert re.search(r"nginx-return .* node", told)
+    assert set(race.machine["machines"]) == {"server", "one", "two"}
+    assert all(launch.address.startswith("10.78.0.2:") for one in race.rounds for launch in one.launches)
+    page = (machines.folder / "page.html").read_text()
+    assert all(name in page for name in ("server", "one", "two"))
+    nothing_runs(machines)
+
+
+def test_clocks_of_different_machines_are_never_compared_raw(raced: tuple[Race, str], machines: Machines) -> None:
+    """Every block lies within its round, though each machine's clock is days apart from the others'."""
+    if not machines.clocks_apart:
+        pytest.skip("this kernel has no time namespaces")
+    race, _ = raced
+    for this in race.rounds:
+        for block in this.blocks:
+            assert this.started_ns < block.started_ns < this.ended_ns
+            assert block.duration_ns < this.ended_ns - this.started_ns
+
+
+def test_the_servers_cpu_time_is_read_on_its_own_machine(raced: tuple[Race, str]) -> None:
+    """Each block has it; it is never more than its core has."""
+    race, _ = raced
+    for this in race.rounds:
+        for block in this.blocks:
+            assert block.server_cpu_ns is not None
+            assert 0 <= block.server_cpu_ns <= block.duration_ns + 50_000_000
+
+
+def test_each_generators_share_is_recorded(raced: tuple[Race, str]) -> None:
+    """Both loaded in every round, and their answers add up to the blocks'."""
+    race, _ = raced
+    shares: dict[str, list[Any]] = {}
+    for event in race.events:
+        if event.kind is EventKind.GENERATOR:
+            shares.setdefault(event.subject, []).append(event.numbers)
+    assert set(shares) == {"one", "two"}
+    for index, this in enumerate(race.rounds):
+        both = sum(shares[name][index]["answered"] for name in shares)
+        assert both == sum(block.answered for block in this.blocks)
+
+
+def begun_run(machines: Machines, *words: str) -> subprocess.Popen[str]:
+    """``fleet_run.py`` on the client, with everything open and no block run yet."""
+    script = Path(fleets.__file__).with_name("fleet_run.py")
+    running = subprocess.Popen(
+        machines.inside("client", sys.executable, str(script), str(machines.fleet()), *words), text=True,
+        env=machines.environment(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert running.stdout is not None
+    said = running.stdout.readline()
+    if said.strip() != "running":
+        running.kill()
+        raise AssertionError(said + running.communicate()[0])
+    return running
+
+
+def told(running: subprocess.Popen[str]) -> dict[str, Any]:
+    """Lets its blocks run, and what it prints then."""
+    try:
+        said = running.communicate("go\n", timeout=150)[0]
+        assert running.returncode == 0, said
+        return dict(json.loads(said))
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_the_servers_own_log_has_exactly_what_both_generators_sent(machines: Machines, logging_nginx: Path) -> None:
+    """A closed loop and an open one; and the merged histogram holds each generator's latencies, bucket by bucket."""
+    log = machines.folder / "log" / "access.log"
+    done = told(begun_run(machines, str(logging_nginx), "9", str(log), "0.5", "0", "2000"))
+    assert done["logged"] == sum(map(sum, done["sent"])) > 0
+    for at, merged in enumerate(done["merged"]):
+        parts = [HdrHistogram.decode(own[at].encode()) for own in done["own"]]
+        whole = HdrHistogram.decode(merged.encode())
+        assert whole.get_total_count() == sum(one.get_total_count() for one in parts) == done["requests"][at]
+        for part in parts[1:]:
+            parts[0].add(part)
+        assert buckets(whole) == buckets(parts[0])
+
+
+def buckets(histogram: HdrHistogram) -> dict[int, int]:
+    """What was counted at each value."""
+    return {item.value_iterated_to: item.count_added_in_this_iter_step for item in histogram.get_recorded_iterator()}
+
+
+def test_an_open_loop_is_split_exactly_and_each_generators_lateness_is_told(machines: Machines) -> None:
+    """20,000/s for a second are 20,000 offers, half from each; an odd rate is exact, too."""
+    done = told(begun_run(machines, "nginx-return", "64", "-", "1.0", "20000", "15001"))
+    assert done["offered"] == [20_000, 15_001]
+    one, two = done["offered_each"]
+    assert one[0] == two[0] == 10_000
+    assert abs(one[1] - two[1]) == 1
+    assert all(lag is not None for own in done["lag_p99_ns"] for lag in own)
+
+
+def test_generators_with_clocks_days_apart_begin_each_block_together(machines: Machines) -> None:
+    """By the observer's clock: as near as two cores for three machines let them wake."""
+    done = told(begun_run(machines, "nginx-return", "4", "-", "0.1", *["0"] * 8))
+    own = [[at + ahead for at in begins] for begins, ahead in zip(done["started_ns"], done["offset_ns"], strict=True)]
+    apart = sorted(abs(first - second) for first, second in zip(*own, strict=True))
+    assert apart[len(apart) // 2] < 50_000_000, apart
+    assert max(apart) < 1_000_000_000, apart
+
+
+def test_nothing_is_sent_on_the_control_link_while_a_block_runs(machines: Machines) -> None:
+    """Beats would be due several times over; marks and load go over the data link."""
+    running = begun_run(machines, "nginx-return", "4", "-", "10", "0")
+    assert running.stdin is not None
+    running.stdin.write("go\n")
+    running.stdin.flush()
+    time.sleep(2.0)
+    before = {(name, link): machines.packets(name, link) for name in ("server", "one") for link in ("control", "data")}
+    time.sleep(3 * BEAT_S)
+    sent = {at: machines.packets(*at) - count for at, count in before.items()}
+    done = told(running)
+    assert sum(done["requests"]) > 0
+    # Neighbours look each other up now and then (ARP, IPv6 router solicitation): the kernel's own, and a handful.
+    assert max(sent["server", "control"], sent["one", "control"]) <= 6, sent
+    assert min(sent["server", "data"], sent["one", "data"]) > 100, sent
+
+
+def test_check_tells_of_each_machine_and_idle_agents_cost_next_to_nothing(machines: Machines) -> None:
+    """All there, the same version, clocks apart as they are, marks answered; at most 0.1 % of a core."""
+    done = machines.client("fleet", "check", str(machines.fleet()), "--idle", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("pass") == 3 + 3 + 2 + 3
+    if machines.clocks_apart:
+        ahead = re.findall(r"two +clock +pass +its clock is \+([\d,.]+) s", done.stdout)
+        assert [round(float(one.replace(",", ""))) for one in ahead] == [1_000_000], done.stdout
+    nothing_runs(machines)
+
+
+def test_without_the_key_nothing_is_started_and_nothing_is_read(machines: Machines) -> None:
+    """A stranger's key is refused by each sshd, and the race says so; no process of it was on any machine."""
+    done = machines.client("race", "nginx-return", "node", "--fleet", str(machines.fleet(key="stranger")))
+    assert done.returncode == 3
+    assert "Permission denied" in done.stderr
+    assert machines.processes("server") == []
+    for command in ("id", f"cat {machines.folder}/dragstrip/races.sqlite"):
+        config = str(machines.folder / "ssh_config_stranger")
+        tried = machines.run("client", "ssh", "-F", config, "-o", "BatchMode=yes", "root@10.77.0.2", command)
+        assert tried.returncode == 255
+        assert tried.stdout == ""
+
+
+def test_a_server_machine_has_no_other_port_than_those_told(machines: Machines) -> None:
+    """With a race open: sshd on the control link; contender and observer on the data link, who answers no stranger."""
+    running = begun_run(machines, "nginx-return", "4", "-", "0.1", "0")
+    try:
+        listening = machines.run("server", "ss", "-Hltun").stdout.splitlines()
+        tcp = {line.split()[4] for line in listening if line.startswith("tcp")}
+        udp = {line.split()[4] for line in listening if line.startswith("udp")}
+        assert {at.rpartition(":")[0] for at in udp} == {"10.78.0.2"}, udp
+        assert {at.rpartition(":")[0] for at in tcp} == {"10.77.0.2", "10.78.0.2"}, tcp
+        assert len(udp) == 1
+        assert len(tcp) == 2
+        for name in ("one", "two"):
+            assert "udp" not in machines.run(name, "ss", "-Hlun").stdout
+            assert len(machines.run(name, "ss", "-Hltn").stdout.splitlines()) == 1
+        (observer,) = udp
+        assert machines.run("two", sys.executable, "-c", STRANGER, observer.rpartition(":")[2]).stdout == "silence\n"
+    finally:
+        told(running)
+
+
+#: Sends the observer marks with another token, and other bytes; says what comes back.
+STRANGER = """
+import socket, sys
+asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asker.settimeout(1.0)
+for text in (b"", b"DSQ1" + bytes([2, 0, 1, 0]) + bytes(56), b"x" * 64, bytes(60000)):
+    asker.sendto(text, ("10.78.0.2", int(sys.argv[1])))
+try:
+    print(asker.recv(1000))
+except TimeoutError:
+    print("silence")
+"""
+
+
+def test_a_generator_that_is_killed_is_named_and_the_race_goes_on_with_it(machines: Machines) -> None:
+    """Its round is void and committed; its agent is started anew, on the same machine since the same boot."""
+    racing = Racing(machines)
+    rounds = len(racing.race().rounds)
+    machines.kill("one")
+    until = time.monotonic() + 120
+    while len([one for one in racing.race().rounds if not one.void]) < rounds + 2 and time.monotonic() < until:
+        time.sleep(0.5)
+    said = racing.end()
+    race = racing.race()
+    assert any(why.kind is VoidKind.MACHINE_LOST for this in race.rounds for why in this.void), said
+    assert [event.subject for event in race.events if event.kind is EventKind.MACHINE_LOST] == ["one"]
+    assert [event.subject for event in race.events if event.kind is EventKind.MACHINE_BACK] == ["one"]
+    assert not race.rounds[-1].void
+    nothing_runs(machines)
+
+
+def test_a_server_machine_that_is_cut_off_ends_the_race_with_what_it_has(machines: Machines) -> None:
+    """Nobody can tell it to stop: it stops by itself. ``--resume`` then goes on with the rounds there are."""
+    racing = Racing(machines, "--node-wait", "5s")
+    done = len(racing.race().rounds)
+    machines.cut("server")
+    try:
+        said = str(racing.process.communicate(timeout=150)[0])
+        nothing_runs(machines)
+    finally:
+        racing.process.kill()
+        machines.mend("server")
+    race = racing.race()
+    assert race.finished == "machine lost", said
+    assert "server" in [event.subject for event in race.events if event.kind is EventKind.MACHINE_LOST]
+    assert len(race.rounds) >= done
+    assert machines.client("show", racing.id).returncode in (0, 3)
+    again = machines.begin_client("race", "--resume", racing.id, "--fleet", str(machines.fleet()), "--budget", "+20s")
+    try:
+        said = str(again.communicate(timeout=200)[0])
+    finally:
+        again.kill()
+    after = racing.race()
+    assert len(after.rounds) > len(race.rounds), said
+    assert not after.rounds[-1].void
+
+
+def test_down_ends_an_agent_that_hangs(machines: Machines) -> None:
+    """Stopped, it can neither see the end of its pipe nor its own silence."""
+    running = begun_run(machines, "nginx-return", "4", "-", "0.1", "0")
+    try:
+        agents = [
+            pid
+            for pid in machines.processes("one")
+            if b"\0fleet\0agent\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            and b"sh\0-c" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        assert agents
+        for pid in agents:
+            os.kill(pid, signal.SIGSTOP)
+        done = machines.client("fleet", "down", str(machines.fleet()))
+        assert done.returncode == 0, done.stderr
+        assert re.findall(r"(\w+): (\d+) ended", done.stdout) == [("server", "1"), ("one", "1"), ("two", "1")]
+        nothing_runs(machines)
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.soak
+def test_a_sweep_runs_over_a_fleet_as_a_race_does(machines: Machines) -> None:
+    """One rate, three launches: every sample has what both generators offered."""
+    done = machines.client(
+        "sweep",
+        "nginx-return",
+        "--fleet",
+        str(machines.fleet()),
+        "--rates",
+        "500,1000",
+        "--launches",
+        "3",
+        "--json",
+        "-",
+    )
+    assert done.returncode in (0, 3), done.stderr
+    swept = json.loads(done.stdout)
+    assert set(swept["machine"]["machines"]) == {"server", "one", "two"}
+    nothing_runs(machines)
+
+
+def test_a_client_that_is_killed_leaves_nothing_running_and_its_rounds_readable(machines: Machines) -> None:
+    """kill -9, whatever is under way: every agent sees the end of its pipe."""
+    racing = Racing(machines)
+    racing.process.kill()
+    racing.process.wait()
+    nothing_runs(machines)
+    rounds = racing.race().rounds
+    assert rounds
+    assert all(block.answered for this in rounds for block in this.blocks)
+    assert machines.client("race", "--resume", racing.id, "--budget", "+20s").returncode == 2  # not without the fleet
+
+
+def test_a_slow_link_is_seen(machines: Machines) -> None:
+    """tbf and a delay on the data link: the check tells the round trip, and blocks begin together still."""
+    done = machines.run("one", "tc", "qdisc", "add", "dev", "data", "root", "netem", "delay", "5ms")
+    slow = "netem" if done.returncode == 0 else "tbf"
+    if slow == "tbf":
+        added = machines.run(
+            "one",
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "data",
+            "root",
+            "tbf",
+            "rate",
+            "1mbit",
+            "burst",
+            "1600",
+            "latency",
+            "50ms",
+        )
+        if added.returncode:
+            pytest.skip(f"this kernel has neither netem nor tbf: {added.stderr.strip()}")
+    try:
+        quick = told(begun_run(machines, "nginx-return", "2", "-", "0.2", "0"))
+        checked = machines.client("fleet", "check", str(machines.fleet()), "--idle", "1").stdout
+    finally:
+        machines.run("one", "tc", "qdisc", "delete", "dev", "data", "root")
+    links = re.findall(r"(one|two) +link .*within ([\d,]+) µs", checked)
+    trips = {name: int(trip.replace(",", "")) for name, trip in links}
+    assert set(trips) == {"one", "two"}, checked
+    first, second = (sum(part) for part in quick["sent"])
+    assert first < second / 2, quick["sent"]
+    if slow == "netem":
+        assert trips["one"] > 5000 > trips["two"], trips
+
+
+def test_a_host_elsewhere_is_loaded_only_where_it_was_named(machines: Machines) -> None:
+    """From a generator's machine: refused without its name, bounded with it, and what can't be known is said."""
+    address = machines.data("server")
+    words = ("-m", "http.server", "--bind", address, "--directory", str(machines.folder / "log"), "8099")
+    log = (machines.folder / "http.log").open("w+")
+    server = subprocess.Popen(machines.inside("server", sys.executable, "-u", *words), stderr=log, stdout=log)
+    try:
+        until = time.monotonic() + 30
+        while "8099" not in machines.run("server", "ss", "-Hltn").stdout and time.monotonic() < until:
+            time.sleep(0.1)
+        load = ("env", f"PYTHONPATH={fleets.SOURCE}", *machines.dragstrip(), "load", f"http://{address}:8099/")
+        refused = machines.run("one", *load)
+        assert refused.returncode == 2
+        assert "--allow-host" in refused.stderr
+        assert "GET" not in Path(log.name).read_text()
+        done = machines.run("one", *load, "--allow-host", f"{address}:rate=50", "-d", "1s", "--no-keepalive")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "is another machine" in done.stdout
+        assert Path(log.name).read_text().count('"GET / HTTP/1.1" 200') == 50 + 2  # and two that learn the right answer
+    finally:
+        server.kill()
+        server.wait()
+        log.close()
+
+
+def test_a_race_on_one_machine_loads_nothing_of_fleets() -> None:
+    """Nor dask, which no race needs."""
+    probe = (
+        "import sys; import dragstrip.cli.race; "
+        "print([name for name in sys.modules if name.startswith(('dragstrip.racing.fleet', 'dask', 'distributed'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr

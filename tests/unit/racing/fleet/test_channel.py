@@ -1,0 +1,125 @@
+"""An agent whose machine is in other hands: whatever it answers, the race ends with a clear word and runs nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+from dragstrip.errors import MachineLost, StageError
+from dragstrip.racing.fleet import channel as channels
+from dragstrip.racing.fleet.channel import Channel, EngineRefusal
+from dragstrip.racing.fleet.messages import Clock, Tallies
+
+#: Reads one request, and answers what its first argument says: ``{id}`` stands for the request's number.
+ANSWERS = """
+import json, sys
+for line in sys.stdin:
+    number = json.loads(line)["id"]
+    sys.stdout.write(sys.argv[1].replace("{id}", str(number)) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+def agent(answer: str, program: str = ANSWERS) -> Channel:
+    return Channel("far", [sys.executable, "-I", "-S", "-c", program, answer])
+
+
+def asked(answer: str) -> str:
+    """How an agent that answers so is lost."""
+    far = agent(answer)
+    try:
+        with pytest.raises(MachineLost) as caught:
+            far.ask("clock", Clock, 20.0)
+        assert caught.value.machine == "far"
+        with pytest.raises(MachineLost):  # nothing of it is believed any more
+            far.ask("clock", Clock, 20.0)
+        return str(caught.value)
+    finally:
+        far.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("no JSON", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("17", "none of ours"),
+        ('{"id": {id}}', "none of ours"),
+        ('{"id": {id}, "gives": {}}', "now_ns: Field required"),
+        ('{"id": {id}, "gives": {"now_ns": "5"}}', "now_ns: Input should be a valid integer"),
+        ('{"id": {id}, "gives": {"now_ns": -5}}', "now_ns: Input should be greater than or equal to 0"),
+        ('{"id": {id}, "gives": {"now_ns": 1e400}}', "now_ns"),
+        ('{"id": {id}, "gives": {"now_ns": 5, "more": 1}}', "more: Extra inputs are not permitted"),
+        ('{"id": {id}, "gives": null}', "the whole"),
+        ('{"id": {id}, "refused": 5}', "refusal (clock) is none of ours"),
+        ('{"lost": "it was told to (SIGTERM)"}', "its agent ended: it was told to (SIGTERM)"),
+    ],
+)
+def test_an_answer_that_no_agent_of_ours_gives_ends_it(answer: str, told: str) -> None:
+    """The machine is named, and what was wrong."""
+    assert told in asked(answer)
+
+
+def test_a_line_without_an_end_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of it is read than the longest line of ours has."""
+    monkeypatch.setattr(channels, "MOST_LINE_BYTES", 1 << 16)
+    endless = "import sys\nsys.stdin.readline()\nwhile True: sys.stdout.write('x' * 65536)"
+    far = agent("", endless)
+    try:
+        with pytest.raises(MachineLost, match="a line of over 65,536 bytes"):
+            far.ask("clock", Clock, 20.0)
+    finally:
+        far.close()
+
+
+def test_refusals_of_ours_are_passed_on_and_others_are_faults_of_the_machine() -> None:
+    """A class is chosen from a list, never looked up by what an agent says."""
+    for kind, raised in (("StageError", StageError), ("engine:refused", EngineRefusal), ("SystemExit", MachineLost)):
+        far = agent(f'{{"id": {{id}}, "refused": {{"kind": "{kind}", "text": "why"}}}}')
+        try:
+            with pytest.raises(raised, match="why"):
+                far.ask("launch", Clock, 20.0)
+        finally:
+            far.close()
+
+
+def test_who_does_not_answer_is_lost_and_whoever_else_waits_is_told_at_once() -> None:
+    """The second waits for much longer, and is told when the first gives up."""
+    far = agent("", "import sys\nfor line in sys.stdin: pass")
+    told: list[str] = []
+
+    def wait() -> None:
+        try:
+            far.ask("run", Tallies, 200.0)
+        except MachineLost as lost:
+            told.append(str(lost))
+
+    other = threading.Thread(target=wait)
+    other.start()
+    try:
+        with pytest.raises(MachineLost, match="did not answer \\(clock\\)"):
+            far.ask("clock", Clock, 0.3)
+        other.join(30)
+        assert told
+    finally:
+        far.close()
+
+
+def test_the_last_words_of_one_that_ends_are_told() -> None:
+    """As of an ssh that may not log in."""
+    far = agent("", "import sys\nsys.stderr.write('Permission denied (publickey).\\n')\nsys.exit(255)")
+    try:
+        time.sleep(0.1)
+        with pytest.raises(MachineLost, match=r"exit status 255\): Permission denied \(publickey\)"):
+            far.ask("hello", Clock, 20.0)
+    finally:
+        far.close()
+
+
+def test_a_program_that_is_not_there_is_told() -> None:
+    """Before anything is asked."""
+    with pytest.raises(MachineLost, match="/no/such/ssh can't be run"):
+        Channel("far", ["/no/such/ssh"])
