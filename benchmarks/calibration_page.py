@@ -53,6 +53,7 @@ PLANTS: dict[str, tuple[str, ...]] = {
         "unit/validity/test_database_checks.py::test_statements_that_are_not_those_of_the_answers_are_found",
         "unit/validity/test_database_checks.py::test_a_database_that_can_do_no_more_is_the_limit_and_tells_no_servers_apart",
     ),
+    "links": ("unit/validity/test_link_checks.py::test_each_fault_of_a_link_is_named_with_what_to_do",),
     "answers' length": ("unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",),
     "parity": ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }

@@ -292,6 +292,10 @@ class EventKind(StrEnum):
     #: A round's share of one generator (its name; requests, answered, sent, offset_ns, drift_ns, round_trip_ns, and
     #: of an open loop offered, unsent, lag_p99_ns).
     GENERATOR = "generator"
+    #: What a machine's data link did in a round's runs (its name; lasted_ns, received_bytes, sent_bytes on the wire,
+    #: segments, retransmitted, line_mbps (0: unknown), serves (1: the servers' machine), bytes_in and requests of the
+    #: blocks, and by each core's number the ns that interrupts took).
+    LINK = "link"
     #: Short blocks of a contender read otherwise than long ones (its name; counted_ns, apart, loaded_ns).
     UNEQUAL_BLOCKS = "unequal blocks"
     #: The race was run for claims (the setting; the claims' ids), or against itself (the contender).

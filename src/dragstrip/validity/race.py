@@ -25,6 +25,7 @@ from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults
 from dragstrip.validity.check import PASS, RANK, VOID, WARN, Check, Finding, Saw, check_result, passed
 from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
+from dragstrip.validity.links import links
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import MOST_VOID_PASSES, causes, void_passes
 
@@ -121,6 +122,7 @@ def inspect(race: Race) -> tuple[Check, ...]:
         _void_passes(race),
         *surroundings(race, {side.name: side.blocks for side in measured}),
         *_database(race, measured),
+        *links(race, {side.name: side.blocks for side in measured}),
         *_parity(race),
     )
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +144,7 @@ class GeneratorDuties:
             connections=connections,
             keepalive=load.keepalive,
             timeout_ns=load.timeout_ns,
-            pipelining=load.pipelining,
+            pipelining=asked.workload.pipelining,
             by_length=asked.workload.by_length,
             sequence=asked.workload.sequence(exchanges, race.seed),
             streams=load.streams if asked.framed else 0,
@@ -183,7 +183,9 @@ class GeneratorDuties:
 
     def prove(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
         """Has a contender prove its answers."""
-        findings = prove(self._asking(asking), self._open().load, host, port)
+        asked = self._asking(asking)
+        load = replace(self._open().load, pipelining=asked.workload.pipelining)
+        findings = prove(asked, load, host, port)
         return Proof(problems=list(findings.problems), facts=parity.sheet_texts(findings.facts))
 
     def connection_facts(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:

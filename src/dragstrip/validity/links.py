@@ -1,0 +1,120 @@
+"""Checks on races over several machines: their links, what was sent again, how the load was split, interrupts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from dragstrip.record import Block, Event, EventKind, Race
+from dragstrip.validity.check import WARN, Check, Finding, Saw, check_result, passed
+
+#: Share of a link's line rate from which it, and not the server, may set the pace. Frames queue up well before 1.
+LINK_FULL = 0.8
+
+#: Share of TCP's segments that were sent again. One costs at least a round trip, often 200 ms (RFC 6298, Linux's least).
+RETRANSMITTED = 0.001
+
+#: Share of the quickest contender's median latency that an empty round trip takes.
+ROUND_TRIP = 0.5
+
+#: Share of one core's time that interrupts take, from which packets wait for that core while others have time.
+INTERRUPTS = 0.5
+
+#: A generator's answers, as a share of those that an even split would give it.
+UNEVEN = 0.5
+
+
+def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]:
+    """The one check of them; nothing for a race on one machine. ``by_name``: as ``environment.surroundings``."""
+    if not race.machine.get("fleet"):
+        return
+    machines = _summed(race, EventKind.LINK)
+    findings, most = list(_full(machines, by_name)), 0.0
+    for name, sums in machines.items():
+        again = sums["retransmitted"] / sums["segments"] if sums["segments"] else 0.0
+        most = max(most, again)
+        if again > RETRANSMITTED:
+            findings.append(Finding(WARN, Saw.RETRANSMITTED, values={"machine": name, "share": again}))
+        busiest = max((key for key in sums if key.isdigit()), key=lambda core: sums[core], default="")
+        share = sums[busiest] / sums["lasted_ns"] if busiest and sums["lasted_ns"] else 0.0
+        if share > INTERRUPTS:
+            told = {"machine": name, "core": int(busiest), "share": share}
+            findings.append(Finding(WARN, Saw.INTERRUPTS, values=told))
+    findings += [*_uneven(race), *_far(race, by_name)]
+    uses = [use for _, _, use in _uses(machines, by_name)]
+    calm = passed(Saw.LINKS_CALM, use=max(uses, default=None), again=most, round_trip_ns=_round_trip(race)[1])
+    yield check_result("links", findings, calm)
+
+
+def _events(race: Race, kind: EventKind) -> list[Event]:
+    return [event for event in race.events if event.kind is kind]
+
+
+def _summed(race: Race, kind: EventKind) -> dict[str, Counter[str]]:
+    """By machine: the numbers of all its rounds, added up; a line rate is the last one's."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in _events(race, kind):
+        found[event.subject].update(event.numbers)
+        if "line_mbps" in event.numbers:
+            found[event.subject]["line_mbps"] = round(event.numbers["line_mbps"])
+    return found
+
+
+def _uses(
+    machines: Mapping[str, Counter[str]], by_name: Mapping[str, Sequence[Block]]
+) -> Iterator[tuple[str, str, float]]:
+    """Machine, contender, and the share of the line rate that the contender's blocks took of its link.
+
+    What a link carried for each byte of an answer, and for each request, is known of whole rounds.
+    """
+    for machine, sums in machines.items():
+        line_per_ns = sums["line_mbps"] * 1e6 / 8 / 1e9
+        if not line_per_ns or not sums["bytes_in"] or not sums["requests"]:
+            continue
+        answers, asked = ("sent", "received") if sums["serves"] else ("received", "sent")
+        per_byte = sums[f"{answers}_bytes"] / sums["bytes_in"]
+        per_request = sums[f"{asked}_bytes"] / sums["requests"]
+        for name, blocks in by_name.items():
+            used = [one for one in blocks if not one.void and one.duration_ns]
+            if used:
+                answering = median(per_byte * one.bytes_in / one.duration_ns for one in used)
+                asking = median(per_request * one.sent / one.duration_ns for one in used)
+                yield machine, name, max(answering, asking) / line_per_ns
+
+
+def _full(machines: Mapping[str, Counter[str]], by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
+    for machine, name, use in _uses(machines, by_name):
+        if use > LINK_FULL:
+            told = {"machine": machine, "share": use, "mbps": machines[machine]["line_mbps"]}
+            yield Finding(WARN, Saw.LINK_FULL, (name,), told)
+
+
+def _uneven(race: Race) -> Iterator[Finding]:
+    """A generator that got far fewer answers than its connections are of all: its link or it is slower."""
+    shares = {name: sums["answered"] for name, sums in _summed(race, EventKind.GENERATOR).items()}
+    total = sum(shares.values())
+    for name, answered in shares.items():
+        if total and answered / total * len(shares) < UNEVEN:
+            yield Finding(WARN, Saw.UNEVEN, values={"machine": name, "share": answered / total, "count": len(shares)})
+
+
+def _round_trip(race: Race) -> tuple[str, float]:
+    """The generator that is farthest off, and its quickest exchange with the servers' machine."""
+    trips: dict[str, list[float]] = defaultdict(list)
+    for event in _events(race, EventKind.GENERATOR):
+        trips[event.subject].append(event.numbers.get("round_trip_ns", 0.0))
+    far = {name: median(values) for name, values in trips.items()}
+    return max(far.items(), key=lambda one: one[1], default=("", 0.0))
+
+
+def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
+    """Where most of a latency is the way there and back, servers differ by less than they do."""
+    machine, trip_ns = _round_trip(race)
+    typical = {name: median(one.p50_ns for one in blocks) for name, blocks in by_name.items() if blocks}
+    if not typical:
+        return
+    name = min(typical, key=lambda one: typical[one])
+    if typical[name] and trip_ns / typical[name] > ROUND_TRIP:
+        told = {"machine": machine, "round_trip_ns": trip_ns, "p50_ns": typical[name]}
+        yield Finding(WARN, Saw.ROUND_TRIP, (name,), told)
