@@ -16,7 +16,7 @@ FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
 .PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench claims \
-	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fuzz mutations sanitize check-stacks \
+	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fleet soak-fuzz mutations sanitize check-stacks \
 	docs architecture pictures dist clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
@@ -105,6 +105,9 @@ soak-kill: .stamps/build
 
 soak-rogue: .stamps/test-deps
 	$(PYTEST) -q -m soak tests/live/test_rogue.py
+
+soak-fleet: .stamps/test-deps  ## machines that are lost, links that are slow: namespaces of the tests' own
+	$(PYTEST) -q -m soak tests/live/test_fleet.py tests/live/test_fleet_install.py
 
 soak-fuzz:
 	$(MAKE) --no-print-directory fuzz FUZZ_CASES=1000000 FUZZ_RUNS=10000000

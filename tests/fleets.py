@@ -119,21 +119,34 @@ class Machines:
         """With a store of the test's own."""
         return {**os.environ, "PYTHONPATH": str(SOURCE), "XDG_DATA_HOME": str(self.folder), "COLUMNS": "200"}
 
-    def fleet(self, *, generators: Sequence[str] = ("one", "two"), key: str = "key", file: str = "fleet.toml") -> Path:
-        """Writes a fleet's file, and ssh's own beside it."""
+    def fleet(
+        self,
+        *,
+        generators: Sequence[str] = ("one", "two"),
+        key: str = "key",
+        file: str = "fleet.toml",
+        path: str = "",
+        command: str = "",
+    ) -> Path:
+        """Writes a fleet's file, and ssh's own beside it.
+
+        Args:
+            path: stands first on the agents' PATH. command: how Dragstrip is called there; else as in this test.
+        """
         config = self.folder / f"ssh_config_{key}"
         known = self.folder / "known_hosts"
         config.write_text(
             f"Host *\n  Port {SSH_PORT}\n  IdentityFile {self.folder / key}\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {known}\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n"
         )
-        command = f"env PYTHONPATH={SOURCE} XDG_DATA_HOME={self.folder} {sys.executable} -m dragstrip"
+        first = f"PATH={path}:{os.environ['PATH']} " if path else ""
+        called = f"env {first}PYTHONPATH={SOURCE} XDG_DATA_HOME={self.folder} {sys.executable} -m dragstrip"
         text = f'[ssh]\noptions = ["-F", "{config.name}"]\n'
         for name in ("server", *generators):
             role, cores = ("server", "1") if name == "server" else ("load", "0")
             text += (
                 f'\n[[machines]]\nname = "{name}"\nrole = "{role}"\nssh = "root@{self.control(name)}"\n'
-                f'address = "{self.data(name)}"\ncores = "{cores}"\ndragstrip = "{command}"\n'
+                f'address = "{self.data(name)}"\ncores = "{cores}"\ndragstrip = "{command or called}"\n'
             )
         place = self.folder / file
         place.write_text(text)

@@ -25,7 +25,7 @@ from dragstrip.racing.fleet.machines import BEAT_S
 from dragstrip.record import EventKind, Race, VoidKind
 from dragstrip.store.database import Store
 
-pytestmark = pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not()))
+pytestmark = [pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())), pytest.mark.thorough]
 
 #: Seconds after which nothing may be left on any machine.
 GONE_S = 15.0
@@ -298,12 +298,14 @@ except TimeoutError:
 """
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(500)
 def test_a_generator_that_is_killed_is_named_and_the_race_goes_on_with_it(machines: Machines) -> None:
     """Its round is void and committed; its agent is started anew, on the same machine since the same boot."""
-    racing = Racing(machines)
+    racing = Racing(machines, "--node-wait", "200s")
     rounds = len(racing.race().rounds)
     machines.kill("one")
-    until = time.monotonic() + 120
+    until = time.monotonic() + 250
     while len([one for one in racing.race().rounds if not one.void]) < rounds + 2 and time.monotonic() < until:
         time.sleep(0.5)
     said = racing.end()
@@ -315,6 +317,7 @@ def test_a_generator_that_is_killed_is_named_and_the_race_goes_on_with_it(machin
     nothing_runs(machines)
 
 
+@pytest.mark.soak
 def test_a_server_machine_that_is_cut_off_ends_the_race_with_what_it_has(machines: Machines) -> None:
     """Nobody can tell it to stop: it stops by itself. ``--resume`` then goes on with the rounds there are."""
     racing = Racing(machines, "--node-wait", "5s")
@@ -341,6 +344,7 @@ def test_a_server_machine_that_is_cut_off_ends_the_race_with_what_it_has(machine
     assert not after.rounds[-1].void
 
 
+@pytest.mark.soak
 def test_down_ends_an_agent_that_hangs(machines: Machines) -> None:
     """Stopped, it can neither see the end of its pipe nor its own silence."""
     running = begun_run(machines, "nginx-return", "4", "-", "0.1", "0")
@@ -384,6 +388,7 @@ def test_a_sweep_runs_over_a_fleet_as_a_race_does(machines: Machines) -> None:
     nothing_runs(machines)
 
 
+@pytest.mark.soak
 def test_a_client_that_is_killed_leaves_nothing_running_and_its_rounds_readable(machines: Machines) -> None:
     """kill -9, whatever is under way: every agent sees the end of its pipe."""
     racing = Racing(machines)
@@ -396,6 +401,7 @@ def test_a_client_that_is_killed_leaves_nothing_running_and_its_rounds_readable(
     assert machines.client("race", "--resume", racing.id, "--budget", "+20s").returncode == 2  # not without the fleet
 
 
+@pytest.mark.soak
 def test_a_slow_link_is_seen(machines: Machines) -> None:
     """tbf and a delay on the data link: the check tells the round trip, and blocks begin together still."""
     done = machines.run("one", "tc", "qdisc", "add", "dev", "data", "root", "netem", "delay", "5ms")
@@ -411,7 +417,7 @@ def test_a_slow_link_is_seen(machines: Machines) -> None:
             "root",
             "tbf",
             "rate",
-            "1mbit",
+            "256kbit",
             "burst",
             "1600",
             "latency",

@@ -119,7 +119,8 @@ def test_every_check_has_a_test_that_plants_its_fault(calibration) -> None:
     assert set(PLANTS) == checks | {
         "offered rate",
         "database",
-    }  # of open loops, in place of the saturation; of races with one
+        "links",
+    }  # of open loops, in place of the saturation; of races with one; of races over several machines
     for test in {test for tests in PLANTS.values() for test in tests}:
         file, _, name = test.partition("::")
         assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text(), test

@@ -1,4 +1,4 @@
-// A Node server that burns a set share more CPU for each request than it needs: node server.js PORT [SHARE]
+// A Node server that burns a set share more CPU for each request than it needs: node server.js PORT [SHARE [ADDRESS]]
 // Its own cost per request is measured as it runs, the burnt time taken out.
 'use strict';
 const http = require('http');
@@ -23,4 +23,4 @@ http.createServer((request, response) => {
   burn();
   response.writeHead(200, { 'Content-Type': 'text/plain', 'Content-Length': 12 });
   response.end('hello world\n');
-}).listen(port, '127.0.0.1', 4096);
+}).listen(port, process.argv[4] || '127.0.0.1', 4096);

@@ -1,6 +1,6 @@
 //! A fixed-answer epoll server with a planted fault, to prove that a race finds what is there.
 //!
-//! `planted PORT [--burn SHARE] [--burn-us T] [--pause-ms M --every-ms N] [--die-after REQUESTS]`
+//! `planted PORT [ADDRESS] [--burn SHARE] [--burn-us T] [--pause-ms M --every-ms N] [--die-after REQUESTS]`
 //!
 //! `--burn 0.10` makes every request cost 10 % more CPU than the server's own cost per request, which
 //! it measures as it runs (thread CPU time, burnt time taken out). `--burn-us 30` makes every request cost 30 us of its
@@ -151,7 +151,9 @@ fn check(result: libc::c_int) -> libc::c_int {
 }
 
 fn listen(port: u16) -> libc::c_int {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("planted: bind");
+    let given = std::env::args().nth(2).filter(|word| !word.starts_with("--"));
+    let address = given.unwrap_or_else(|| "127.0.0.1".to_owned());
+    let listener = std::net::TcpListener::bind((address.as_str(), port)).expect("planted: bind");
     listener.set_nonblocking(true).expect("planted: nonblocking");
     let fd = std::os::fd::IntoRawFd::into_raw_fd(listener);
     // SAFETY: plain system call on a descriptor we own; a longer backlog than std's 128.

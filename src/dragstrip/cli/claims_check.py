@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -16,6 +17,7 @@ from dragstrip.claim.grouping import Group, groups
 from dragstrip.claim.run import check
 from dragstrip.cli import completion
 from dragstrip.cli.claims_table import TableOptions, claims_named, remarks_option, show_table, table_options
+from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.options import EXIT_VOID, Duration, StoreOptions, gathered, open_store, store_options
 from dragstrip.errors import BadUsage
 from dragstrip.report.claims.connection_ends import describe_ends
@@ -32,6 +34,8 @@ class CheckOptions(TableOptions, StoreOptions):
     resume: bool
     setting: str | None
     quiet: bool
+    fleet: Path | None
+    node_wait: float
 
 
 @click.command(name="check")
@@ -41,6 +45,7 @@ class CheckOptions(TableOptions, StoreOptions):
 @click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")
 @click.option("--setting", type=click.Choice([PUBLISHED, FAIR]), default=None, help="Only this one of the two.")
 @remarks_option
+@fleet_options
 @click.option("--quiet", "-q", is_flag=True, help="Only the table.")
 @table_options
 @store_options
@@ -66,8 +71,9 @@ def check_command(options: CheckOptions) -> None:
     def say(told: str | CountedRun) -> None:
         click.echo(told if isinstance(told, str) else describe_ends(asdict(told)), err=True)
 
-    with open_store(options.store_path) as store:
-        check(planned, store=store, budget_s=options.budget, resume=options.resume, show=show, say=say)
+    with placed(options.fleet, options.node_wait) as place, open_store(options.store_path) as store:
+        budget_s, resume = options.budget, options.resume
+        check(planned, store=store, budget_s=budget_s, resume=resume, show=show, say=say, place=place)
         table = show_table(wanted, store, options)
     raced = [finding for row in table for finding in (row.published, row.fair) if finding is not None and finding.race]
     if raced and all(finding.void for finding in raced):

@@ -8,9 +8,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE
 from dragstrip.doctor.fleet_check import check_fleet
+from dragstrip.errors import BadUsage
 from dragstrip.racing.fleet import agent as fleet_agent
+from dragstrip.racing.fleet import packing
 from dragstrip.racing.fleet.definition import load
 from dragstrip.racing.fleet.down import end_agents, end_everywhere
 from dragstrip.report.fleet import show_findings
@@ -21,7 +24,7 @@ fleet_file = click.argument("file", type=click.Path(path_type=Path), default="fl
 @click.group(invoke_without_command=True)
 @click.pass_context
 def fleet(context: click.Context, /) -> None:
-    """Several machines: check them, end what was left running."""
+    """Several machines: put Dragstrip on them, check them, end what was left running."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -35,6 +38,28 @@ def check(file: Path, idle_s: float) -> None:
     show_findings(Console(), findings)
     if any(not one.passed for one in findings):
         sys.exit(EXIT_FAILURE)
+
+
+@fleet.command()
+@fleet_file
+@click.argument("contenders", nargs=-1, shell_complete=completion.contenders)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def install(file: Path, contenders: tuple[str, ...], yes: bool) -> None:
+    """Put this Dragstrip on each machine of FILE, and there what CONTENDERS need; says what it runs, then asks."""
+    known = load(file)
+    steps = packing.plan(known, contenders)
+    if not steps:
+        raise BadUsage(f"{file}: every machine is this one, and no contender was named; nothing to install")
+    megabytes = sum(place.stat().st_size for place, _ in packing.files()) / 1e6
+    for step in steps:
+        sent = (
+            f"  (from here: {megabytes:,.0f} MB, this Dragstrip and the packages that it needs)" if step.sends else ""
+        )
+        click.echo(f"{step.machine.name}: {step.script}{sent}")
+    if not yes and not click.confirm("Run these?"):
+        raise BadUsage("nothing was installed")
+    packing.refuse_others(known)
+    packing.carry_out(known, steps, say=click.echo)
 
 
 @fleet.command()

@@ -32,7 +32,7 @@ def fleet_options(command: Command) -> Command:
 
 
 @contextmanager
-def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions) -> Iterator[Place]:
+def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = None) -> Iterator[Place]:
     """Where a command's races run: on this machine, or on a fleet's, whose agents end with this.
 
     Raises:
@@ -42,7 +42,8 @@ def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions) -> Iterat
     if fleet is None:
         yield HERE
         return
-    for option, given in (("--server-cores", cores.server_cores), ("--engine-cores", cores.engine_cores)):
+    named = (("--server-cores", cores.server_cores), ("--engine-cores", cores.engine_cores)) if cores else ()
+    for option, given in named:
         if given is not None:
             raise BadUsage(f"{option} {given}: with --fleet each machine's cores stand in {fleet}; leave it out")
     from dragstrip.racing.fleet.definition import load

@@ -20,7 +20,7 @@ COMMANDS = {
         "export:export_command",
         "Write one race to a file: all of it, or what another program reads.",
     ),
-    "fleet": ("fleet:fleet", "Several machines: check them, end what was left running."),
+    "fleet": ("fleet:fleet", "Several machines: put Dragstrip on them, check them, end what was left running."),
     "import": ("import_:import_command", "Take in a race that was exported; or what another tool printed."),
     "install": ("install:install_command", "Install what contenders need, by the system's package managers."),
     "load": ("load:load", "Load URL and report; every answer is checked."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dragstrip.errors import BadUsage
@@ -35,6 +35,10 @@ class AllowedHost:
     connections: int = CONNECTIONS
     rate_per_s: float | None = RATE_PER_S
     time_s: float = TIME_S
+
+
+#: Several of them.
+Hosts = Sequence[AllowedHost]
 
 
 def allowed_host(text: str) -> AllowedHost:

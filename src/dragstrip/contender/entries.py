@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
-from dragstrip.contender.elsewhere import AllowedHost, allowance
+from dragstrip.contender.elsewhere import Hosts, allowance
 from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words, load
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
@@ -239,10 +239,7 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
 
 
 def entry(
-    text: str,
-    extra_dirs: Iterable[Path] = (),
-    settings: Mapping[str, str] | None = None,
-    allowed: Sequence[AllowedHost] = (),
+    text: str, extra_dirs: Iterable[Path] = (), settings: Mapping[str, str] | None = None, allowed: Hosts = ()
 ) -> Entry:
     """An entrant from one word of the command line: a name, a variant, a path or a URL; ``mine=…`` names it otherwise.
 
@@ -279,11 +276,7 @@ def split_label(text: str) -> tuple[str, str]:
 
 
 def entrants(
-    words: Iterable[str],
-    *,
-    extra_dirs: Iterable[Path] = (),
-    settings: Sequence[str] = (),
-    allowed: Sequence[AllowedHost] = (),
+    words: Iterable[str], *, extra_dirs: Iterable[Path] = (), settings: Sequence[str] = (), allowed: Hosts = ()
 ) -> tuple[Entry, ...]:
     """Entrants from the command line's words and its ``--set NAME.key=value``, which count for all of that name.
 
@@ -439,7 +432,7 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
     )
 
 
-def url_entry(text: str, allowed: Sequence[AllowedHost] | None = ()) -> Entry:
+def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
     """An entrant from the URL of a server that is already running.
 
     The workload asks for its own path, so the URL has none.

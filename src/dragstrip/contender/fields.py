@@ -25,7 +25,6 @@ NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")
 
 #: The value of a parameter's default that means: as many as the lane of the servers has cores.
 PER_CORE = "{cores}"
-
 Value = int | float | bool | str
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]

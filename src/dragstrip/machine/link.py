@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-#: Bytes of each Ethernet frame beside those that an interface counts: preamble 8, check sequence 4, gap 12 (IEEE 802.3).
+#: Bytes of each Ethernet frame that no interface counts: preamble 8, check sequence 4, gap 12 (IEEE 802.3).
 FRAME_BYTES = 24
 
 #: Columns of a core's line in /proc/stat: hardware and soft interrupts, in ticks (proc(5)).
@@ -89,9 +89,7 @@ def _carried(device: str) -> tuple[int, int]:
 def _tcp() -> tuple[int, int]:
     with contextlib.suppress(OSError, ValueError):
         names, values = (
-            line.split()
-            for line in Path("/proc/self/net/snmp").read_text().splitlines()
-            if line.split(":", 1)[0] == "Tcp"
+            line.split() for line in Path("/proc/self/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
         )
         found = dict(zip(names, values, strict=True))
         return int(found.get("OutSegs", 0)), int(found.get("RetransSegs", 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
@@ -12,7 +12,7 @@ from dragstrip.validity.check import WARN, Check, Finding, Saw, check_result, pa
 #: Share of a link's line rate from which it, and not the server, may set the pace. Frames queue up well before 1.
 LINK_FULL = 0.8
 
-#: Share of TCP's segments that were sent again. One costs at least a round trip, often 200 ms (RFC 6298, Linux's least).
+#: Share of TCP's segments that were sent again. One costs a round trip, often 200 ms (RFC 6298).
 RETRANSMITTED = 0.001
 
 #: Share of the quickest contender's median latency that an empty round trip takes.
@@ -51,18 +51,18 @@ def _events(race: Race, kind: EventKind) -> list[Event]:
     return [event for event in race.events if event.kind is kind]
 
 
-def _summed(race: Race, kind: EventKind) -> dict[str, Counter[str]]:
+def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
     """By machine: the numbers of all its rounds, added up; a line rate is the last one's."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for event in _events(race, kind):
-        found[event.subject].update(event.numbers)
-        if "line_mbps" in event.numbers:
-            found[event.subject]["line_mbps"] = round(event.numbers["line_mbps"])
+        sums = found[event.subject]
+        for name, value in event.numbers.items():
+            sums[name] = value if name == "line_mbps" else sums[name] + value
     return found
 
 
 def _uses(
-    machines: Mapping[str, Counter[str]], by_name: Mapping[str, Sequence[Block]]
+    machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]
 ) -> Iterator[tuple[str, str, float]]:
     """Machine, contender, and the share of the line rate that the contender's blocks took of its link.
 
@@ -83,10 +83,10 @@ def _uses(
                 yield machine, name, max(answering, asking) / line_per_ns
 
 
-def _full(machines: Mapping[str, Counter[str]], by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
+def _full(machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
     for machine, name, use in _uses(machines, by_name):
         if use > LINK_FULL:
-            told = {"machine": machine, "share": use, "mbps": machines[machine]["line_mbps"]}
+            told = {"machine": machine, "share": use, "mbps": round(machines[machine]["line_mbps"])}
             yield Finding(WARN, Saw.LINK_FULL, (name,), told)
 
 

@@ -22,7 +22,7 @@ EVERY_OPTION = {
     "claims add": "mine a b --outputs p q --rates 2 1 --ratio 2 --statement s --source w --year 2013 --workload hello "
     "--serve a=b --tolerance 5% -c 10 --http 1.0 --keepalive --to .",
     "claims check": "a b --all --budget 1m --resume --setting fair --remarks -q --markdown m --svg s "
-    "--json j --store x",
+    "--json j --store x --fleet f --node-wait 1s",
     "claims list": "--json --contenders",
     "compare": "a b --metric cpu --margin 2% --reference c --fail-if slower:3% --strict --anyway --json j --markdown m "
     "--junit x --store s",
@@ -33,6 +33,7 @@ EVERY_OPTION = {
     "fleet agent": "one --end",
     "fleet check": "f --idle 2",
     "fleet down": "f",
+    "fleet install": "f a b --yes",
     "import": "here --beside last --name n --store s",
     "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
     "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "

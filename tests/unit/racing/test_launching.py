@@ -34,8 +34,8 @@ def test_a_launch_is_tried_once_more_where_its_port_was_taken_and_only_there(
 
     monkeypatch.setattr(launching, "_launch", launch)
     if raised is None:
-        assert launching.launch(entry, SimpleNamespace()) == "launched"  # type: ignore[arg-type, comparison-overlap]
+        assert launching.launch(entry, SimpleNamespace(), "1.1") == "launched"  # type: ignore[arg-type, comparison-overlap]
     else:
         with pytest.raises(raised):
-            launching.launch(entry, SimpleNamespace())  # type: ignore[arg-type]
+            launching.launch(entry, SimpleNamespace(), "1.1")  # type: ignore[arg-type]
     assert len(tried) == launches

@@ -51,15 +51,16 @@ FORCED_S = 4.0
 #: Requests at a time: as many contenders as are tried side by side, and some.
 AT_ONCE = 40
 
-_PACKAGE = Path(__file__).parents[2]
+#: The package's folder.
+PACKAGE = Path(__file__).parents[2]
 
 
 def sources() -> str:
     """A hash of the package's own files: two machines with the same one run the same code."""
     digest = hashlib.sha256()
-    for file in sorted(_PACKAGE.rglob("*")):
+    for file in sorted(PACKAGE.rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts and not file.name.startswith("."):
-            digest.update(f"{file.relative_to(_PACKAGE)}\0{file.stat().st_size}\0".encode())
+            digest.update(f"{file.relative_to(PACKAGE)}\0{file.stat().st_size}\0".encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -57,16 +57,26 @@ class EngineRefusal(DragstripError):
 
 
 def words_to_reach(machine: Machine, fleet: Fleet, arguments: Sequence[str]) -> list[str]:
-    """The command that runs Dragstrip with these arguments on a machine: over ssh, or here.
+    """The command that runs Dragstrip with these arguments on a machine: over ssh, by what its file says, or here."""
+    if not machine.ssh:
+        return [*machine.via, *machine.command, *arguments]
+    return _over_ssh(machine, fleet, " ".join(_quoted(word) for word in (*machine.command, *arguments)))
 
-    ssh is asked for no terminal, no password and no shared connection: what it does must not depend on other sessions.
+
+def words_for_shell(machine: Machine, fleet: Fleet, script: str) -> list[str]:
+    """The same for a script of that machine's ``sh``."""
+    if not machine.ssh:
+        return [*machine.via, "sh", "-c", script]
+    return _over_ssh(machine, fleet, f"sh -c {shlex.quote(script)}")
+
+
+def _over_ssh(machine: Machine, fleet: Fleet, remote: str) -> list[str]:
+    """ssh is asked for no terminal, no password and no shared connection: it must not depend on other sessions.
+
     Its own keep-alive is off: it would send in the middle of a block. The agent's beats take its place.
     """
-    if not machine.ssh:
-        return [*machine.command, *arguments]
     settings = ("BatchMode=yes", "ControlMaster=no", "ControlPath=none", "ConnectTimeout=10", "ServerAliveInterval=0")
     options = [part for setting in settings for part in ("-o", setting)]
-    remote = " ".join(_quoted(word) for word in (*machine.command, *arguments))
     return ["ssh", "-T", *fleet.ssh_options, *options, "--", machine.ssh, remote]
 
 

@@ -33,6 +33,10 @@ class MachineFields(Strict):
     ssh: str = Field(
         default="", description="as ssh takes it, like `bench@10.0.0.2` or `ssh://bench@10.0.0.2:2222`; none: this one"
     )
+    via: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description='instead of ssh: words that run a command there, like `["kubectl", "exec", "-i", "pod", "--"]`',
+    )
     address: str = Field(default="", description="its data address; of a server: where contenders listen, nowhere else")
     cores: str = Field(default="", description="those that race, like `2-7`; none: as Dragstrip chooses")
     dragstrip: str = Field(default=USUAL_COMMAND, min_length=1, description="how Dragstrip is called there")
@@ -59,6 +63,7 @@ class Machine:
 
     Args:
         ssh: as ssh takes it; "" for the machine that this runs on.
+        via: words before a command that run it there, without a shell, its stdin and stdout being ours; else none.
         address: the data address; "" where a generator's is not told.
         cores: None for the usual ones.
         command: how Dragstrip is called there, as words.
@@ -70,6 +75,7 @@ class Machine:
     address: str
     cores: str | None
     command: tuple[str, ...]
+    via: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,9 @@ def _machine(source: Source, number: int, one: MachineFields) -> Machine:
     at = ("machines", number)
     if re.match(r"-|.*[\s\x00-\x1f]", one.ssh):
         raise source.bad((*at, "ssh"), f"given {one.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
+    if one.via and (one.ssh or not one.via[0].strip()):
+        given = f"given {list(one.via)!r}" + (f" besides ssh = {one.ssh!r}" if one.ssh else "")
+        raise source.bad((*at, "via"), given, "say how the machine is reached by one of the two, ssh or via")
     if one.role == SERVER and not one.address:
         raise source.bad(
             (*at, "address"),
@@ -149,8 +158,9 @@ def _machine(source: Source, number: int, one: MachineFields) -> Machine:
     if not command:
         raise source.bad((*at, "dragstrip"), "given no word", "give the command's path")
     return Machine(
-        name=one.name, role=one.role, ssh=one.ssh, address=one.address, cores=one.cores or None, command=command
-    )
+        name=one.name, role=one.role, ssh=one.ssh, address=one.address, cores=one.cores or None, command=command,
+        via=one.via,
+    )  # fmt: skip
 
 
 def _check_address(source: Source, at: tuple[str | int, ...], text: str) -> None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip import parity
 from dragstrip.errors import StageError
+from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
 from dragstrip.racing.fleet import messages
 from dragstrip.racing.fleet.messages import AllSeen, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
+from dragstrip.racing.fleet.meter import Meter
 from dragstrip.racing.fleet.opening import asking_of, keep, load_of
 from dragstrip.racing.fleet.server_duties import seen
 from dragstrip.racing.proving import Asking, connection_facts, prove
@@ -43,6 +45,7 @@ class _Race:
     cores: tuple[int, ...]
     awake: Awake
     watch: environment.Watch
+    meter: Meter
     marker: Marker | None = None
     held: ExitStack = field(default_factory=ExitStack)
 
@@ -105,7 +108,9 @@ class GeneratorDuties:
             except BaseException:
                 resources.close()
                 raise
-            self._race = _Race(resources, engine, folder, asked, seed, lane, kept, environment.Watch(lane))
+            self._race = _Race(
+                resources, engine, folder, asked, seed, lane, kept, environment.Watch(lane), Meter("", lane)
+            )
             return Opened(
                 awake=kept.text, way=kept.way, io=engine.io, backend=engine.backend, wait=engine.wait,
                 stamps=engine.latency_stamps, threads=len(lane),
@@ -115,9 +120,11 @@ class GeneratorDuties:
         """Marks go there from now on."""
         from dragstrip._engine import Marker
 
-        self._open().marker = Marker(
+        race = self._open()
+        race.marker = Marker(
             host, port, bytes.fromhex(token), generator=generator, generators=generators, ahead_ns=ahead_ns
         )
+        race.meter = Meter(device_towards(host), race.cores)
         return Nothing()
 
     def clock_offset(self, exchanges: int) -> Offset:
@@ -170,11 +177,12 @@ class GeneratorDuties:
         if race.marker is not None:
             race.marker.begin(run)
         self.busy = True
+        race.meter.begin()
         try:
             done = race.engine.run([block_plan(**block) for block in blocks], steal_cores=list(race.cores))
         finally:
             self.ended_s, self.busy = time.monotonic(), False
-        return Tallies(tallies=[_tally(tally) for tally in done])
+        return Tallies(tallies=[_tally(tally) for tally in done], traffic=race.meter.end())
 
     def stop_run(self) -> Nothing:
         """Ends a run that is under way."""

@@ -143,16 +143,22 @@ class Machines:
                 one.channel.close()
             missing = list(self.fleet.machines)
             while missing and time.monotonic() < until:
-                for machine in list(missing):
-                    with contextlib.suppress(MachineLost):
-                        back = connect(self.fleet, machine, max(until - time.monotonic(), 1.0))
-                        self._connected[machine.name] = back
-                        missing.remove(machine)
-                        if back.identity != identities[machine.name]:
+                for back in self._side_by_side(lambda machine: self._back(machine, until), missing):
+                    if back is not None:
+                        self._connected[back.name] = back
+                        missing.remove(back.machine)
+                        if back.identity != identities[back.name]:
                             return False
                 if missing:
                     time.sleep(AGAIN_S)
         return not missing
+
+    def _back(self, machine: Machine, until_s: float) -> Connected | None:
+        """A machine that was lost, if it is there by then."""
+        try:
+            return connect(self.fleet, machine, max(until_s - time.monotonic(), 1.0))
+        except MachineLost:
+            return None
 
     def _beat(self) -> None:
         """Says to every agent that we are there, and notices those that are not."""

@@ -261,10 +261,23 @@ class Tally(Reply):
     kinds: list[KindTally]
 
 
+class Traffic(Reply):
+    """What a machine's data link and interrupts came to during a run (``machine.link``), by core's number."""
+
+    lasted_ns: _Count
+    received_bytes: _Count
+    sent_bytes: _Count
+    segments: _Count
+    retransmitted: _Count
+    line_mbps: _Count
+    interrupt_ns: dict[str, int]
+
+
 class Tallies(Reply):
     """Those of a run's finished blocks."""
 
     tallies: list[Tally]
+    traffic: Traffic
 
 
 class Lost(Reply):

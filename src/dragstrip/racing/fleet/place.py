@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,11 +31,13 @@ from dragstrip.racing.fleet.messages import (
     Proof,
     State,
     Tally,
+    Traffic,
     Up,
 )
+from dragstrip.racing.fleet.meter import summed
 from dragstrip.racing.fleet.opening import asking_values, load_values, workload_values
+from dragstrip.racing.fleet.remote_engine import SERVER_S, RemoteEngine
 from dragstrip.racing.fleet.remote_engine import Place as At
-from dragstrip.racing.fleet.remote_engine import RemoteEngine
 from dragstrip.racing.fleet.remote_server import RemoteServer
 from dragstrip.racing.fleet.server_duties import entry_values
 from dragstrip.racing.launched import Launched
@@ -144,6 +147,8 @@ class FleetSetup(RaceSetup):
         self.offsets: dict[str, Offset] = {}
         #: Of each run of the round: the tallies of its blocks, by generator.
         self.parts: list[Sequence[Sequence[Tally]]] = []
+        #: Of the same runs, each machine's traffic.
+        self.traffic: dict[str, list[Traffic]] = defaultdict(list)
 
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same machines for another workload, or another rate.
@@ -154,10 +159,12 @@ class FleetSetup(RaceSetup):
         refuse_database(workload)
         return super().at(workload, rate_per_s)
 
-    def saw(self, parts: Sequence[Sequence[Tally]]) -> None:
-        """A run's tallies by generator; a round's blocks are kept for its record."""
+    def saw(self, parts: Sequence[Sequence[Tally]], traffic: Mapping[str, Traffic]) -> None:
+        """A run's tallies by generator, and each machine's traffic; those of a round are kept for its record."""
         if any(tally.lead_ns for part in parts for tally in part):  # those of warm-ups have no lead-in
             self.parts.append(parts)
+            for name, own in traffic.items():
+                self.traffic[name].append(own)
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
         """Starts the supervisors of contenders that will be launched."""
@@ -233,6 +240,7 @@ class FleetSetup(RaceSetup):
     def begin_round(self) -> None:
         """Holds every generator's clock against the observer's."""
         self.parts.clear()
+        self.traffic.clear()
         self.offsets.clear()
         self.offsets.update(self._measured())
 
@@ -249,10 +257,19 @@ class FleetSetup(RaceSetup):
             numbers = _share([tally for parts in self.parts for tally in parts[at]])
             numbers |= {"offset_ns": last.offset_ns or 0, "drift_ns": drift_ns, "round_trip_ns": last.round_trip_ns}
             events.append(Event(at_ns=time.monotonic_ns(), kind=EventKind.GENERATOR, subject=one.name, numbers=numbers))
+        events += self._links()
         if len(self.machines.generators) > 1 and max(drifts) > MOST_DRIFT_NS:
             apart = Void(kind=VoidKind.CLOCKS_APART, numbers={"drift_ns": max(drifts), "most_ns": MOST_DRIFT_NS})
             record = replace(record, void=(*record.void, apart))
         return record, events
+
+    def _links(self) -> Iterator[Event]:
+        """What each machine's link did in the round's runs, with the blocks' own bytes and requests beside it."""
+        tallies = [tally for parts in self.parts for part in parts for tally in part]
+        loaded = {"bytes_in": sum(one.bytes_in for one in tallies), "requests": sum(one.sent for one in tallies)}
+        for one in self.machines.all:
+            numbers = summed(self.traffic[one.name]) | loaded | {"serves": float(one is self.machines.server)}
+            yield Event(at_ns=time.monotonic_ns(), kind=EventKind.LINK, subject=one.name, numbers=numbers)
 
     def recover(self, lost: MachineLost) -> bool:
         """Waits for the machine; whether the race can go on."""
@@ -268,8 +285,9 @@ class FleetSetup(RaceSetup):
         def exchange(one: Connected) -> Offset:
             offset = one.channel.ask("clock_offset", Offset, exchanges=EXCHANGES)
             if offset.offset_ns is None:
-                server = self.machines.server.name
-                raise MachineLost(one.name, f"the observer on {server} does not answer it; see the data link")
+                server = self.machines.server
+                server.channel.ask("beat", Nothing, SERVER_S)  # raises if it is that one that is gone
+                raise MachineLost(one.name, f"the observer on {server.name} does not answer it; see the data link")
             return offset
 
         # One after the other: exchanges of two at once would wait for each other.
@@ -373,7 +391,7 @@ class FleetPlace:
             seen: list[FleetSetup] = []
             engine = RemoteEngine(
                 self._machines, load, threads, io=first.io, backend=first.backend, wait=first.wait,
-                stamps=first.stamps, observed=lambda parts: seen[0].saw(parts),
+                stamps=first.stamps, observed=lambda *run: seen[0].saw(*run),
             )  # fmt: skip
             # Never launched from here: the agent on the servers' machine has its own.
             none = Launching(lanes.server, Path("/nonexistent"), contextlib.ExitStack(), seed)
@@ -425,6 +443,7 @@ class FleetPlace:
                 )  # fmt: skip
                 offset = one.channel.ask("clock_offset", Offset, exchanges=EXCHANGES)
                 if offset.offset_ns is None:
+                    self._server.ask("beat", Nothing, SERVER_S)  # raises if it is that one that is gone
                     raise MachineLost(
                         one.name,
                         f"the observer at {address}, UDP port {port}, does not answer it; is the way there free?",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dragstrip.errors import MachineLost
 from dragstrip.racing.fleet.channel import EngineRefusal
 from dragstrip.racing.fleet.machines import Connected, Machines
-from dragstrip.racing.fleet.messages import KindTally, Nothing, Session, Tallies, Tally
+from dragstrip.racing.fleet.messages import KindTally, Nothing, Session, Tallies, Tally, Traffic
 from dragstrip.record import Load
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds beyond a run's own longest time within which its tallies must be here.
 MORE_S = 20.0
+#: Seconds within which the servers' machine must answer, where a generator says that its observer does not.
+SERVER_S = 5.0
 
 #: How the parts of several generators become one: all else of a tally is a sum.
 _MOST = ("counted_ns", "duration_ns", "clock_step_ns", "server_cpu_ns", "server_wait_ns", "server_runs", "lead_ns")
@@ -62,7 +64,7 @@ class RemoteEngine:
 
     Args:
         threads: of each generator's engine.
-        observed: called with each run's tallies by generator, for the round's record.
+        observed: called with each run's tallies by generator, and each machine's traffic, for the round's record.
     """
 
     def __init__(
@@ -75,14 +77,13 @@ class RemoteEngine:
         backend: str,
         wait: str,
         stamps: str,
-        observed: Callable[[Sequence[Sequence[Tally]]], None],
+        observed: Callable[[Sequence[Sequence[Tally]], Mapping[str, Traffic]], None],
     ) -> None:
         self._machines, self._load, self._threads = machines, load, tuple(threads)
         self.io, self.backend, self.wait, self.latency_stamps = io, backend, wait, stamps
         self._sessions: dict[int, tuple[int, ...]] = {}
         self._numbers, self._runs = itertools.count(1), itertools.count(1)
         self._observed = observed
-        self._expected_s = 0.0
 
     def open_place(self, place: Place) -> int:
         """Opens a session's connections, each generator its share.
@@ -123,19 +124,20 @@ class RemoteEngine:
         """
         number, longest_s = next(self._runs), sum(self._longest_s(block) for block in blocks)
         block_s = max(self._longest_s(block) for block in blocks)
-        if block_s != self._expected_s:
-            self._machines.server.channel.ask("expect", Nothing, block_s=block_s)
-            self._expected_s = block_s
+        server = self._machines.server
+        server.channel.ask("run_begins", Nothing, block_s=block_s)
         with self._machines.silence():
             begun = [
                 one.channel.begin("run", Tallies, blocks=[self._values(block, at) for block in blocks], run=number)
                 for at, one in enumerate(self._machines.generators)
             ]
-            parts = _awaited(self._machines.generators, begun, longest_s + MORE_S)
+            done = _awaited(self._machines.generators, begun, longest_s + MORE_S)
+        parts = [one.tallies for one in done]
         for one, part in zip(self._machines.generators, parts, strict=True):
             if len(part) < len(blocks):
                 self._lost(one, len(part), len(blocks))
-        self._observed(parts)
+        traffic = {one.name: own.traffic for one, own in zip(self._machines.generators, done, strict=True)}
+        self._observed(parts, traffic | {server.name: server.channel.ask("run_ends", Traffic)})
         merged = [merge(block) for block in zip(*parts, strict=True)]
         return [self._here(tally) for tally in merged]
 
@@ -163,7 +165,7 @@ class RemoteEngine:
         Raises:
             MachineLost: the servers' machine, or the generator where that one still answers.
         """
-        self._machines.server.channel.ask("beat", Nothing, 5.0)  # raises if it is that one
+        self._machines.server.channel.ask("beat", Nothing, SERVER_S)  # raises if it is that one
         raise MachineLost(
             generator.name, f"its marks were no longer answered: {done} of {planned} blocks are done; see the data link"
         )
@@ -191,12 +193,12 @@ class RemoteEngine:
 
 def _awaited(
     machines: Sequence[Connected], begun: Sequence[Callable[[float], Tallies]], within_s: float
-) -> list[list[Tally]]:
-    """Every generator's tallies. Where one is lost, the others' marks are no longer answered, and they end, too."""
-    parts, failed = list[list[Tally]](), list[BaseException]()
+) -> list[Tallies]:
+    """Every generator's. Where one is lost, the others' marks are no longer answered, and they end, too."""
+    parts, failed = list[Tallies](), list[BaseException]()
     for _, answer in zip(machines, begun, strict=True):
         try:
-            parts.append(answer(within_s if not failed else MORE_S).tallies)
+            parts.append(answer(within_s if not failed else MORE_S))
         except (MachineLost, EngineRefusal) as error:
             failed.append(error)
         except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dragstrip import contender
 from dragstrip.contender import Entry, Missing, entry_of
 from dragstrip.errors import BadUsage, StageError
+from dragstrip.machine.link import device_of
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
@@ -29,8 +30,10 @@ from dragstrip.racing.fleet.messages import (
     Seen,
     State,
     ThreadTimes,
+    Traffic,
     Up,
 )
+from dragstrip.racing.fleet.meter import Meter
 from dragstrip.racing.fleet.opening import keep, workload_of
 from dragstrip.racing.launched import Launched
 from dragstrip.racing.launching import Launching
@@ -49,6 +52,7 @@ class _Race:
     awake: Awake
     observer: Observer
     watch: environment.Watch
+    meter: Meter
     held: ExitStack = field(default_factory=ExitStack)
 
 
@@ -82,7 +86,8 @@ class ServerDuties:
             "stop": self.stop,
             "count_begin": self.count_begin,
             "count_end": self.count_end,
-            "expect": self.expect,
+            "run_begins": self.run_begins,
+            "run_ends": self.run_ends,
             "server_before": self.before,
             "server_after": self.after,
             "server_awake": self.awake,
@@ -138,7 +143,8 @@ class ServerDuties:
             except BaseException:
                 resources.close()
                 raise
-            self._race = _Race(resources, launching, kept, observer, environment.Watch(lane))
+            meter = Meter(device_of(address), lane)
+            self._race = _Race(resources, launching, kept, observer, environment.Watch(lane), meter)
             return Opened(port=observer.port, awake=kept.text, way=kept.way)
 
     def stand_by(self, entries: list[Mapping[str, Any]]) -> Nothing:
@@ -207,10 +213,15 @@ class ServerDuties:
         since = self._counting.pop(number, None)
         return Counted(requests=since() if since else None)
 
-    def expect(self, block_s: float) -> Nothing:
+    def run_begins(self, block_s: float) -> Nothing:
         """From now on there is a mark only every so many seconds: blocks are as long."""
         self._block_s = block_s
+        self._open().meter.begin()
         return Nothing()
+
+    def run_ends(self) -> Traffic:
+        """The generators are done."""
+        return self._open().meter.end()
 
     def before(self) -> Nothing:
         """A round is about to begin."""

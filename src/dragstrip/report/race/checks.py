@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dragstrip.record import Event, Void, VoidKind
+from dragstrip.report.race import link_checks
 from dragstrip.report.race.messages import event_text, percent, void_text
 from dragstrip.validity.check import Check, Finding, Saw
 
@@ -302,32 +303,6 @@ def _database_miscounted(who: str, executed: int, wanted: float) -> str:
     )
 
 
-def _links_calm(_: str, use: float | None, again: float, round_trip_ns: float) -> str:
-    used = "their line rate is unknown" if use is None else f"at most {percent(use)} of their line rate"
-    return f"links: {used}; {percent(again)} of the segments sent again; round trip {round_trip_ns / 1000:,.0f} µs"
-
-
-def _link_full(who: str, machine: str, share: float, mbps: int) -> str:
-    return f"{who} took {percent(share)} of the {mbps:,} Mbit/s of {machine}'s data link, which may set its pace"
-
-
-def _retransmitted(_: str, machine: str, share: float) -> str:
-    return f"{machine} sent {percent(share)} of its TCP segments again"
-
-
-def _round_trip(who: str, machine: str, round_trip_ns: float, p50_ns: float) -> str:
-    way = f"{round_trip_ns / 1000:,.0f} µs of {who}'s median latency of {p50_ns / 1000:,.0f} µs"
-    return f"the way from {machine} and back takes {way}"
-
-
-def _interrupts(_: str, machine: str, core: int, share: float) -> str:
-    return f"interrupts took {percent(share)} of core {core} of {machine}"
-
-
-def _uneven(_: str, machine: str, share: float, count: int) -> str:
-    return f"generator {machine} got {percent(share)} of all answers, one of {count}: it or its link is slower"
-
-
 def _shorter(who: str, share: float) -> str:
     return f"{who}'s answers were {percent(share)} shorter in one block than usual"
 
@@ -466,12 +441,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.DATABASE_ASKED: _database_asked,
     Saw.DATABASE_LIMIT: lambda who, busy: f"the database is the limit: {who} kept it {percent(busy)} busy",
     Saw.DATABASE_MISCOUNTED: _database_miscounted,
-    Saw.LINKS_CALM: _links_calm,
-    Saw.LINK_FULL: _link_full,
-    Saw.RETRANSMITTED: _retransmitted,
-    Saw.ROUND_TRIP: _round_trip,
-    Saw.INTERRUPTS: _interrupts,
-    Saw.UNEVEN: _uneven,
+    **link_checks.SEEN,
     Saw.NO_TILT: _always("nothing on the parity sheet tilts the race"),
     Saw.FRAMING: _framing,
     Saw.SIZE: _size,
@@ -522,10 +492,6 @@ _REMEDIES: Mapping[Saw, str | Callable[[Finding], str]] = {
     Saw.MISCOUNTED: "see that nobody else serves or asks at its port, and what [served] in its definition reads",
     Saw.DATABASE_LIMIT: "the servers before it are not told apart; give it more cores, or ask less of it",
     Saw.DATABASE_MISCOUNTED: "see what its handler does beside one statement per row",
-    Saw.LINK_FULL: "take a faster link, a smaller answer, or compare by --metric cpu",
-    Saw.RETRANSMITTED: "see cables, switch and queues between the machines (ip -s link, nstat)",
-    Saw.ROUND_TRIP: "take machines nearer to each other, or compare throughput with more connections (-c)",
-    Saw.INTERRUPTS: "spread the link's queues over more cores (ethtool -L, /proc/irq/*/smp_affinity)",
-    Saw.UNEVEN: "see `dragstrip fleet check`, and give every generator the same kind of link",
+    **link_checks.REMEDIES,
     Saw.SHORTER: lambda finding: f"see what it leaves out under load (`dragstrip verify {finding.about[0]}`)",
 }

@@ -138,6 +138,12 @@ def _generator_share(event: Event) -> str:
     return told
 
 
+def _link(event: Event) -> str:
+    n = event.numbers
+    carried = f"{n['received_bytes'] / 1e6:.1f} MB received, {n['sent_bytes'] / 1e6:.1f} MB sent"
+    return f"{event.subject}'s link: {carried}, {n['retransmitted']:.0f} of {n['segments']:.0f} segments again"
+
+
 _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
     EventKind.INTRUDER: _intruder,
     EventKind.HEAT: lambda _: "heat: the processor throttled itself during a round",
@@ -146,6 +152,7 @@ _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
     EventKind.UNEQUAL_BLOCKS: _unequal_blocks,
     EventKind.MACHINE_BACK: lambda event: f"{event.subject}: it is back, the same machine since the same boot",
     EventKind.GENERATOR: _generator_share,
+    EventKind.LINK: _link,
     EventKind.CLAIMS: lambda event: " ".join([event.subject, *event.names]),
     EventKind.NULL_RACE: lambda event: event.subject,
 }

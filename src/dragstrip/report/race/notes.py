@@ -21,8 +21,8 @@ MOST, LONGEST = 3, 240
 _WEIGHTS = {
     "errors": 95, "generator": 90, "offered rate": 88, "server's count": 86, "database": 89,
     "answers' length": 84, "saturation": 70,
-    "turn-round": 65, "connections": 62, "links": 64, "lanes": 60, "Little's law": 60, "rounds": 58, "launches": 55, "trend": 55,
-    "memory": 50, "block length": 50,
+    "turn-round": 65, "connections": 62, "links": 64, "lanes": 60, "Little's law": 60, "rounds": 58,
+    "launches": 55, "trend": 55, "memory": 50, "block length": 50,
 }  # fmt: skip
 _VOID, _CONTRADICTION, _PAUSE, _OTHER = 1000, 82, 75, 45
 

@@ -124,7 +124,7 @@ async fn main() {
         None => app,
     };
     let (certificate, key) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
-    let address = arguments.next().unwrap_or_else(|| "127.0.0.1".to_owned());
+    let address = arguments.next().expect("an address");
     if !certificate.is_empty() {
         return serve_encrypted(&address, port, &certificate, &key, app).await;
     }

@@ -1,0 +1,54 @@
+"""What a machine's data link and its cores' interrupts came to while a run of blocks lasted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dragstrip.machine.link import LinkReading, line_mbps, read_link
+from dragstrip.racing.fleet.messages import Traffic
+
+
+class Meter:
+    """Reads before and after runs.
+
+    Args:
+        device: the data link's interface; "" where it is unknown. cores: whose interrupts count.
+    """
+
+    def __init__(self, device: str, cores: Sequence[int]) -> None:
+        self._device, self._cores, self._mbps = device, tuple(cores), line_mbps(device)
+        self._first: LinkReading | None = None
+
+    def begin(self) -> None:
+        """A run is about to begin."""
+        self._first = read_link(self._device, self._cores)
+
+    def end(self) -> Traffic:
+        """It is over; all zero where it was not said to begin."""
+        last = read_link(self._device, self._cores)
+        first, self._first = self._first or last, None
+        taken = zip(first.interrupt_ns, last.interrupt_ns, strict=True)
+        return Traffic(
+            lasted_ns=last.at_ns - first.at_ns,
+            received_bytes=max(last.received_bytes - first.received_bytes, 0),
+            sent_bytes=max(last.sent_bytes - first.sent_bytes, 0),
+            segments=max(last.segments - first.segments, 0),
+            retransmitted=max(last.retransmitted - first.retransmitted, 0),
+            line_mbps=self._mbps,
+            interrupt_ns={
+                str(core): max(after - before, 0) for core, (before, after) in zip(self._cores, taken, strict=True)
+            },
+        )
+
+
+def summed(traffic: Iterable[Traffic]) -> dict[str, float]:
+    """Several runs' as numbers of one event; cores by their number."""
+    sums: Counter[str] = Counter()
+    mbps = 0
+    for one in traffic:
+        values = one.model_dump()
+        mbps = values.pop("line_mbps")
+        sums.update(values.pop("interrupt_ns"))
+        sums.update(values)
+    return {**sums, "line_mbps": mbps}

@@ -1,0 +1,188 @@
+"""Puts this machine's Dragstrip on another, with the packages that it needs, by the way by which agents are reached.
+
+Copied, not fetched: both machines then run the same files, and the other one needs no network but ours. It needs the
+same version of Python, on the same kind of processor.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import IO
+
+from dragstrip.errors import BadUsage, MachineLost
+from dragstrip.racing.fleet.agent import PACKAGE
+from dragstrip.racing.fleet.channel import words_for_shell
+from dragstrip.racing.fleet.definition import Fleet, Machine
+
+#: The Python that both sides run: compiled packages fit one minor version only.
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+#: Seconds that a machine may take to say what it is; to take a copy of all; to install what contenders need.
+ASK_S, COPY_S, INSTALL_S = 60.0, 900.0, 3600.0
+
+_START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip "$@"\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is done on a machine.
+
+    Args:
+        script: for its ``sh``. sends: whether our files go to its stdin.
+    """
+
+    machine: Machine
+    script: str
+    within_s: float
+    sends: bool = False
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    """Every file that goes there, and its place below ``site-packages``: our package, and all that it needs."""
+    for file in sorted(PACKAGE.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts and not file.name.startswith("."):
+            yield file, f"{PACKAGE.name}/{file.relative_to(PACKAGE)}"
+    for one in _needed("dragstrip", {}).values():
+        own = one.metadata["Name"] == "dragstrip"
+        for path in one.files or ():
+            place, kept = Path(str(one.locate_file(path))), path.parts[0] != ".." and "__pycache__" not in path.parts
+            # Of an editable install of ours only its name and version: its files are above.
+            if kept and place.is_file() and (not own or (".dist-info" in path.parts[0])):
+                yield place, str(path)
+
+
+def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """A package and those that it needs, by name; extras apart. What isn't here is of another system's."""
+    key = re.sub(r"[-_.]+", "-", name).lower()
+    if key not in found:
+        try:
+            found[key] = distribution(name)
+        except PackageNotFoundError:
+            return found
+        for line in found[key].requires or ():
+            needs = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
+            if needs and not re.search(r"\bextra\s*==", line):
+                _needed(needs[0], found)
+    return found
+
+
+def plan(fleet: Fleet, contenders: tuple[str, ...]) -> list[Step]:
+    """What is run on which machine, in this order.
+
+    Args:
+        contenders: those whose needs are installed on the servers' machine.
+
+    Raises:
+        BadUsage: a machine's command is no place into which a copy could go.
+    """
+    steps = []
+    for machine in fleet.machines:
+        if not machine.ssh and not machine.via:
+            continue  # it is this one
+        folder = _folder(machine)
+        site = f"{folder}/lib/{PYTHON}/site-packages"
+        start = f"cat > {folder}/bin/dragstrip && chmod +x {folder}/bin/dragstrip"
+        steps += [
+            Step(machine, f"{PYTHON} -m venv --clear --without-pip {folder}", ASK_S),
+            Step(machine, f"tar -xzf - -C {site}", COPY_S, sends=True),
+            Step(machine, f"printf %s {shlex.quote(_START)} | ({start})", ASK_S),
+        ]
+    if contenders:
+        command = " ".join(_home(word) for word in fleet.server.command)
+        script = f"{command} install --yes {' '.join(map(shlex.quote, contenders))}"
+        steps.append(Step(fleet.server, script, INSTALL_S))
+    return steps
+
+
+def _folder(machine: Machine) -> str:
+    """Where its copy lies, as its shell reads it: the folder above the command's own ``bin``."""
+    command = machine.command
+    place = Path(command[0])
+    # The folder is emptied first: it must be Dragstrip's alone, never a home, /usr or /usr/local.
+    if len(command) > 1 or place.parts[-3:] != ("dragstrip", "bin", "dragstrip"):
+        raise BadUsage(
+            f"{machine.name}: its copy goes to where its command is, and {' '.join(command)!r} names no folder of its "
+            'own; say dragstrip = "~/dragstrip/bin/dragstrip" in the fleet\'s file'
+        )
+    return _home(str(place.parent.parent))
+
+
+def _home(word: str) -> str:
+    return f'"$HOME"/{shlex.quote(word[2:])}' if word.startswith("~/") else shlex.quote(word)
+
+
+def refuse_others(fleet: Fleet) -> None:
+    """Asks every machine for its Python.
+
+    Raises:
+        BadUsage: a machine whose packages can't be this one's. MachineLost: one can't be reached.
+    """
+    own = _kind()
+    for machine in {step.machine.name: step.machine for step in plan(fleet, ())}.values():
+        ask = "import platform, sys; print(platform.machine(), platform.libc_ver()[0], sys.implementation.name)"
+        said = run(fleet, Step(machine, f"{PYTHON} -I -c {shlex.quote(ask)}", ASK_S)).strip()
+        if said != own:
+            raise BadUsage(
+                f"{machine.name}: it has {PYTHON} on {said}, this machine {own}: compiled packages don't fit; install "
+                f"Dragstrip there by hand, and name its command in {fleet.file}"
+            )
+
+
+def _kind() -> str:
+    return f"{platform.machine()} {platform.libc_ver()[0]} {sys.implementation.name}"
+
+
+def run(fleet: Fleet, step: Step, sent: IO[bytes] | None = None) -> str:
+    """Does one step; what it said.
+
+    Args:
+        sent: what goes to its stdin, from its begin.
+
+    Raises:
+        MachineLost: it failed, or took too long; with its last words.
+    """
+    words = words_for_shell(step.machine, fleet, step.script)
+    if sent is not None:
+        sent.seek(0)
+    try:
+        given = subprocess.DEVNULL if sent is None else sent
+        done = subprocess.run(words, stdin=given, capture_output=True, text=True, timeout=step.within_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineLost(step.machine.name, f"`{step.script}`: {error}") from error
+    if done.returncode:
+        said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-4:])[:1000]
+        raise MachineLost(step.machine.name, f"`{step.script}` ended with {done.returncode}: {said}")
+    return done.stdout
+
+
+@contextmanager
+def packed() -> Iterator[IO[bytes]]:
+    """All files as one archive, for as long."""
+    with tempfile.TemporaryFile() as place:
+        with tarfile.open(fileobj=place, mode="w:gz", compresslevel=1) as archive:
+            for file, name in files():
+                archive.add(file, arcname=name, recursive=False)
+        yield place
+
+
+def carry_out(fleet: Fleet, steps: Sequence[Step], say: Callable[[str], object]) -> None:
+    """Does all steps, one after the other, and says each before.
+
+    Raises:
+        MachineLost: one failed; those before it are done.
+    """
+    with packed() as archive:
+        for step in steps:
+            say(f"{step.machine.name}: {step.script}")
+            run(fleet, step, archive if step.sends else None)
