@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dragstrip.analysis.cpu_shares import own_waits
-from dragstrip.analysis.fitness import by_contender, choose, lost_shares, taken
+from dragstrip.analysis.fitness import by_contender, choose, lost_shares, shares_lane, taken
 from dragstrip.record import Block, Race
 
 Level = Literal["quiet", "disturbed", "very disturbed", "unknown"]
@@ -52,6 +52,9 @@ def noise(race: Race) -> Noise:
     # A block's share adds up what was taken from the engine's core and from the server's: of both, that is the half.
     lost, factor = sum(shares.values()) / len(shares) / 2, _factor(race)
     grade = max(sum(lost > limit for limit in LOST), sum((factor or 1.0) > limit for limit in FACTOR))
+    if grade == 0 and shares_lane(race):
+        # Waits for a core that the race shares are its own as well as others': nobody knows that it was quiet.
+        return Noise(level="unknown", lost=None, factor=None)
     levels: tuple[Level, ...] = ("quiet", "disturbed", "very disturbed")
     return Noise(level=levels[grade], lost=lost, factor=factor)
 

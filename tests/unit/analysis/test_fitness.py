@@ -231,3 +231,11 @@ def test_how_noisy_it_was_is_unknown_where_nothing_that_counts_tells_it(race: Ra
     exported = race_json(race, analysis.judge(race), [])
     assert exported["noise"] == {"level": "unknown", "lost": None, "factor": None}
     jsonschema.validate(exported, schema())
+
+
+def test_a_race_whose_lanes_share_a_core_does_not_know_that_its_machine_was_quiet() -> None:
+    """Waits are its own there: of its engine, or of its database."""
+    race = samples.race()
+    assert validity.noise(race).level == "quiet"
+    shared = replace(race, engine_cores=race.server_cores)
+    assert validity.noise(shared) == validity.Noise(level="unknown", lost=None, factor=None)
