@@ -230,7 +230,7 @@ def test_a_flood_of_output_blocks_nobody_and_its_log_is_bounded(launcher: Launch
     running = as_server(launcher, root, "floods", wake_s=60)
     wait_until(lambda: "the last line" in running.log_tail())
     text = running.log.read_text()
-    assert len(text) <= launcher.LOG_LIMIT_BYTES
+    assert len(text) <= launcher_module.LOG_LIMIT_BYTES
     assert text.startswith("the first line\n")
     assert "bytes left out here" in text
     assert running.stop().log_tail.endswith("the last line")
@@ -491,7 +491,7 @@ def test_an_interruption_does_not_wait_for_a_stubborn_server(root: Path) -> None
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert time.monotonic() - began < launcher.GRACE_S / 2
+    assert time.monotonic() - began < launcher_module.GRACE_S / 2
     assert is_gone(running.pid)
 
 

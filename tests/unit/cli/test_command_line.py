@@ -404,7 +404,7 @@ def test_the_command_line_has_the_bounds_of_calls_from_python() -> None:
         ("dragstrip ru", {"runs"}),
         ("dragstrip race nginx-ret", {"nginx-return"}),
         ("dragstrip race nginx-return --workload m", {"multiply"}),
-        ("dragstrip race nginx-return --workload multiply,h", {"multiply,hello"}),
+        ("dragstrip race nginx-return --workload multiply,h", {"multiply,hello", "multiply,handshakes"}),
         ("dragstrip show 00000000000", {"000000000001", "000000000002", "00000000000f"}),
         ("dragstrip show la", {"last"}),
         ("dragstrip claims check 2011-apache-t", {"2011-apache-tornado"}),
