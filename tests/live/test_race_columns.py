@@ -95,6 +95,7 @@ def test_a_race_says_where_two_servers_change_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.thorough
 def test_efficiency_offers_two_rates_and_compares_cpu_at_each(tmp_path: Path) -> None:
     """A tenth and half of what the slowest serves; every block of a column is offered that column's rate."""
     words = ("race", "nginx-lua", "node", "tornado", "--efficiency", "--rounds", "2", *to(tmp_path))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+import commands
 from races import dragstrip_run, settings
 
 from dragstrip import contender
@@ -45,10 +46,10 @@ def test_who_has_no_http_2_and_what_it_has_not_are_refused(tmp_path: Path) -> No
         (["http://127.0.0.1:1/", "nginx-return"], "is a running server"),
         (["nginx-return", "--serve", "mine=server {port}"], "--serve"),
     ):
-        refused = dragstrip_run(env, "race", *given, "--http", "2")
+        refused = commands.dragstrip("race", *given, "--http", "2", env=env)
         assert refused.returncode == 2
         assert told in refused.stderr, refused.stderr
-    mixed = dragstrip_run(env, "race", "node", "node:http=2", "--workload", "pipelined")
+    mixed = commands.dragstrip("race", "node", "node:http=2", "--workload", "pipelined", env=env)
     assert mixed.returncode == 2
     assert "HTTP/2" in mixed.stderr
 

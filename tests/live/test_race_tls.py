@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+import commands
 from races import HERE, PYTHON, assert_nothing_left, dragstrip_run, settings
 
 from dragstrip import contender
@@ -42,6 +43,7 @@ def test_one_server_races_itself_in_the_clear_and_over_tls_in_both_versions(tmp_
     assert_nothing_left()
 
 
+@pytest.mark.thorough
 def test_a_command_that_takes_the_certificate_is_raced_over_tls(tmp_path: Path) -> None:
     """One that takes it and listens in the clear is out, with the reason."""
     env = settings(tmp_path)
@@ -70,7 +72,7 @@ def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
         (["nginx-return", "node", "--tls", "--workload", "hello,handshakes"], "race it by itself"),
         (["nginx-return", "nginx-return:http=2", "--streams", "10"], "nginx-return is raced over HTTP/1.1"),
     ):
-        refused = dragstrip_run(env, "race", *given)
+        refused = commands.dragstrip("race", *given, env=env)
         assert refused.returncode == 2
         assert told in refused.stderr, refused.stderr
 

@@ -45,9 +45,9 @@ EVERY_OPTION = {
     "--min-reached 99% --allow-host lab -q",
     "new": "mine --into .",
     "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
-    "--http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency --typical --runs 3 "
-    "--seed 1 --json j --html h --export-markdown m -n n --fresh-scrutiny --resume last --server-cores 1 "
-    "--engine-cores 0 --io auto --awake off --pairs -v -q --store s --fleet f --node-wait 1m "
+    "--http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency "
+    "--typical --runs 3 --seed 1 --json j --html h --export-markdown m -n n --fresh-scrutiny --resume last "
+    "--server-cores 1 --engine-cores 0 --io auto --awake off --pairs -v -q --store s --fleet f --node-wait 1m "
     "--allow-host lab:rate=any",
     "report": "last --html h --json j --svg s --store x",
     "rerun": "last --workload w -q --store s",
