@@ -91,7 +91,7 @@ test-live: .stamps/test-deps
 	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 3 --dist loadfile
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 3 --dist worksteal
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 3 --dist loadgroup
 
 test-contenders: .stamps/test-deps
 	$(PYTEST) -q -m 'contenders and not soak' -n 3 --dist loadfile
@@ -104,7 +104,7 @@ soak-kill: .stamps/build
 	$(BIN)/python benchmarks/kill_check.py --kills 100
 
 soak-rogue: .stamps/test-deps
-	$(PYTEST) -q -m soak tests/live/test_rogue.py
+	$(PYTEST) -q -m soak tests/live --ignore=tests/live/test_fleet.py --ignore=tests/live/test_fleet_install.py
 
 soak-fleet: .stamps/test-deps  ## machines that are lost, links that are slow: namespaces of the tests' own
 	$(PYTEST) -q -m soak tests/live/test_fleet.py tests/live/test_fleet_install.py

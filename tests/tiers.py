@@ -53,7 +53,10 @@ TIERS = {
     ),
     "soak": (
         Part("soak-kill", "100 races cut off by `kill -9`: nothing is left, nothing is lost"),
-        Part("soak-rogue", "every way to misbehave, through whole commands, on both back ends"),
+        Part(
+            "soak-rogue",
+            "every way to misbehave, through whole commands, on both back ends; long races of workloads and versions",
+        ),
         Part("soak-fleet", "machines that are lost, killed or slow; what `fleet install` copies"),
         Part("fuzz-cli", "1,000 random command lines and 1,000 random definition files"),
         Part("soak-fuzz", "the response parser and HTTP/2's frames on ten million inputs each"),

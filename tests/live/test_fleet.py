@@ -25,7 +25,11 @@ from dragstrip.racing.fleet.machines import BEAT_S
 from dragstrip.record import EventKind, Race, VoidKind
 from dragstrip.store.database import Store
 
-pytestmark = [pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())), pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())),
+    pytest.mark.thorough,
+    pytest.mark.xdist_group("fleet"),  # the race that they share takes a minute: one process has them all
+]
 
 #: Seconds after which nothing may be left on any machine.
 GONE_S = 15.0

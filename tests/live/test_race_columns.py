@@ -75,8 +75,8 @@ def test_three_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_
     assert (request.rounds, request.seed) == (2, race.seed)
 
 
-@pytest.mark.timeout(280)
-@pytest.mark.thorough
+@pytest.mark.timeout(400)
+@pytest.mark.soak
 def test_a_race_says_where_two_servers_change_places(tmp_path: Path) -> None:
     """Each of two planted servers computes for 0.5 ms at one workload, which CPU per request shows on any machine; the
     third workload has several requests on their way.

@@ -54,8 +54,13 @@ def test_who_has_no_http_2_and_what_it_has_not_are_refused(tmp_path: Path) -> No
     assert "HTTP/2" in mixed.stderr
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["nginx-return", "node", "go-native"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("nginx-return", marks=pytest.mark.thorough),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("node", "go-native")),
+    ],
+)
 def test_a_server_against_itself_over_the_other_version_ends_with_a_verdict(name: str, tmp_path: Path) -> None:
     """After ten rounds, the least that decide: faster, same, or too close; the sheet names both versions."""
     if isinstance(contender.check(contender.find(name)), Missing):

@@ -163,10 +163,14 @@ class Machines:
     def _beat(self) -> None:
         """Says to every agent that we are there, and notices those that are not."""
         while not self._over.wait(BEAT_S):
+            # All at once: one that answers slowly must not keep the others waiting until they end themselves.
             with self._silent:
-                for one in list(self._connected.values()):
-                    with contextlib.suppress(MachineLost):
-                        one.channel.ask("beat", Nothing, BEAT_LOST_S)
+                list(self._side_by_side(self._one_beat, list(self._connected.values())))
+
+    @staticmethod
+    def _one_beat(one: Connected) -> None:
+        with contextlib.suppress(MachineLost):
+            one.channel.ask("beat", Nothing, BEAT_LOST_S)
 
     @staticmethod
     def _side_by_side(work: Callable[[_One], _Given], some: Sequence[_One]) -> Iterator[_Given]:
