@@ -27,8 +27,8 @@ from dragstrip.store.database import Store
 
 pytestmark = [
     pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())),
-    pytest.mark.thorough,
-    pytest.mark.xdist_group("fleet"),  # the race that they share takes a minute: one process has them all
+    pytest.mark.soak,  # beside other tests an agent ended itself, as it had heard nothing for 9 s: not understood yet
+    pytest.mark.xdist_group("fleet"),  # they share one race, which takes a minute
 ]
 
 #: Seconds after which nothing may be left on any machine.
