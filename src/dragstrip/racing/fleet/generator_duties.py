@@ -18,10 +18,10 @@ from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
 from dragstrip.racing.fleet import messages
-from dragstrip.racing.fleet.messages import AllSeen, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
+from dragstrip.racing.fleet.messages import Nothing, Offset, Opened, Proof, Reply, Session, Tallies
 from dragstrip.racing.fleet.meter import Meter
 from dragstrip.racing.fleet.opening import asking_of, keep, load_of
-from dragstrip.racing.fleet.server_duties import seen
+from dragstrip.racing.fleet.round_duties import RoundDuties
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
@@ -50,7 +50,7 @@ class _Race:
     held: ExitStack = field(default_factory=ExitStack)
 
 
-class GeneratorDuties:
+class GeneratorDuties(RoundDuties[_Race]):
     """Those of a generator's machine; one race at a time."""
 
     def __init__(self) -> None:
@@ -204,23 +204,6 @@ class GeneratorDuties:
         race = self._open()
         return asking_of(values, race.seed, race.folder)
 
-    def before(self) -> Nothing:
-        """A round is about to begin."""
-        self._open().watch.before()
-        return Nothing()
-
-    def after(self) -> AllSeen:
-        """It is over: what the machine did meanwhile."""
-        return seen(self._open().watch)
-
-    def awake(self, on: bool) -> Nothing:
-        """Keeps the cores awake, or lets them be."""
-        race = self._open()
-        race.held.close()
-        if on:
-            race.held.enter_context(race.awake.held())
-        return Nothing()
-
     def close(self) -> Nothing:
         """The race is over."""
         self.end()
@@ -236,11 +219,6 @@ class GeneratorDuties:
             while self.busy and time.monotonic() < until:
                 time.sleep(0.02)
             race.resources.close()
-
-    def _open(self) -> _Race:
-        if self._race is None:
-            raise StageError("no race is open on this machine")
-        return self._race
 
 
 def _tally(tally: Any) -> messages.Tally:

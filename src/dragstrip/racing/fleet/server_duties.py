@@ -19,7 +19,6 @@ from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
 from dragstrip.racing.fleet.messages import (
-    AllSeen,
     Command,
     Counted,
     Look,
@@ -27,7 +26,6 @@ from dragstrip.racing.fleet.messages import (
     Opened,
     Over,
     Reply,
-    Seen,
     State,
     ThreadTimes,
     Traffic,
@@ -35,6 +33,7 @@ from dragstrip.racing.fleet.messages import (
 )
 from dragstrip.racing.fleet.meter import Meter
 from dragstrip.racing.fleet.opening import keep, workload_of
+from dragstrip.racing.fleet.round_duties import RoundDuties
 from dragstrip.racing.launched import Launched
 from dragstrip.racing.launching import Launching
 from dragstrip.scrutiny import count_from_now
@@ -56,7 +55,7 @@ class _Race:
     held: ExitStack = field(default_factory=ExitStack)
 
 
-class ServerDuties:
+class ServerDuties(RoundDuties[_Race]):
     """Those of the servers' machine; one race at a time."""
 
     def __init__(self) -> None:
@@ -223,23 +222,6 @@ class ServerDuties:
         """The generators are done."""
         return self._open().meter.end()
 
-    def before(self) -> Nothing:
-        """A round is about to begin."""
-        self._open().watch.before()
-        return Nothing()
-
-    def after(self) -> AllSeen:
-        """It is over: what the machine did meanwhile."""
-        return seen(self._open().watch)
-
-    def awake(self, on: bool) -> Nothing:
-        """Keeps the cores awake, or lets them be."""
-        race = self._open()
-        race.held.close()
-        if on:
-            race.held.enter_context(race.awake.held())
-        return Nothing()
-
     def close(self) -> Nothing:
         """The race is over; nothing of it is left."""
         self.end()
@@ -260,23 +242,11 @@ class ServerDuties:
         getattr(self._server(number).running, what)()
         return Nothing()
 
-    def _open(self) -> _Race:
-        if self._race is None:
-            raise StageError("no race is open on this machine")
-        return self._race
-
     def _server(self, number: int) -> Launched:
         try:
             return self._servers[number]
         except KeyError:
             raise StageError(f"no server runs here under number {number}") from None
-
-
-def seen(watch: environment.Watch) -> AllSeen:
-    """What a watch saw, as it is sent."""
-    return AllSeen(
-        events=[Seen(kind=one.kind, subject=one.subject, numbers=dict(one.numbers)) for one in watch.after()]
-    )
 
 
 def entry_values(entry: Entry) -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""What every machine of an open race does around a round: generators and the servers' machine alike."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Generic, Protocol, TypeVar
+
+from dragstrip.errors import StageError
+from dragstrip.process.keep_awake import Awake
+from dragstrip.racing import environment
+from dragstrip.racing.fleet.messages import AllSeen, Nothing, Seen
+
+
+class OpenRace(Protocol):
+    """A race that is open on this machine: what keeps its cores awake, what watches it, and what is held meanwhile."""
+
+    awake: Awake
+    watch: environment.Watch
+    held: ExitStack
+
+
+_Open = TypeVar("_Open", bound=OpenRace)
+
+
+class RoundDuties(Generic[_Open]):
+    """Duties that the open race alone decides; none is open at first."""
+
+    _race: _Open | None = None
+
+    def before(self) -> Nothing:
+        """A round is about to begin."""
+        self._open().watch.before()
+        return Nothing()
+
+    def after(self) -> AllSeen:
+        """It is over: what the machine did meanwhile."""
+        events = self._open().watch.after()
+        return AllSeen(events=[Seen(kind=one.kind, subject=one.subject, numbers=dict(one.numbers)) for one in events])
+
+    def awake(self, on: bool) -> Nothing:
+        """Keeps the cores awake, or lets them be."""
+        race = self._open()
+        race.held.close()
+        if on:
+            race.held.enter_context(race.awake.held())
+        return Nothing()
+
+    def _open(self) -> _Open:
+        if self._race is None:
+            raise StageError("no race is open on this machine")
+        return self._race
