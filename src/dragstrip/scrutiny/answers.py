@@ -218,7 +218,7 @@ def is_right(
             # A last try that was cut short says less than what came before.
             if not (late and answered and deadline.within_s < ANSWER_S):
                 reason = describe_error(error)
-            answered = answered or isinstance(error, AnswerError)
+            answered = answered or isinstance(error, AnswerError | ssl.SSLError)
         return reason
 
     return probe

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragstrip import parity
 from dragstrip.scrutiny.http2 import ALPN
-from dragstrip.scrutiny.reader import AnswerError
+from dragstrip.scrutiny.reader import AnswerError, LateError
 from dragstrip.workload import HOST, HTTP2
 
 #: TLS 1.2's suites that the engine offers, in its order; those of 1.3 are the same in both.
@@ -38,9 +38,14 @@ class Encryption:
             session: one to be resumed.
 
         Raises:
-            OSError: no handshake. AnswerError: HTTP/2 is wanted, and it did not agree to it.
+            OSError: no handshake. LateError: none in time. AnswerError: HTTP/2 is wanted, and it did not agree to it.
         """
-        encrypted = self._context.wrap_socket(sock, server_hostname=HOST, session=session)
+        try:
+            encrypted = self._context.wrap_socket(sock, server_hostname=HOST, session=session)
+        except TimeoutError as error:
+            raise LateError(
+                "TLS fails (no answer to the handshake); a handshake with the race's certificate would be right"
+            ) from error
         agreed = encrypted.selected_alpn_protocol()
         if self._framed and agreed != ALPN:
             encrypted.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 from dragstrip.contender import OwnCount
 from dragstrip.scrutiny.answers import TROUBLE, connect
@@ -13,14 +14,18 @@ from dragstrip.scrutiny.reader import Deadline, read_answer
 #: Seconds within which a reading must be there, and the longest page that a server tells it on.
 READING_S, PAGE_BYTES = 2.0, 1 << 20
 
+#: Readings at most until two in a row add the same, and seconds between them: so long a late count may take.
+READINGS, BETWEEN_S = 6, 0.01
+
 
 def count_from_now(
     asked: OwnCount | None, host: str, port: int, tls: Encryption | None = None
 ) -> Callable[[], int | None]:
     """Begins to count; what comes back says, once, how many requests the server has had since, by its own count.
 
-    A reading may be among the requests that the server counts, before it answers or after. It is read twice now, and
-    what the second reading added is what one reading adds: so much is taken off, whichever way the server counts.
+    A reading may be among the requests that the server counts, before it answers or after. It is read again until two
+    readings in a row add as much as each other: so much is taken off for each reading, whichever way the server counts.
+    Apache counts a moment after it has answered, so one reading alone may lack requests that were answered before it.
 
     Args:
         asked: where it says so. host, port, tls: where it serves, and how.
@@ -28,13 +33,32 @@ def count_from_now(
     Returns:
         A call that gives None where nothing is asked, or the server does not say.
     """
-    first, before = (_read(asked, host, port, tls) for _ in range(2))
+
+    def readings() -> Iterator[int | None]:
+        for number in range(READINGS if asked else 0):
+            if number:
+                time.sleep(BETWEEN_S)
+            yield _read(asked, host, port, tls)
+
+    before: int | None = None
+    step: int | None = None
+    for read in readings():
+        added = None if read is None or before is None else read - before
+        before = read
+        if read is None or (added is not None and added == step):
+            break
+        step = added
 
     def since() -> int | None:
-        after = _read(asked, host, port, tls)
-        if first is None or before is None or after is None:
-            return None
-        return after - before - (before - first)
+        last, told = before, None
+        for number, read in enumerate(readings(), 1):
+            if read is None or last is None or before is None or step is None:
+                return None
+            told = read - before - number * step
+            if number > 1 and read - last == step:
+                break
+            last = read
+        return told
 
     return since
 
