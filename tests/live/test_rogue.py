@@ -339,13 +339,13 @@ def test_a_race_goes_on_beside_those_that_misbehave(folder: Path, whole: bool) -
 
 @EACH
 def test_load_ends_whatever_a_server_begins_to_do_meanwhile(tmp_path: Path, whole: bool) -> None:
-    """From its 200th answer on it misbehaves: what failed is told by its kind, and the exit code is 1."""
+    """From its 40th answer on it misbehaves: what failed is told by its kind, and the exit code is 1."""
     usual = [mode for mode in TOLD if TOLD[mode] and mode != "never-accepts"]
     modes = [*(usual if whole else [mode for mode in PART if TOLD[mode]]), *LATER]
     # As far as load goes: its answers' types and the server's closing are not looked at.
     fine = {"never-closes", "wrong-type", "gzip"}
     rest = ["-c", "4", "-n", "600", "-d", "3s", "--timeout", "500ms", "--max-errors", "1%"]
-    with rogues(modes, "200") as uring, rogues(modes, "200") as epoll:
+    with rogues(modes, "40") as uring, rogues(modes, "40") as epoll:
         pairs = [(mode, port, io) for io, ports in (("uring", uring), ("epoll", epoll)) for mode, port in ports.items()]
         commands = [["load", f"http://127.0.0.1:{port}/", "--io", io, *rest] for _, port, io in pairs]
         for (mode, _, io), done in zip(pairs, run_all(commands, tmp_path / "store"), strict=True):
