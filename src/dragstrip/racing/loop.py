@@ -186,14 +186,21 @@ class RaceLoop(RoundLoop):
         names = sorted(self.contenders if self.race.plan.rounds_fixed else self.needed or self.contenders)
         # A race that an earlier version began goes on as it began.
         order = schedule.order_of(plan, self.race.seed, index, names, alternate=self.race.method >= 3)
+        phases = {
+            name: iter(drawn) for name, drawn in schedule.phases(self.race.seed, index, order.blocks_of_each()).items()
+        }
         blocks = tuple(
-            self._block(plan, name, pass_index) for pass_index, drawn in enumerate(order.passes) for name in drawn
+            self._block(plan, name, pass_index, next(phases[name]))
+            for pass_index, drawn in enumerate(order.passes)
+            for name in drawn
         )
         return RoundPlan(index=index, launches=order.launches, blocks=blocks, judge=self._judge)
 
-    def _block(self, plan: Plan, name: str, pass_index: int) -> PlannedBlock:
+    def _block(self, plan: Plan, name: str, pass_index: int, phase: float) -> PlannedBlock:
         lead_ns, counted_ns = schedule.block_of(plan, name)
         rate_per_s = self.setup.load.rate_per_s
+        if not rate_per_s:  # an open loop counts requests by when they are meant to leave: it has no waves
+            lead_ns += schedule.lengthened_ns(phase, self.contenders[name].calibration.p50_ns)
         return PlannedBlock(
             contender=name, pass_index=pass_index, lead_ns=lead_ns, counted_ns=counted_ns, rate_per_s=rate_per_s
         )

@@ -6,6 +6,7 @@ drawn before changes it, so a race can be resumed, repeated and checked by anybo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -46,7 +47,7 @@ ROUNDS_LEAST = 10
 RESERVE = 0.1
 
 _WORD = 64
-_COLUMNS = 1 << 63
+_COLUMNS, _PHASES = 1 << 63, 1 << 62
 _MASK = (1 << _WORD) - 1
 
 
@@ -56,6 +57,10 @@ class RoundOrder:
 
     launches: tuple[str, ...]
     passes: tuple[tuple[str, ...], ...]
+
+    def blocks_of_each(self) -> Mapping[str, int]:
+        """How many blocks each contender has."""
+        return Counter(name for drawn in self.passes for name in drawn)
 
 
 def order_of(plan: Plan, seed: int, index: int, names: Sequence[str], *, alternate: bool = True) -> RoundOrder:
@@ -124,6 +129,22 @@ def _spread(count: int, passes: int, word: int) -> tuple[bool, ...]:
     count, offset = min(max(count, 1), passes), (word * passes) >> _WORD
     steps = [(at + offset) * count // passes for at in range(passes + 1)]
     return tuple(after > before for before, after in pairwise(steps))
+
+
+def phases(seed: int, index: int, passes: Mapping[str, int]) -> dict[str, tuple[float, ...]]:
+    """By how many latencies, from 0 to 1, the lead-in of each of a contender's blocks is lengthened in round ``index``.
+
+    Connections of a server that waits answer in step: all at once, then none for a latency. Such waves begin with the
+    block, and a counted part that always began at the same place among them would always count the same part of a wave
+    too much or too little. So that place is drawn for the round, and spread evenly over its blocks: of k blocks
+    all together count as if the edges were a k-th of a wave apart.
+
+    Args:
+        passes: how many blocks each contender has.
+    """
+    words = _words(seed, _PHASES | index, len(passes))
+    drawn = {name: next(words) / (1 << _WORD) for name in sorted(passes)}
+    return {name: tuple((drawn[name] + at / count) % 1 for at in range(count)) for name, count in passes.items()}
 
 
 def _words(seed: int, index: int, count: int) -> Iterator[int]:
@@ -211,6 +232,11 @@ def thinned(plan: Plan, share: float) -> Plan:
 
     blocks = {name: (lead, counted, fewer(passes)) for name, (lead, counted, passes) in plan.blocks.items()}
     return replace(plan, blocks=blocks, passes=fewer(plan.passes))
+
+
+def lengthened_ns(phase: float, p50_ns: int) -> int:
+    """What a phase (``phases``) adds to the lead-in of a contender with this typical latency."""
+    return int(phase * min(p50_ns, COUNTED_MOST_NS))
 
 
 def usual_passes(block_s: float) -> int:

@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,6 +26,8 @@ from dragstrip._engine import BlockPlan
 from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
 from dragstrip.racing.loop import RaceLoop
+from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, EventKind, Load, Race
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_text
@@ -238,6 +242,28 @@ def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
     assert {own[2] for own in loop.plan().blocks.values()} == {3}
     loop.race = replace(loop.race, plan=replace(plan, rounds_fixed=True))
     assert loop.plan().passes == 20
+
+
+def test_a_closed_loops_blocks_begin_anywhere_in_a_latency_and_an_open_loops_where_they_did() -> None:
+    """The lead-ins of one contender's blocks in a round are spread over a latency, from the planned one on."""
+    race = samples.race(rounds=0, passes=4)
+    plan = replace(race.plan, blocks={"quick": (10, 40, 4), "steady": (5_000, 20_000, 4)})
+    loop = RaceLoop.__new__(RaceLoop)
+    loop.race, loop.spent_s, loop.needed = replace(race, plan=plan), 0.0, frozenset()
+    latencies = {"quick": 2, "steady": 1_000}
+    loop.contenders = cast(
+        "dict[str, Qualified]",
+        {name: SimpleNamespace(calibration=SimpleNamespace(p50_ns=p50_ns)) for name, p50_ns in latencies.items()},
+    )
+
+    def leads(rate_per_s: float) -> list[int]:
+        loop.setup = cast("RaceSetup", SimpleNamespace(load=SimpleNamespace(rate_per_s=rate_per_s)))
+        return sorted(block.lead_ns for block in loop.next_round().blocks if block.contender == "steady")
+
+    closed = leads(0.0)
+    assert [later - earlier for earlier, later in pairwise(closed)] == pytest.approx([250] * 3, abs=1)
+    assert 5_000 <= closed[0] < 5_250
+    assert leads(100.0) == [5_000] * 4
 
 
 # --- on the real thing --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import floor
 
 import pytest
 from hypothesis import given
@@ -18,11 +19,13 @@ from dragstrip.racing.schedule import (
     ROUNDS_LEAST,
     block_lengths,
     block_of,
+    lengthened_ns,
     loaded_s,
     order_of,
     own_lengths,
     own_passes,
     passes,
+    phases,
     planned_rounds,
     round_order,
 )
@@ -153,6 +156,49 @@ def test_the_planned_last_round_is_what_nine_tenths_of_the_budget_pay_for() -> N
     assert planned_rounds(60.0, 0.9) == 60
     assert planned_rounds(5.0, 1.0) == ROUNDS_LEAST
     assert analysis.FLOOR == ROUNDS_LEAST
+
+
+# --- counted parts that begin anywhere in a wave ---------------------------------------------------------------------
+
+
+@given(SEEDS, st.integers(0, 10_000), NAMES, st.data())
+def test_phases_depend_on_seed_round_and_name_and_are_spread_over_a_contenders_blocks(seed, index, names, data) -> None:
+    """Each k-th of a latency has one of k blocks; the others in the race change nothing but which word is drawn."""
+    own = {name: data.draw(st.integers(1, 60)) for name in names}
+    drawn = phases(seed, index, own)
+    assert phases(seed, index, dict(reversed(own.items()))) == drawn
+    for name, count in own.items():
+        assert all(0 <= phase < 1 for phase in drawn[name])
+        first = min(drawn[name])
+        assert sorted(drawn[name]) == pytest.approx([first + at / count for at in range(count)])
+
+
+def test_where_the_first_block_begins_is_drawn_evenly() -> None:
+    """Over 3000 rounds no tenth of a latency is preferred (chi-square at 1 in 10,000; fixed seed)."""
+    firsts = [phases(42, index, {"a": 3, "b": 8}) for index in range(3000)]
+    for name in "ab":
+        tenths = Counter(floor(10 * one[name][0]) for one in firsts)
+        assert stats.chisquare([tenths[at] for at in range(10)]).pvalue > 1e-4
+
+
+@given(SEEDS, st.integers(0, 10_000), st.integers(1, 60), st.floats(0.5, 1.0))
+def test_blocks_of_a_round_count_a_server_that_answers_in_waves_to_a_wave(seed, index, count, calibrated) -> None:
+    """Eight answers at once every 16 ms: all blocks together miss less than two waves, not up to one in each.
+
+    Its latency was calibrated up to half too low: so much wider are the places at which its blocks begin.
+    """
+    wave_ns, p50_ns = 16.0 * MS, int(16 * MS * calibrated)
+    lead_ns, counted_ns = own_lengths({"loop": p50_ns}, {"loop": 10 * MS})["loop"]
+    begins = [lead_ns + lengthened_ns(phase, p50_ns) for phase in phases(seed, index, {"loop": count})["loop"]]
+    waves = sum(floor((begin + counted_ns) / wave_ns) - floor(begin / wave_ns) for begin in begins)
+    missed = abs(waves - count * counted_ns / wave_ns)
+    assert missed < 2 + count * (1 - calibrated)
+
+
+def test_a_lead_in_is_lengthened_by_a_second_at_most() -> None:
+    """A server that answers after 15 s has no waves that a block could hold."""
+    assert lengthened_ns(0.5, 16 * MS) == 8 * MS
+    assert lengthened_ns(0.5, 15_000 * MS) == 500 * MS
 
 
 # --- blocks as long as each contender needs ---------------------------------------------------------------------------

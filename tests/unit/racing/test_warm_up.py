@@ -117,3 +117,10 @@ def test_a_block_is_not_made_longer_by_a_latency_that_others_made() -> None:
     assert own_p50_ns(slice_of(engine_wait_ns=5_000_000), 400_000, 1) == 200_000
     # Threads that wait for each other add up to more than others can have taken: a latency of 0 would mean no block.
     assert own_p50_ns(slice_of(engine_wait_ns=10_000_000), 400_000, 1) == 100_000
+
+
+def test_who_waits_for_something_else_waits_no_longer_for_others() -> None:
+    """A server that sleeps 15 ms used a twentieth of what was left: half of the time taken is a fortieth of its own."""
+    asleep = {"server_cpu_ns": 250_000, "engine_wait_ns": 5_000_000}
+    assert own_p50_ns(slice_of(**asleep), 15_000_000, 1) == 14_625_000
+    assert own_p50_ns(slice_of(**asleep | {"server_cpu_ns": None}), 15_000_000, 1) == 7_500_000
