@@ -178,7 +178,9 @@ def test_each_fault_is_named_and_never_counted_as_an_answer(
     engine: Engine, faulty: Callable[..., Faulty], fault: str, kind: str
 ) -> None:
     """What came before the fault counts; what comes after is an error of its kind, with a sample."""
-    session = connect(engine, faulty(fault, "40").port, 2, timeout_ns=100_000_000)
+    # Ten connections stall side by side: so each may have a timeout that no slow machine passes.
+    connections = 10 if kind == "timeout" else 2
+    session = connect(engine, faulty(fault, "40").port, connections, timeout_ns=2 * SECOND_NS)
     (tally,) = engine.run([counted(session, 50, 20 * SECOND_NS)])
     assert adds_up(tally)
     assert (tally.sent, tally.answered, tally.requests) == (50, 40, 40)
