@@ -454,3 +454,27 @@ def test_poisson_arrivals_are_each_blocks_own(faulty: Callable[..., Faulty]) -> 
     engine.shutdown()
     assert first == again
     assert len(set(first)) > 1
+
+
+#: An open loop of ten requests over a server of its own, whose last answer comes long before the block's end.
+SPARSE = """
+import sys
+from dragstrip._engine import BlockPlan, Engine, Exchange, OpenLoop, RateStep, ReferenceServer, SessionPlan, Target
+
+core = int(sys.argv[1])
+server, engine = ReferenceServer([core]), Engine([core])
+hello = Exchange(b"GET / HTTP/1.1\\r\\nHost: test\\r\\n\\r\\n", 200, b"hello world\\n")
+plan = SessionPlan(Target("127.0.0.1", server.port), [hello], connections=2, keepalive=True, timeout_ns=10**10)
+step = RateStep(from_per_s=50, to_per_s=50, until_ns=10**9)
+(tally,) = engine.run([BlockPlan(engine.open(plan), counted_ns=2 * 10**8, open_loop=OpenLoop([step]))])
+print(tally.offered)
+"""
+
+
+def test_an_open_loop_ends_where_the_process_has_a_monotonic_clock_of_its_own() -> None:
+    """As a restored container has: waits must end by that clock, or a run with nothing more to wait for hangs."""
+    apart = ["unshare", "-T", "--monotonic", "1000000"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("time namespaces are not permitted here")
+    words = [*apart, sys.executable, "-c", SPARSE, str(min(os.sched_getaffinity(0)))]
+    assert subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout == "10\n"

@@ -27,7 +27,7 @@ from dragstrip.store.database import Store
 
 pytestmark = [
     pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())),
-    pytest.mark.soak,  # a run of the first test below mostly hangs until the agents end: not understood yet
+    pytest.mark.soak,
     pytest.mark.xdist_group("fleet"),  # they share one race, which takes a minute
 ]
 

@@ -13,6 +13,15 @@ pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// Whether this process is in a time namespace whose CLOCK_MONOTONIC is not the host's: a restored container, for one.
+///
+/// io_uring takes an instant that it is told for the host's (Linux 6.18), so that an alarm would go off days late there.
+pub fn clock_is_shifted() -> bool {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    monotonic.is_some_and(|offset| offset.split_whitespace().any(|part| part != "0"))
+}
+
 /// CLOCK_REALTIME in ns: what the kernel stamps arrivals with.
 #[inline]
 pub fn real_ns() -> u64 {

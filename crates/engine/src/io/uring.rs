@@ -109,6 +109,8 @@ pub struct Uring {
     pub(super) stamps: bool,
     /// The kernel can wait for several for some time and then for one (Linux 6.12).
     minimum_wait: bool,
+    /// Alarms are told as a span from now; see [`sys::clock_is_shifted`].
+    shifted: bool,
 }
 
 const NEVER_NS: u64 = u64::MAX;
@@ -228,8 +230,14 @@ impl Uring {
             return;
         }
         self.alarm_ns = due_ns;
-        *self.alarm = timespec(due_ns);
-        let entry = opcode::Timeout::new(&*self.alarm).flags(TimeoutFlags::ABS).build().user_data(ALARM);
+        // An instant is sharper than a span, which begins only when the kernel takes it.
+        let (when_ns, flags) = if self.shifted {
+            (due_ns.saturating_sub(sys::now_ns()), TimeoutFlags::empty())
+        } else {
+            (due_ns, TimeoutFlags::ABS)
+        };
+        *self.alarm = timespec(when_ns);
+        let entry = opcode::Timeout::new(&*self.alarm).flags(flags).build().user_data(ALARM);
         self.push(&entry);
     }
 
@@ -394,6 +402,7 @@ impl Poller for Uring {
             shape: shape(),
             stamps: needs.stamps,
             minimum_wait,
+            shifted: sys::clock_is_shifted(),
         };
         let submitter = made.ring.submitter();
         submitter.register_files_sparse(connections as u32)?;
