@@ -115,17 +115,20 @@ class Agent:
 
     def run(self) -> None:
         """Until the other side is gone; then nothing of it is left."""
+        woken, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        signal.set_wakeup_fd(wakes)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._told_to_end)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._serve()
+            self._serve(woken)
         finally:
             forced = threading.Timer(FORCED_S, os._exit, (1,))
             forced.daemon = True
             forced.start()
             if self._ending:
-                self._write(Lost(why=self._ending).model_dump())
+                self._write(Lost(lost=self._ending).model_dump())
             self._generator.end()
             self._server.end()
             os._exit(0)  # whatever a thread still waits for ended with the servers
@@ -133,16 +136,22 @@ class Agent:
     def _told_to_end(self, number: int, _frame: object) -> None:
         self._ending = f"it was told to ({signal.Signals(number).name})"
 
-    def _serve(self) -> None:
+    def _serve(self, woken: int) -> None:
+        """Reads requests until there is a reason to end.
+
+        Args:
+            woken: a pipe into which each signal writes: a wait would go on after it otherwise.
+        """
         poll = select.poll()
         poll.register(0, select.POLLIN)
+        poll.register(woken, select.POLLIN)
         text = bytearray()
         while not self._ending:
             quiet_s = time.monotonic() - self._last_heard()
             if quiet_s > SILENCE_S:
                 self._ending = f"it heard nothing for {quiet_s:.0f} s"
                 return
-            if not poll.poll((SILENCE_S - quiet_s) * 1000 + 10):
+            if 0 not in dict(poll.poll((SILENCE_S - quiet_s) * 1000 + 10)):
                 continue
             piece = os.read(0, 1 << 16)
             if not piece or len(text) > MOST_LINE_BYTES:
@@ -162,9 +171,6 @@ class Agent:
 
     def _take(self, line: bytes) -> None:
         asked = json.loads(line)
-        if asked["do"] == "end":
-            self._ending = "-"
-            return
         self._pool.submit(self._do, asked["id"], asked["do"], asked["with"])
 
     def _do(self, number: int, what: str, values: Mapping[str, Any]) -> None:

@@ -281,6 +281,10 @@ class Tallies(Reply):
 
 
 class Lost(Reply):
-    """Sent unasked: the agent ends, and why."""
+    """Sent unasked: the agent ends.
 
-    why: _Text
+    Args:
+        lost: why; ``Channel`` knows the line by this name.
+    """
+
+    lost: _Text

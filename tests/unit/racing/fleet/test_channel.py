@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -104,6 +106,18 @@ def test_who_does_not_answer_is_lost_and_whoever_else_waits_is_told_at_once() ->
             far.ask("clock", Clock, 0.3)
         other.join(30)
         assert told
+    finally:
+        far.close()
+
+
+def test_an_agent_of_ours_that_is_told_to_end_says_so() -> None:
+    """A real one, by its process: its last line is one that this side knows."""
+    far = Channel("far", [sys.executable, "-m", "dragstrip", "fleet", "agent", "far"])
+    try:
+        far.ask("clock", Clock, 60.0)
+        os.kill(far._process.pid, signal.SIGTERM)
+        far._threads[0].join(60)
+        assert str(far.lost) == "far: its agent ended: it was told to (SIGTERM)"
     finally:
         far.close()
 
