@@ -186,7 +186,7 @@ class Plan(TypedDict, total=False):
     streams: int
     pace: str
     timeout_s: float
-    budget_s: float
+    budget_s: float | None
     rounds: int | None
     margin: float
     metric: str

@@ -81,7 +81,7 @@ class RaceOptions(RunOptions):
     http: str | None
     tls: bool
     streams: int
-    budget: float
+    budget: float | None
     margin: float
     metric: str | None
     rate: float | None
@@ -145,9 +145,8 @@ class RaceOptions(RunOptions):
     "-d",
     "budget",
     type=Budget(),
-    default="60s",
-    show_default=True,
-    help="Time for the rounds; with --resume +2m, so much more.",
+    default=None,
+    help="Time for the rounds; with --resume +2m, so much more. [default: 60s, or up to 5m if ten rounds take longer]",
 )
 @click.option(
     "--warmup",

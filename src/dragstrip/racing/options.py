@@ -144,7 +144,7 @@ BOUNDS: Mapping[str, Whole | Number | OneOf | Text | YesNo] = {
     "streams": STREAMS,
     "pace": OneOf(texts=tuple(TICKS_NS)),
     "timeout_s": Number(most=LONGEST_TIMEOUT_S, least=0.001),
-    "budget_s": BUDGET_S,
+    "budget_s": replace(BUDGET_S, or_none=True),
     "margin": Number(most=1.0, below=True),
     "metric": OneOf(texts=(*ASKED_METRICS, *(f"{TYPICAL}{name}" for name in ASKED_METRICS))),
     "alpha": Number(most=0.5),

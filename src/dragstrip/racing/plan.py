@@ -18,22 +18,26 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
         load: with the rate that is offered to all, of an open loop.
         columns: so many share the budget equally.
     """
-    budget_s = request.budget_s / columns
     ready = qualification.ready
     factors = {name: one.calibration.block_factor for name, one in ready.items()}
     leads_ns = {name: one.entry.lead_ns for name, one in ready.items()}
     p50_ns = {name: one.calibration.p50_ns for name, one in ready.items()}
     launch_s = sum(one.calibration.launch_s for one in ready.values())
     lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
-    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
     if load.rate_per_s:
         # One length for all: a quantile of so many answers is compared with one of as many.
         longest = schedule.block_lengths(p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
         both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
+        lengths_ns = dict.fromkeys(ready, both)
+    fewest = {name: (*both, schedule.PASSES_FLOOR) for name, both in lengths_ns.items()}
+    budget_s = _budget_s(request, _round_s(qualification, fewest), columns)
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
+    if load.rate_per_s:
+        block_s = sum(next(iter(lengths_ns.values()), (0, 0))) / 1e9
         count = max(len(ready), 1)
-        alike = schedule.passes(launch_s=launch_s, block_s=sum(both) / 1e9, contenders=count, budget_s=budget_s)
-        lengths_ns, passes = dict.fromkeys(ready, both), dict.fromkeys(ready, alike)
+        alike = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=budget_s)
+        passes = dict.fromkeys(ready, alike)
     blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
     return Plan(
         lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
@@ -52,8 +56,16 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
 def plan_of_all(request: Request, each: Sequence[tuple[Plan, Qualification]]) -> Plan:
     """The plan of a race of several columns: each column has as many rounds as the budget pays for of all of them."""
     turn_s = sum(_round_s(qualification, _blocks(plan, qualification)) for plan, qualification in each)
-    planned = request.rounds or schedule.planned_rounds(request.budget_s, turn_s)
-    return replace(each[0][0], budget_s=request.budget_s, planned_rounds=planned, blocks={})
+    budget_s = sum(plan.budget_s for plan, _ in each) if request.budget_s is None else request.budget_s
+    planned = request.rounds or schedule.planned_rounds(budget_s, turn_s)
+    return replace(each[0][0], budget_s=budget_s, planned_rounds=planned, blocks={})
+
+
+def _budget_s(request: Request, round_s: float, columns: int) -> float:
+    """A column's share of the budget that was asked for, or of the usual one; ``round_s``: its shortest round."""
+    if request.budget_s is not None:
+        return request.budget_s / columns
+    return schedule.USUAL_S / columns if request.rounds else schedule.usual_budget_s(round_s, columns)
 
 
 def _blocks(plan: Plan, qualification: Qualification) -> Mapping[str, tuple[int, int, int]]:

@@ -25,7 +25,7 @@ class Request:
     Args:
         entries: at least two, names distinct.
         connections: None: as many as the workload is meant for, or else as is usual.
-        budget_s: wall-clock seconds for the rounds.
+        budget_s: wall-clock seconds for the rounds; None: as many as is usual (``schedule.usual_budget_s``).
         rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
@@ -55,7 +55,7 @@ class Request:
     rate_per_s: float | None = None
     pace: str = "precise"
     timeout_s: float = 2.0
-    budget_s: float = 60.0
+    budget_s: float | None = None
     margin: float = 0.01
     metric: str = AUTO
     alpha: float = 0.05
@@ -92,7 +92,9 @@ class Request:
         object.__setattr__(self, "rate_per_s", options.taken("rate_per_s", self.rate_per_s, rate))
         if self.efficiency and self.metric.endswith(AUTO):
             object.__setattr__(self, "metric", f"{self.metric.removesuffix(AUTO)}cpu")
-        refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s)
+        if self.budget_s is None and self.allowed:
+            object.__setattr__(self, "budget_s", schedule.USUAL_S)  # nobody allowed more
+        refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s or schedule.USUAL_S)
 
 
 def usual_connections(request: Request) -> int:

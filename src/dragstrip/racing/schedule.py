@@ -42,6 +42,10 @@ ROUNDS_WANTED = 12
 #: The planned last round is never before this one: no earlier round can decide anything.
 ROUNDS_LEAST = 10
 
+#: A race's budget where nobody says otherwise, and what it grows to at most where ten rounds take longer: servers with
+#: a thousand connections take half a minute a round, and after a minute of that nothing could be decided.
+USUAL_S, USUAL_MOST_S = 60.0, 300.0
+
 #: Share of the budget that the plan leaves unspent. Stopping servers and waiting for a quiet machine are
 #: not in the calibration's estimate; what is kept for looks that are never reached would be wasted.
 RESERVE = 0.1
@@ -261,6 +265,17 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
     wanted = min(max(ceil(launch_s / 2 / pass_s), usual_passes(block_s)), PASSES_MOST)
     payable = floor((budget_s / ROUNDS_WANTED - launch_s) / pass_s + 1e-9)
     return max(min(wanted, payable), PASSES_FLOOR)
+
+
+def usual_budget_s(round_s: float, columns: int = 1) -> float:
+    """A column's budget where nobody says otherwise: a minute for all, or what its twelve rounds take; five at most.
+
+    Args:
+        round_s: of as few blocks as may be.
+        columns: so many share it.
+    """
+    wanted_s = ROUNDS_WANTED * round_s / (1 - RESERVE)
+    return min(max(USUAL_S / columns, 10.0 * ceil(wanted_s / 10)), USUAL_MOST_S / columns)
 
 
 def planned_rounds(budget_s: float, round_s: float) -> int:

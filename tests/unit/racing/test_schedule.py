@@ -28,6 +28,7 @@ from dragstrip.racing.schedule import (
     phases,
     planned_rounds,
     round_order,
+    usual_budget_s,
 )
 from dragstrip.record import Plan
 
@@ -156,6 +157,15 @@ def test_the_planned_last_round_is_what_nine_tenths_of_the_budget_pay_for() -> N
     assert planned_rounds(60.0, 0.9) == 60
     assert planned_rounds(5.0, 1.0) == ROUNDS_LEAST
     assert analysis.FLOOR == ROUNDS_LEAST
+
+
+def test_the_usual_budget_is_a_minute_or_what_twelve_rounds_take_and_five_minutes_at_most() -> None:
+    """Within nine tenths of it; columns share the minute and the five."""
+    assert usual_budget_s(2.0) == 60.0
+    assert usual_budget_s(12.0) == 160.0
+    assert planned_rounds(usual_budget_s(12.0), 12.0) == 12
+    assert usual_budget_s(60.0) == 300.0
+    assert (usual_budget_s(0.5, 3), usual_budget_s(5.0, 3), usual_budget_s(60.0, 3)) == (20.0, 70.0, 100.0)
 
 
 # --- counted parts that begin anywhere in a wave ---------------------------------------------------------------------
