@@ -80,7 +80,7 @@ soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server,
 	$(BIN)/python tests/tiers.py soak
 
 PYTEST := $(BIN)/python -m pytest
-# Several at a time, each file by one process: noise voids nothing, and no test decides by time. Three, since many wait.
+# Several at a time, each file by one process: noise voids nothing, and no test decides by time. Four, since most wait.
 test-unit: .stamps/test-deps
 	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 3 tests/unit tests/statistics
 
@@ -88,13 +88,13 @@ test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 3 --dist loadfile
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 3 --dist loadgroup
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist loadgroup
 
 test-contenders: .stamps/test-deps
-	$(PYTEST) -q -m 'contenders and not soak' -n 3 --dist loadfile
+	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile
 
 test-release: .stamps/test-deps
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'

@@ -5,42 +5,53 @@
     python tests/tiers.py soak      # the long ones
     python tests/tiers.py test --only unit,rust     # some of its parts
 
-A part is a target of the Makefile. The table at the end has each part's seconds by the clock, and the seconds of CPU
-time that it and all its processes took: other programs on the machine lengthen the first and hardly the second. With
---write the table goes into docs/testing.md. Exit code 1 where a part failed; the parts after it are run all the same.
+A part is a target of the Makefile. Parts that only compute run beside those that mostly wait for servers, one after the
+other and with a lower priority; what they print is shown when they end. The table at the end has each part's seconds by
+the clock, and the seconds of CPU time that it and all its processes took: other programs on the machine lengthen the
+first and hardly the second. With --write the table goes into docs/testing.md. Exit code 1 where a part failed; the
+parts after it are run all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+#: So that two parts' words do not mix.
+PRINTING = threading.Lock()
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One target of the Makefile and what it proves, in a line."""
+    """One target of the Makefile and what it proves, in a line.
+
+    Args:
+        computes: it waits for no server, so it runs beside those that do.
+    """
 
     target: str
     proves: str
+    computes: bool = False
 
 
 UNIT = Part("test-unit", "arithmetic, definitions, reports and the house's rules, without a server")
-RUST = Part("test-rust", "the engine: its parser, its two back ends, its counters")
+RUST = Part("test-rust", "the engine: its parser, its two back ends, its counters", computes=True)
 LIVE = Part("test-live", "real servers: scrutineering, races, load, claims, interrupts, `kill -9`")
 TIERS = {
     "test": (UNIT, RUST, LIVE),
     "check": (
-        Part("lint", "formatters, linters, types; in Rust and Python"),
-        Part("prose", "spelling and style of documents, docstrings and comments"),
+        Part("lint", "formatters, linters, types; in Rust and Python", computes=True),
+        Part("prose", "spelling and style of documents, docstrings and comments", computes=True),
         UNIT,
         RUST,
         LIVE,
@@ -49,7 +60,7 @@ TIERS = {
         ),
         Part("test-contenders", "every contender that can be installed: each answer byte for byte, each limit"),
         Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),
-        Part("fuzz", "the response parser and HTTP/2's frames, on random and on mutated bytes"),
+        Part("fuzz", "the response parser and HTTP/2's frames, on random and on mutated bytes", computes=True),
     ),
     "soak": (
         Part("soak-kill", "100 races cut off by `kill -9`: nothing is left, nothing is lost"),
@@ -77,28 +88,67 @@ class Took:
 
 
 def run(part: Part) -> Took:
-    """Runs one part; its output goes where this program's does."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """Runs one part; its output goes where this program's does, at once or, where it computes, when it ends."""
     begun = time.monotonic()
-    print(f"\n== {part.target}: {part.proves}", flush=True)
-    code = subprocess.run(["make", "--no-print-directory", part.target], cwd=ROOT, check=False).returncode
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    with tempfile.TemporaryFile() as said:
+        out, code, cpu_s = said if part.computes else None, 0, 0.0
+        words = ["nice", "-n", "5"] if part.computes else []
+        if not part.computes:
+            print(title(part), flush=True)
+        process = subprocess.Popen(
+            [*words, "make", "--no-print-directory", part.target],
+            cwd=ROOT,
+            stdout=out,
+            stderr=subprocess.STDOUT if out else None,
+        )
+        # Its own CPU time, and that of all whom it waited for: another part may run meanwhile.
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        cpu_s = used.ru_utime + used.ru_stime
+        if part.computes:
+            said.seek(0)
+            text = said.read().decode("utf-8", "replace")
+            with PRINTING:
+                print(title(part), text, sep="\n", flush=True)
     return Took(part, time.monotonic() - begun, cpu_s, code)
 
 
-def table(tier: str, parts: list[Took]) -> list[str]:
-    """The lines of a Markdown table, its sum last."""
+def title(part: Part) -> str:
+    return f"\n== {part.target}: {part.proves}"
+
+
+def run_all(parts: Sequence[Part]) -> list[Took]:
+    """What each part took, in their order; those that compute beside the others."""
+    took: dict[str, Took] = {}
+
+    def one_after_the_other(chain: Sequence[Part]) -> None:
+        for part in chain:
+            took[part.target] = run(part)
+
+    beside = threading.Thread(target=one_after_the_other, args=([part for part in parts if part.computes],))
+    beside.start()
+    one_after_the_other([part for part in parts if not part.computes])
+    beside.join()
+    return [took[part.target] for part in parts]
+
+
+def table(tier: str, parts: list[Took], seconds: float) -> list[str]:
+    """The lines of a Markdown table, the whole last.
+
+    Args:
+        seconds: by the clock, from the first part's start to the last one's end.
+    """
     lines = [
         f"| `make {tier}` | proves | seconds | CPU seconds |",
         "|-|-|-:|-:|",
         *(
             f"| `{one.part.target}`{'' if one.code == 0 else ' **failed**'} | {one.part.proves}"
+            f"{' (beside the others)' if one.part.computes else ''}"
             f" | {one.seconds:.0f} | {one.cpu_s:.0f} |"
             for one in parts
         ),
     ]
-    whole = f"| all | | {sum(one.seconds for one in parts):.0f} | {sum(one.cpu_s for one in parts):.0f} |"
+    whole = f"| all | | {seconds:.0f} | {sum(one.cpu_s for one in parts):.0f} |"
     return [*lines, whole]
 
 
@@ -108,7 +158,7 @@ def write(tier: str, lines: list[str], load: float) -> None:
     from pages import circumstances, splice
 
     budget = f"It may take {BUDGET_S[tier] // 60} minutes on two quiet cores. " if BUDGET_S[tier] else ""
-    told = f"{budget}Measured: {circumstances()}; load average {load:.1f} on {os.cpu_count()} cores."
+    told = f"{budget}Measured: {circumstances()}; load average {load:.1f} at the start."
     splice(PAGE, f"tier {tier}", "\n".join([told, "", *lines]))
 
 
@@ -124,14 +174,11 @@ def main() -> int:
         parts = tuple(one for one in parts if one.target in wanted or one.target.removeprefix("test-") in wanted)
         if len(parts) != len(wanted):
             parser.error(f"--only {chosen.only}: {chosen.tier} has {', '.join(p.target for p in TIERS[chosen.tier])}")
-    loads = [os.getloadavg()[0]]
-    done = []
-    for part in parts:
-        done.append(run(part))
-        loads.append(os.getloadavg()[0])
-    lines, load = table(chosen.tier, done), sum(loads) / len(loads)
+    load, begun = os.getloadavg()[0], time.monotonic()
+    done = run_all(parts)
+    lines = table(chosen.tier, done, time.monotonic() - begun)
     print("", *lines, sep="\n")
-    print(f"load average {load:.1f} on {os.cpu_count()} cores", end="")
+    print(f"load average {load:.1f} at the start, on {os.cpu_count()} cores", end="")
     print(f"; on two quiet ones it may take {BUDGET_S[chosen.tier]} s" if BUDGET_S[chosen.tier] else "")
     if chosen.write:
         write(chosen.tier, lines, load)
