@@ -68,7 +68,7 @@ def serving(store: Path) -> Iterator[str]:
             yield found[1]
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def running() -> Iterator[Any]:
 
 
 def ask(served: str, path: str, *, method: str = "GET", host: str | None = None) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(served.removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(served.removeprefix("http://"), timeout=120)
     connection.request(method, path, headers={"Host": host} if host else {})
     answer = connection.getresponse()
     text = answer.read().decode()

@@ -126,7 +126,7 @@ def test_the_last_words_of_one_that_ends_are_told() -> None:
     """As of an ssh that may not log in."""
     far = agent("", "import sys\nsys.stderr.write('Permission denied (publickey).\\n')\nsys.exit(255)")
     try:
-        time.sleep(0.1)
+        far._threads[0].join(60)
         with pytest.raises(MachineLost, match=r"exit status 255\): Permission denied \(publickey\)"):
             far.ask("hello", Clock, 20.0)
     finally:
