@@ -268,6 +268,8 @@ def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
 def columns(race: Race, found: Sequence[Part]) -> Chart:
     """A line per contender over the columns: its speed over the best's in each. Lines that cross change places."""
     shown = columns_of.table(race, found)
+    kinds = {of for _, of in shown.heads}
+    kind = kinds.pop() if len(kinds) == 1 else "speed"
     names = [name for name, cells in shown.rows if any(cell.ratio for cell in cells)]
     data: list[dict[str, Any]] = [
         {"name": name, "column": head, "at": _short(cell.ratio), "text": cell.text}
@@ -282,7 +284,7 @@ def columns(race: Race, found: Sequence[Part]) -> Chart:
     x = alt.X(
         "column:N", title=None, scale=alt.Scale(domain=[head for head, _ in shown.heads]), axis=alt.Axis(labelAngle=0)
     )
-    y = alt.Y("at:Q", title="speed over the best's in each column (log)", scale=scale, axis=ticks)
+    y = alt.Y("at:Q", title=f"{kind} over the best's in each column (log)", scale=scale, axis=ticks)
     colour = alt.Color("name:N", title=None, scale=alt.Scale(domain=names))
     dash = alt.StrokeDash("name:N", title=None, scale=_dashes(names))
     tips = [alt.Tooltip("name:N", title="contender"), alt.Tooltip("column:N"), alt.Tooltip("text:N", title="ratio")]
@@ -294,7 +296,9 @@ def columns(race: Race, found: Sequence[Part]) -> Chart:
     ).properties(height=320)
     told = "; ".join(f"{row['name']} at {row['column']}: {row['text']}" for row in data)
     moved = "; ".join(f"{one.first} and {one.second} change places" for one in columns_of.changes(found))
-    return finished(layers, f"speed of each contender over the best's, by column: {told}. {moved or 'No change shown'}")
+    return finished(
+        layers, f"{kind} of each contender over the best's, by column: {told}. {moved or 'No change shown'}"
+    )
 
 
 def _dashes(names: Sequence[str]) -> alt.Scale:

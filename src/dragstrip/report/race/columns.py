@@ -40,7 +40,7 @@ class Cell:
 
     Args:
         ratio, low, high: its speed over that of the column's best; None where there is none.
-        number: of the best: its own figure with the unit, which the ratios are relative to.
+        number: of the best: its own figure with the unit, which the ratios are relative to; at several rates of all.
         letters: contenders that share one in a column are not told apart; "" where it ties with nobody.
         lacks: why there is no number, in a word or two; "" where there is one.
     """
@@ -57,10 +57,11 @@ class Cell:
         """Without the letters."""
         if self.lacks:
             return self.lacks
-        if self.number:
-            return f"1 = {self.number}"
+        own = f" = {self.number}" if self.number else ""
+        if self.low == self.high == 1.0:
+            return f"1{own}"
         span = "too early" if figures.finite(self.low) is None else figures.ratio_span(self.low, self.high)
-        return f"{figures.ratio(self.ratio)} ({span})"
+        return f"{figures.ratio(self.ratio)} ({span}){own}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class Change:
 
 def table(race: Race, found: Sequence[Part]) -> Table:
     """The race's table."""
-    columns = [_cells(part) for part in found]
+    columns = [_cells(part, all_numbers=of_rates(race)) for part in found]
     ranks = [{row.name: at for at, row in enumerate(_rows(part))} for part in found]
     names = [entrant.name for entrant in race.entrants]
     # By the first column; who is not in it comes after, by the next one that has it.
@@ -111,7 +112,7 @@ def _rows(part: Part) -> list[summary.Row]:
     return [row for row in summary.ranked(part.race, part.verdict, with_latency=False) if row.name not in bad]
 
 
-def _cells(part: Part) -> dict[str, Cell]:
+def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
     found, unit = _rows(part), KNOWN[part.verdict.metric].head
     letters = summary.tie_letters([row.name for row in found], part.verdict)
     cells = {name: Cell(lacks="lacks it") for name in part.absent}
@@ -120,15 +121,17 @@ def _cells(part: Part) -> dict[str, Cell]:
         name: Cell(lacks="void") for name in standing.spoilt(part.race, part.checks) if cells[name].lacks != "out"
     }
     for row in found:
+        number = figures.per_unit(row.main.estimate, unit)
         if row is found[0]:
-            number = figures.per_unit(row.main.estimate, unit)
             cells[row.name] = Cell(ratio=1.0, low=1.0, high=1.0, number=number, letters=letters[row.name])
             continue
         pair = summary.pair_of(part.verdict, row.name, found[0].name)
         if pair is None or pair.unfit:
             cells[row.name] = Cell(lacks="no verdict")
         else:
-            cells[row.name] = Cell(ratio=pair.ratio, low=pair.low, high=pair.high, letters=letters[row.name])
+            own = number if all_numbers else ""
+            letter = letters[row.name]
+            cells[row.name] = Cell(ratio=pair.ratio, low=pair.low, high=pair.high, number=own, letters=letter)
     return cells
 
 
