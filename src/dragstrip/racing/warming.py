@@ -23,6 +23,10 @@ REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
 #: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
 WARM_UP_MOST = 3
 
+#: A server is not called unsettled by the slices of its first window alone: those of a slow one take up all its time,
+#: and the first of them are of a cold server.
+WINDOWS_LEAST = 2
+
 #: The first look at a server of which nothing is known, for the length of its slices; and one that is long enough for
 #: handshakes of many connections at once, before whose end no request is under way.
 FIRST_LOOK_NS, LONG_LOOK_NS = 20_000_000, 400_000_000
@@ -61,7 +65,7 @@ def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> 
         if counted_s < launched.entry.warm_up_least_s:
             continue
         flat = settled(speeds)
-        if flat or counted_s >= launched.entry.warm_up_most_s:
+        if flat or (counted_s >= launched.entry.warm_up_most_s and len(speeds) >= WINDOWS_LEAST * WINDOW):
             setup.watch(launched.running, session)  # threads may have come since
             enough = enough_s(speeds, slice_ns / 1e9)
             return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)

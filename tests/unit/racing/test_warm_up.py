@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -10,9 +11,12 @@ import pytest
 
 from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
 from dragstrip.racing.warm_up import WINDOW, enough_s, rise, settled
+from dragstrip.racing.warming import warm_up
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Tally
+    from dragstrip._engine import BlockPlan, Tally
+    from dragstrip.racing.launched import Launched
+    from dragstrip.racing.setup import RaceSetup
 
 
 def noisy(levels: np.ndarray, share: float, seed: int) -> list[float]:
@@ -84,6 +88,40 @@ def test_noise_cannot_hide_a_rise_above_three_per_cent() -> None:
     assert enough_s(list(levels), 0.005) == pytest.approx((30 + WINDOW) * 0.005)
 
 
+@pytest.mark.parametrize(
+    ("first_slices", "p50_ms", "slices", "flat"),
+    [
+        ([60, 70, 80, 90], 111, 2 * WINDOW, True),  # slow and cold at first: ten slices are all of its two seconds
+        ([100], 111, WINDOW, True),
+        ([100], 1, WINDOW, True),
+        (range(100, 3000), 111, 2 * WINDOW, False),  # it rises for good
+        (range(100, 3000), 20, 40, False),
+        (range(100, 9000), 5, 80, False),
+    ],
+)
+def test_a_slow_server_has_a_second_window_before_it_is_called_unsettled(
+    first_slices: Iterable[int], p50_ms: int, slices: int, flat: bool
+) -> None:
+    """Its definition allows two seconds; slices are of 222, 50, 25 or 5 ms."""
+    speeds, given = iter([*first_slices, *[100] * 200]), []
+
+    def run(plans: Sequence[BlockPlan]) -> list[Tally]:
+        given.extend(plans)
+        return [
+            slice_of(answered=next(speeds), duration_ns=plan.counted_ns, counted_ns=plan.counted_ns, server_cpu_ns=10)
+            for plan in plans
+        ]
+
+    setup = SimpleNamespace(
+        connect=lambda _: 7, watch=lambda *_: None, engine=SimpleNamespace(run=run), lanes=SimpleNamespace(server=(1,))
+    )
+    launched = SimpleNamespace(
+        session=None, running=None, entry=SimpleNamespace(warm_up_least_s=0.05, warm_up_most_s=2.0)
+    )
+    found = warm_up(cast("RaceSetup", setup), cast("Launched", launched), p50_ms * 1_000_000)
+    assert (len(given), found.settled) == (slices, flat)
+
+
 # --- what others take from a slice ---------------------------------------------------------------------------------
 
 
@@ -91,7 +129,7 @@ def slice_of(**changes: object) -> Tally:
     """A slice of 10 ms on one engine thread, as the engine hands it back; ``changes`` override."""
     usual: dict[str, object] = {
         "duration_ns": 10_000_000, "counted_ns": 10_000_000, "requests": 900, "answered": 1000, "p50_ns": 400_000,
-        "server_cpu_ns": 8_000_000, "server_wait_ns": 0, "engine_wait_ns": 0, "engine_threads": 1,
+        "server_cpu_ns": 8_000_000, "server_wait_ns": 0, "engine_wait_ns": 0, "engine_threads": 1, "gave_up": False,
     }  # fmt: skip
     return cast("Tally", SimpleNamespace(**(usual | changes)))
 
