@@ -116,8 +116,8 @@ def check(person: Person, only: Sequence[str], *, install: bool) -> list[tuple[s
 
 
 def unexplained() -> list[str]:
-    """Contenders with a workload that they neither serve nor say why not."""
-    asked = {*workload.names()}
+    """Contenders with a workload that they neither serve nor say why not; one like another is served as that one."""
+    asked = {workload.load(name).served_as for name in workload.names()}
     return [name for name, one in shipped().items() if asked - {*one.fields.workloads, *one.fields.unable}]
 
 
