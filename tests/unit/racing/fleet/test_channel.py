@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import pytest
 
