@@ -208,6 +208,41 @@ def buckets(histogram: HdrHistogram) -> dict[int, int]:
     return {item.value_iterated_to: item.count_added_in_this_iter_step for item in histogram.get_recorded_iterator()}
 
 
+def test_load_over_a_fleet_counts_what_the_servers_own_log_has(machines: Machines) -> None:
+    """A server of the user's own; closed and open loop: all that both generators sent, plain requests included."""
+    folder = machines.folder / "mine"
+    folder.mkdir()
+    port, log = 18_080, folder / "access.log"
+    (folder / "nginx.conf").write_text(
+        f"user root; worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log;\n"
+        f"events {{ worker_connections 100; }}\nhttp {{ access_log {log}; server {{\n"
+        f"listen {machines.data('server')}:{port}; location / {{ return 200 'hello'; }} }} }}\n"
+    )
+    words = ("nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"))
+    server = subprocess.Popen(machines.inside("server", *words), stderr=subprocess.DEVNULL)
+    try:
+        while f":{port}" not in machines.run("server", "ss", "-Hltn").stdout:  # pytest's own limit ends it
+            assert server.poll() is None, (folder / "error.log").read_text()
+            time.sleep(0.1)
+        load = ("load", f"http://{machines.data('server')}:{port}/", "--fleet", str(machines.fleet()), "-c", "9")
+        closed = machines.client(*load, "-d", "1s", "--json", "-")
+        opened = machines.client(*load, "-d", "1s", "-R", "1001", "--json", "-")
+    finally:
+        server.send_signal(signal.SIGQUIT)  # nginx's word for: when all is answered
+        server.wait(60)
+    sent = 0
+    for done in (closed, opened):
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = json.loads(done.stdout)
+        assert told["load"]["generators"] == ["one", "two"]
+        assert (told["plain_requests"], told["failed"], told["load"]["connections"]) == (4, 0, 9)
+        assert told["sent"] == told["requests"]
+        sent += told["sent"]
+    assert told["open_loop"]["offered"] == 1001
+    assert log.read_bytes().count(b"\n") == sent
+    nothing_runs(machines)
+
+
 def test_an_open_loop_is_split_exactly_and_each_generators_lateness_is_told(machines: Machines) -> None:
     """20,000/s for a second are 20,000 offers, half from each; an odd rate is exact, too."""
     done = told(begun_run(machines, "nginx-return", "64", "-", "1.0", "20000", "15001"))
@@ -446,14 +481,16 @@ def test_a_slow_link_is_seen(machines: Machines) -> None:
 def test_a_host_elsewhere_is_loaded_only_where_it_was_named(machines: Machines) -> None:
     """From a generator's machine: refused without its name, bounded with it, and what can't be known is said."""
     address = machines.data("server")
-    words = ("-m", "http.server", "--bind", address, "--directory", str(machines.folder / "log"), "8099")
+    words = ("-m", "http.server", "--bind", address, "--directory", str(machines.folder / "empty"), "0")
+    (machines.folder / "empty").mkdir()
     log = (machines.folder / "http.log").open("w+")
     server = subprocess.Popen(machines.inside("server", sys.executable, "-u", *words), stderr=log, stdout=log)
     try:
-        until = time.monotonic() + 30
-        while "8099" not in machines.run("server", "ss", "-Hltn").stdout and time.monotonic() < until:
+        while (port := re.search(r"port (\d+)", Path(log.name).read_text())) is None:  # pytest's own limit ends it
+            assert server.poll() is None, Path(log.name).read_text()
             time.sleep(0.1)
-        load = ("env", f"PYTHONPATH={fleets.SOURCE}", *machines.dragstrip(), "load", f"http://{address}:8099/")
+        url = f"http://{address}:{port[1]}/"
+        load = ("env", f"PYTHONPATH={fleets.SOURCE}", *machines.dragstrip(), "load", url)
         refused = machines.run("one", *load)
         assert refused.returncode == 2
         assert "--allow-host" in refused.stderr

@@ -1,4 +1,4 @@
-"""``--fleet FILE`` and ``--node-wait``, for the commands that can race over several machines."""
+"""``--fleet FILE`` and ``--node-wait``, for the commands that can race, or load, over several machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ import click
 
 from dragstrip.cli.options import Command, CoreOptions, Duration
 from dragstrip.errors import BadUsage
+from dragstrip.loading.run import LoadRequest, LoadResult, Progress, run
 from dragstrip.racing.place import HERE, Place
+
+
+def fleet_option(command: Command) -> Command:
+    """``--fleet`` alone, for ``dragstrip load``."""
+    return click.option(
+        "--fleet",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="Load from several machines: a fleet.toml.",
+    )(command)
 
 
 def fleet_options(command: Command) -> Command:
@@ -52,3 +64,19 @@ def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = N
 
     with Machines(load(fleet), node_wait_s=node_wait_s) as machines:
         yield FleetPlace(machines)
+
+
+def loaded(fleet: Path | None, request: LoadRequest, progress: Progress) -> LoadResult:
+    """Loads a URL from this machine, or from a fleet's generators.
+
+    Raises:
+        DragstripError: as ``loading.run.run`` and ``placed``.
+    """
+    if fleet is None:
+        return run(request, progress)
+    from dragstrip.racing.fleet.definition import load
+    from dragstrip.racing.fleet.machines import Machines
+    from dragstrip.racing.fleet.remote_load import load_over
+
+    with Machines(load(fleet)) as machines:
+        return load_over(machines, request, progress)

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from dragstrip.cli.elsewhere_options import allow_host_option
+from dragstrip.cli.fleet_options import fleet_option, loaded
 from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_options
 from dragstrip.cli.options import (
     EXIT_FAILURE,
@@ -132,6 +133,7 @@ class LoadOptions(OpenLoopOptions):
     max_errors: float | None
     min_reached: float | None
     allowed: tuple[AllowedHost, ...]
+    fleet: Path | None
     quiet: bool
 
 
@@ -198,6 +200,7 @@ class LoadOptions(OpenLoopOptions):
     "--min-reached", type=Share(), default=None, metavar="SHARE", help="Exit 1 below it: of the offered rate, e.g. 99%."
 )
 @allow_host_option
+@fleet_option
 @click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
 @gathered(LoadOptions)
 def load(options: LoadOptions) -> None:
@@ -226,7 +229,7 @@ def load(options: LoadOptions) -> None:
     request = _request(options)
     live = Live(Console(stderr=True), quiet=options.quiet)
     try:
-        result = loading.run(request, live)
+        result = loaded(options.fleet, request, live)
     finally:
         live.close()
     objectives = limits(

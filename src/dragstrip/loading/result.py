@@ -100,6 +100,7 @@ class LoadResult:
         notes: what to know beforehand, in words.
         any_body: of answers only the status was checked.
         script: what came of it, where there was one.
+        generators: the machines of a fleet that loaded; none where it was this one. Each asked for the right answers.
     """
 
     request: LoadRequest
@@ -124,11 +125,17 @@ class LoadResult:
     plain_statuses: dict[int, int] = field(default_factory=dict)
     any_body: bool = False
     script: ScriptReport | None = None
+    generators: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> int:
+        """Plain requests before the load, by which the right answers were learned."""
+        return self.request.plain * max(len(self.generators), 1)
 
     @property
     def requests(self) -> int:
         """Answered right, the plain ones before the load among them: what the server's own log says."""
-        return self.request.plain + self.answered
+        return self.plain + self.answered
 
     @property
     def answered(self) -> int:
@@ -179,7 +186,7 @@ class LoadResult:
     @property
     def sent(self) -> int:
         """Requests that left: answered right, failed, or unanswered when the run was broken off."""
-        return self.request.plain + sum(part.sent for part in self.slices)
+        return self.plain + sum(part.sent for part in self.slices)
 
     @property
     def failed(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -50,7 +50,10 @@ from dragstrip.version import __version__
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Script, SessionPlan, Tally
 
-__all__ = ["Learned", "LoadRequest", "LoadResult", "Offer", "Progress", "Slice", "Step", "Target", "run"]
+__all__ = [
+    "Learned", "LoadRequest", "LoadResult", "Offer", "Prepared", "Progress", "Slice", "Step", "Target", "drive",
+    "merged", "plain_statuses", "prepare", "run", "session_plan", "worked",
+]  # fmt: skip
 
 #: How often a run is looked at.
 SLICE_NS = 1_000_000_000
@@ -76,9 +79,9 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     """
     request = bounded(request, target(request.url, request.unix, request.allowed))
     check(request)
-    prepared = _prepare(request)
+    prepared = prepare(request)
     progress.begun(prepared.request, prepared.learned, list(prepared.doubts))
-    return _told_script(prepared, _result(prepared, _load(prepared, progress)))
+    return _told_script(prepared, result_of(prepared, _load(prepared, progress)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class _Exchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
+class Prepared:
     """All that is known before the engine starts.
 
     Args:
@@ -123,7 +126,7 @@ class _Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
+class Loaded:
     """What the engine did: its slices in their order, what ended it, and how it worked.
 
     Args:
@@ -140,7 +143,7 @@ class _Loaded:
     notes: tuple[str, ...]
 
 
-def _prepare(request: LoadRequest) -> _Prepared:
+def prepare(request: LoadRequest) -> Prepared:
     """Learns the right answers, and settles with how many cores and connections the run is made.
 
     Raises:
@@ -170,7 +173,7 @@ def _prepare(request: LoadRequest) -> _Prepared:
         notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
     if to.tls and request.insecure:
         notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
-    return _Prepared(
+    return Prepared(
         request=request,
         target=to,
         exchanges=exchanges,
@@ -210,32 +213,25 @@ def _right_answer(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -
     return learn(request, to, wire)
 
 
-def _load(prepared: _Prepared, progress: Progress) -> _Loaded:
+def _load(prepared: Prepared, progress: Progress) -> Loaded:
     """Runs the engine to the end, or until it is interrupted.
 
     Raises:
         EngineFailure: as ``run``.
     """
-    request, to = prepared.request, prepared.target
+    request = prepared.request
     started = datetime.now(UTC).isoformat(timespec="seconds")
     slices: list[Slice] = []
     with _engine(prepared.cores, request.io) as engine, _awake(request) as awake:
         try:
-            finished = _drive(engine, engine.open(_session_plan(prepared)), prepared, slices, progress)
+            finished = drive(engine, engine.open(session_plan(prepared)), prepared, slices, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
         if prepared.script is not None:
             refuse_failure(prepared.script)
-        # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
-        io, backend = engine.backend, Backend(engine.io)
-        stamps = "user" if to.tls or to.unix else engine.latency_stamps
-    asked_for = request.close_after or request.pipeline > 1 or request.first_byte
-    if to.tls or prepared.made_under_load or (asked_for and request.http != "2"):
-        io, backend = "epoll (for what is asked for)", Backend.EPOLL
-    if prepared.by_length:
-        io, backend = "epoll (large bodies are counted where they lie)", Backend.EPOLL
+        io, backend, stamps = worked(prepared, engine)
     notes = () if awake is None else (_about_sleep(awake),)
-    return _Loaded(
+    return Loaded(
         started=started,
         slices=tuple(slices),
         finished=finished,
@@ -246,7 +242,20 @@ def _load(prepared: _Prepared, progress: Progress) -> _Loaded:
     )
 
 
-def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
+def worked(prepared: Prepared, engine: Engine) -> tuple[str, Backend, str]:
+    """With what the engine loads, and who stamps arrivals (``LoadResult.io``, ``backend``, ``stamps``)."""
+    request, to = prepared.request, prepared.target
+    # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
+    stamps = "user" if to.tls or to.unix else engine.latency_stamps
+    asked_for = request.close_after or request.pipeline > 1 or request.first_byte
+    if prepared.by_length:
+        return "epoll (large bodies are counted where they lie)", Backend.EPOLL, stamps
+    if to.tls or prepared.made_under_load or (asked_for and request.http != "2"):
+        return "epoll (for what is asked for)", Backend.EPOLL, stamps
+    return engine.backend, Backend(engine.io), stamps
+
+
+def result_of(prepared: Prepared, loaded: Loaded) -> LoadResult:
     """What was prepared and what came of it, as one record; the slices' histograms are added up."""
     slices = loaded.slices
     # What was feared and did not come needs no word afterwards.
@@ -260,12 +269,12 @@ def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
         cores=prepared.cores,
         connections=prepared.connections,
         slices=slices,
-        latency_hdr=_merged(part.latency_hdr for part in slices),
-        connect_hdr=_merged(part.connect_hdr for part in slices),
-        first_byte_hdr=_merged(part.first_byte_hdr for part in slices),
-        latency_sent_hdr=_merged(part.latency_sent_hdr or b"" for part in slices),
-        lag_hdr=_merged(part.lag_hdr or b"" for part in slices),
-        plain_statuses=_plain_statuses(prepared.exchanges) if prepared.request.plain else {},
+        latency_hdr=merged(part.latency_hdr for part in slices),
+        connect_hdr=merged(part.connect_hdr for part in slices),
+        first_byte_hdr=merged(part.first_byte_hdr for part in slices),
+        latency_sent_hdr=merged(part.latency_sent_hdr or b"" for part in slices),
+        lag_hdr=merged(part.lag_hdr or b"" for part in slices),
+        plain_statuses=plain_statuses(prepared),
         any_body=prepared.any_body,
         io=loaded.io,
         backend=loaded.backend,
@@ -276,7 +285,7 @@ def _result(prepared: _Prepared, loaded: _Loaded) -> LoadResult:
     )
 
 
-def _told_script(prepared: _Prepared, result: LoadResult) -> LoadResult:
+def _told_script(prepared: Prepared, result: LoadResult) -> LoadResult:
     """The result with what the script said to it: ``done`` is called with the run's numbers."""
     script, asked = prepared.script, prepared.request.script
     if script is None or asked is None:
@@ -295,14 +304,21 @@ def _told_script(prepared: _Prepared, result: LoadResult) -> LoadResult:
     return replace(result, script=told)
 
 
-def _plain_statuses(exchanges: Sequence[_Exchange]) -> dict[int, int]:
+def plain_statuses(prepared: Prepared) -> dict[int, int]:
     """How many plain requests, by which right answers were learned, were answered with which status."""
-    learned = {exchange.asked: exchange.right.status for exchange in exchanges if exchange.asked.answer is None}
+    if not prepared.request.plain:
+        return {}
+    learned = {one.asked: one.right.status for one in prepared.exchanges if one.asked.answer is None}
     statuses = Counter(learned.values())
     return {status: PLAIN * count for status, count in statuses.items()}
 
 
-def _session_plan(prepared: _Prepared) -> SessionPlan:
+def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> SessionPlan:
+    """The connections, and what goes over them.
+
+    Args:
+        turns: of an open loop that several generators share (``_engine.SessionPlan``).
+    """
     from dragstrip import _engine as engine
 
     request, to = prepared.request, prepared.target
@@ -332,6 +348,7 @@ def _session_plan(prepared: _Prepared) -> SessionPlan:
         by_length=prepared.by_length,
         streams=request.streams if request.http == "2" else 0,
         script=prepared.script,
+        turns=turns,
     )
 
 
@@ -374,14 +391,15 @@ def _engine(cores: tuple[int, ...], io: str) -> Iterator[Engine]:
         raise EngineFailure(str(error)) from error
 
 
-def _merged(histograms: Iterable[bytes]) -> bytes:
+def merged(histograms: Iterable[bytes]) -> bytes:
+    """Histograms added up; empty ones are none."""
     from dragstrip._engine import merge
 
     recorded = [histogram for histogram in histograms if histogram]
     return merge(recorded) if recorded else b""
 
 
-def _drive(engine: Engine, session: int, prepared: _Prepared, slices: list[Slice], progress: Progress) -> str:
+def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice], progress: Progress) -> str:
     """Runs to the end, hour by hour, and says what ended it (``LoadResult.finished``).
 
     Args:

@@ -42,7 +42,7 @@ EVERY_OPTION = {
     "--cacert c --insecure --sources auto --first-byte "
     "--http 1.0 -k --timeout 2s --status 200 --check full --io uring --awake auto -R 1k --ramp 1:2 --steps 1k:1s,2k:2s "
     "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
-    "--min-reached 99% --allow-host lab -q",
+    "--min-reached 99% --allow-host lab --fleet f -q",
     "new": "mine --into .",
     "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
     "--http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency "

@@ -38,7 +38,8 @@ _WORDS = 6
 
 #: Refusals that an agent may pass on, by their name; any other is a fault of the agent's machine.
 _PASSED_ON: Mapping[str, type[DragstripError]] = {
-    name: getattr(errors, name) for name in ("BadUsage", "NotReady", "StageError", "PortTaken", "EngineFailure")
+    name: getattr(errors, name)
+    for name in ("BadUsage", "NotReady", "StageError", "PortTaken", "EngineFailure", "DragstripError")
 }
 
 
@@ -132,12 +133,11 @@ class Channel:
                 pass  # its end is seen by whoever reads
 
         def answer(within_s: float) -> _Reply:
-            try:
-                if not waiting.there.wait(within_s):
-                    self.lose(f"its agent did not answer ({what}) within {within_s:.0f} s")
-            finally:
-                with self._lock:
-                    self._waiting.pop(number, None)
+            # Who is interrupted here (Ctrl-C) may wait again.
+            if not waiting.there.wait(within_s):
+                self.lose(f"its agent did not answer ({what}) within {within_s:.0f} s")
+            with self._lock:
+                self._waiting.pop(number, None)
             if waiting.message is None:
                 raise self.lost or MachineLost(self.name, "its agent is gone")
             return self._taken(what, reply, waiting.message)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,10 @@ from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
 from dragstrip.racing.fleet import messages
-from dragstrip.racing.fleet.messages import Nothing, Offset, Opened, Proof, Reply, Session, Tallies
+from dragstrip.racing.fleet.load_there import LoadThere
+from dragstrip.racing.fleet.messages import LoadRan, LoadReady, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
 from dragstrip.racing.fleet.meter import Meter
-from dragstrip.racing.fleet.opening import asking_of, keep, load_of
+from dragstrip.racing.fleet.opening import asking_of, keep, load_of, request_of
 from dragstrip.racing.fleet.round_duties import RoundDuties
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
@@ -47,6 +48,7 @@ class _Race:
     watch: environment.Watch
     meter: Meter
     marker: Marker | None = None
+    loading: LoadThere | None = None
     held: ExitStack = field(default_factory=ExitStack)
 
 
@@ -70,6 +72,8 @@ class GeneratorDuties(RoundDuties[_Race]):
             "observe": self.observe,
             "run": self.run,
             "stop_run": self.stop_run,
+            "load_ready": self.load_ready,
+            "load_run": self.load_run,
             "prove": self.prove,
             "connection_facts": self.connection_facts,
             "generator_before": self.before,
@@ -176,18 +180,42 @@ class GeneratorDuties(RoundDuties[_Race]):
         race = self._open()
         if race.marker is not None:
             race.marker.begin(run)
-        self.busy = True
         race.meter.begin()
-        try:
+        with self._running():
             done = race.engine.run([block_plan(**block) for block in blocks], steal_cores=list(race.cores))
-        finally:
-            self.ended_s, self.busy = time.monotonic(), False
         return Tallies(tallies=[_tally(tally) for tally in done], traffic=race.meter.end())
 
     def stop_run(self) -> Nothing:
         """Ends a run that is under way."""
         self._open().engine.stop()
         return Nothing()
+
+    def load_ready(self, *, request: Mapping[str, Any], cacert: str | None, turns: tuple[int, int]) -> LoadReady:
+        """Learns the right answers to what ``dragstrip load`` asks, and opens this generator's connections."""
+        race = self._open()
+        asked = request_of(request)
+        if cacert is not None:
+            (race.folder / "cacert.pem").write_text(cacert, encoding="utf-8")
+            asked = replace(asked, cacert=str(race.folder / "cacert.pem"))
+        race.loading = LoadThere(race.engine, race.marker, asked, race.cores, (turns[0], turns[1]))
+        return race.loading.ready()
+
+    def load_run(self) -> LoadRan:
+        """Loads, for as long as was asked."""
+        loading = self._open().loading
+        if loading is None:
+            raise StageError("no load was made ready on this machine")
+        with self._running():
+            return loading.run()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Whoever asked for this waits in silence."""
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.ended_s, self.busy = time.monotonic(), False
 
     def prove(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
         """Has a contender prove its answers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -22,6 +22,7 @@ MOST_LINE_BYTES = 64 * 2**20
 _Text = Annotated[str, Field(max_length=100_000)]
 _Name = Annotated[str, Field(max_length=200)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Status = Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")]
 _Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
@@ -278,6 +279,78 @@ class Tallies(Reply):
 
     tallies: list[Tally]
     traffic: Traffic
+
+
+class Right(Reply):
+    """The right answer to a load's requests (``loading.learn.Learned``); of its body only the length is told."""
+
+    status: _Count
+    reason: _Text
+    body_bytes: _Count
+    server: _Text
+    closes: bool
+    tls: _Text
+    changes: bool
+
+
+class LoadReady(Reply):
+    """A generator that has learned the right answers and opened its connections (``loading.run.Prepared``)."""
+
+    right: Right
+    connections: _Count
+    cores: list[int]
+    by_length: bool
+    any_body: bool
+    plain_statuses: dict[_Status, _Count]
+    notes: list[_Text]
+    io: _Text
+    backend: _Name
+    stamps: _Name
+
+
+class LoadSlice(Reply):
+    """About a second of a load (``loading.result.Slice``)."""
+
+    started_ns: _Count
+    counted_ns: _Count
+    duration_ns: _Count
+    requests: _Count
+    answered: _Count
+    sent: _Count
+    failed: _Count
+    in_flight: _Count
+    errors: dict[_Name, _Count]
+    bytes_in: _Count
+    bytes_out: _Count
+    connects: _Count
+    latency_hdr: Blob
+    connect_hdr: Blob
+    first_byte_hdr: Blob
+    latency_sum_ns: _Count
+    p50_ns: _Count
+    p99_ns: _Count
+    max_ns: _Count
+    engine_cpu_ns: _Count
+    engine_wait_ns: _Count
+    gave_up: bool
+    statuses: dict[_Status, _Count]
+    samples: dict[str, _Text]
+    turn_sum_ns: _Count
+    clock_step_ns: _Count
+    early_stamps: _Count
+    offered: _Count | None
+    unsent: _Count | None
+    departed: _Count | None
+    lag_p99_ns: _Count | None
+    lag_hdr: Blob | None
+    latency_sent_hdr: Blob | None
+
+
+class LoadRan(Reply):
+    """A generator's part of a load, and what ended it (``loading.result.LoadResult.finished``)."""
+
+    finished: Literal["duration", "gave up", "interrupted"]
+    slices: list[LoadSlice]
 
 
 class Lost(Reply):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from dragstrip import machine, workload
 from dragstrip.contender import Entry
+from dragstrip.loading.request import LoadRequest
 from dragstrip.process import keep_awake
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.proving import Asking
@@ -61,6 +65,24 @@ def load_values(load: Load) -> dict[str, Any]:
 def load_of(values: Mapping[str, Any]) -> Load:
     """The load that was sent."""
     return Load(**values)
+
+
+class _Sent(BaseModel):
+    """What ``dragstrip load`` asks for, as it is sent: bytes as base64."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    request: LoadRequest
+
+
+def request_values(request: LoadRequest) -> dict[str, Any]:
+    """What ``dragstrip load`` asks for, as it is sent."""
+    return _Sent(request=request).model_dump(mode="json")
+
+
+def request_of(values: Mapping[str, Any]) -> LoadRequest:
+    """What was sent."""
+    return _Sent.model_validate_json(json.dumps(values)).request
 
 
 def keep(cores: tuple[int, ...], wait: str, on: bool, resources: ExitStack) -> tuple[str, Awake]:

@@ -374,18 +374,7 @@ class FleetPlace:
             BadUsage: more generators than connections. EngineFailure: a generator's engine can't run.
         """
         refuse_database(workload)
-        count = len(self._machines.generators)
-        if load.connections < count:
-            raise BadUsage(f"--connections {load.connections}: {count} generators want one each at least; give {count}")
-        asked = {"seed": seed, "keep_cores_awake": keep != OFF}
-
-        def reopen() -> None:
-            opened.clear()
-            opened.update(self._opened(asked, load_values(load), io, wait))
-
-        opened: dict[str, Opened] = {}
-        try:
-            reopen()
+        with self.open_race(load, seed=seed, io=io, keep=keep, wait=wait) as (opened, reopen):
             first = opened[self._machines.generators[0].name]
             threads = [opened[one.name].threads for one in self._machines.generators]
             seen: list[FleetSetup] = []
@@ -401,6 +390,29 @@ class FleetPlace:
             )  # fmt: skip
             seen.append(setup)
             yield setup
+
+    @contextlib.contextmanager
+    def open_race(
+        self, load: Load, *, seed: int, io: str, keep: str, wait: str
+    ) -> Iterator[tuple[Mapping[str, Opened], Callable[[], None]]]:
+        """Observer and engines are there for as long as this lasts; what each machine said, and what opens all anew.
+
+        Raises:
+            BadUsage: more generators than connections. EngineFailure: a generator's engine can't run.
+        """
+        count = len(self._machines.generators)
+        if load.connections < count:
+            raise BadUsage(f"--connections {load.connections}: {count} generators want one each at least; give {count}")
+        asked = {"seed": seed, "keep_cores_awake": keep != OFF}
+        opened: dict[str, Opened] = {}
+
+        def reopen() -> None:
+            opened.clear()
+            opened.update(self._opened(asked, load_values(load), io, wait))
+
+        try:
+            reopen()
+            yield opened, reopen
         except EngineRefusal as error:
             raise EngineFailure(f"the load engine: {error}") from error
         finally:

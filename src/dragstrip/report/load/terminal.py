@@ -185,7 +185,7 @@ def _checks(result: LoadResult) -> list[RenderableType]:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
     samples = result.samples
     for kind, count in result.errors.items():
-        learned = kind != "wrong_status" or result.request.plain
+        learned = kind != "wrong_status" or result.plain
         means = KIND_MEANS.get(kind, "") if learned else "another status than the right one"
         table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), means)
         if kind in samples:
@@ -207,22 +207,25 @@ def _statuses(result: LoadResult) -> list[RenderableType]:
     return [Text("answers by status", style="bold"), table, Text()]
 
 
+def _cores(result: LoadResult) -> str:
+    """Whose cores loaded."""
+    if result.generators:
+        return f"{len(result.cores)} cores on {', '.join(result.generators)}"
+    return f"core {','.join(map(str, result.cores))}"
+
+
 def _facts(result: LoadResult) -> Text:
     late = f", {result.late:,} of them after the time was up" if result.late else ""
     unanswered = result.sent - result.requests - result.failed
     lines = [
         f"sent {result.sent:,}"
-        + (
-            f" (the first {result.request.plain} to learn the right answer: not in rate or latency)"
-            if result.request.plain
-            else ""
-        ),
+        + (f" (the first {result.plain} to learn the right answer: not in rate or latency)" if result.plain else ""),
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else "")
         + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",
         f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
         f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
-        f"{result.engine_share:.0%} of core {','.join(map(str, result.cores))}; connections waited for it "
+        f"{result.engine_share:.0%} of {_cores(result)}; connections waited for it "
         f"{result.turn_share:.0%} of the time; {'epoll' if result.backend is Backend.EPOLL else 'io_uring'}",
     ]
     return Text("\n".join(lines), style="dim")

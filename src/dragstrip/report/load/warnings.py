@@ -58,6 +58,8 @@ def warnings(result: LoadResult) -> list[str]:
 
 
 def _cores(result: LoadResult, *, were: bool = True) -> str:
+    if result.generators:
+        return f"{len(result.cores)} cores on {', '.join(result.generators)}" + (" were" if were else "")
     single = len(result.cores) == 1
     name = f"core {result.cores[0]}" if single else f"{len(result.cores)} cores"
     return name + ((" was" if single else " were") if were else "")
