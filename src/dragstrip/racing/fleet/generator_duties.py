@@ -21,12 +21,13 @@ from dragstrip.racing.fleet import messages
 from dragstrip.racing.fleet.load_there import LoadThere
 from dragstrip.racing.fleet.messages import LoadRan, LoadReady, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
 from dragstrip.racing.fleet.meter import Meter
-from dragstrip.racing.fleet.opening import asking_of, keep, load_of, request_of
+from dragstrip.racing.fleet.opening import asking_of, encryption_of, keep, load_of, request_of
 from dragstrip.racing.fleet.round_duties import RoundDuties
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
-from dragstrip.scrutiny import TROUBLE, describe_error, with_own_form
+from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, with_own_form
+from dragstrip.workload import HOST
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker
@@ -141,12 +142,12 @@ class GeneratorDuties(RoundDuties[_Race]):
         self, *, asking: Mapping[str, Any], host: str, port: int, connections: int, turns: tuple[int, int]
     ) -> Session:
         """Opens this generator's share of the connections."""
-        from dragstrip._engine import SessionPlan, Target
+        from dragstrip._engine import SessionPlan, Target, Tls
 
         race, asked = self._open(), self._asking(asking)
-        load = race.load
+        load, tls = race.load, self._encryption(asking)
         try:
-            exchanges = with_own_form(host, port, asked.exchanges(keepalive=load.keepalive, http=load.http))
+            exchanges = with_own_form(host, port, asked.exchanges(keepalive=load.keepalive, http=load.http), tls)
         except TROUBLE as error:
             raise StageError(describe_error(error)) from error
         plan = SessionPlan(
@@ -155,6 +156,7 @@ class GeneratorDuties(RoundDuties[_Race]):
             connections=connections,
             keepalive=load.keepalive,
             timeout_ns=load.timeout_ns,
+            tls=Tls(HOST, cacert=tls.cacert, resume=asked.workload.tls == "resumed") if tls else None,
             pipelining=asked.workload.pipelining,
             by_length=asked.workload.by_length,
             sequence=asked.workload.sequence(exchanges, race.seed),
@@ -221,16 +223,20 @@ class GeneratorDuties(RoundDuties[_Race]):
         """Has a contender prove its answers."""
         asked = self._asking(asking)
         load = replace(self._open().load, pipelining=asked.workload.pipelining)
-        findings = prove(asked, load, host, port)
+        findings = prove(asked, load, host, port, self._encryption(asking))
         return Proof(problems=list(findings.problems), facts=parity.sheet_texts(findings.facts))
 
     def connection_facts(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
         """What a contender does with connections."""
-        return Proof(problems=[], facts=parity.sheet_texts(connection_facts(self._asking(asking), host, port)))
+        facts = connection_facts(self._asking(asking), host, port, self._encryption(asking))
+        return Proof(problems=[], facts=parity.sheet_texts(facts))
 
     def _asking(self, values: Mapping[str, Any]) -> Asking:
         race = self._open()
         return asking_of(values, race.seed, race.folder)
+
+    def _encryption(self, values: Mapping[str, Any]) -> Encryption | None:
+        return encryption_of(values, self._open().folder)
 
     def close(self) -> Nothing:
         """The race is over."""

@@ -126,7 +126,11 @@ class Opened(Reply):
 
 
 class Up(Reply):
-    """A server that has given its first right answer."""
+    """A server that has given its first right answer.
+
+    Args:
+        cacert: of one that speaks TLS who signed its certificate, in PEM; "" for any other.
+    """
 
     number: _Count
     host: _Name
@@ -136,6 +140,7 @@ class Up(Reply):
     cpu_source: _Name
     note: _Text
     drawn_by: _Text
+    cacert: _Text
 
 
 class Look(Reply):

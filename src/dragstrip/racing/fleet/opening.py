@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -18,6 +20,7 @@ from dragstrip.process import keep_awake
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.proving import Asking
 from dragstrip.record import Load
+from dragstrip.scrutiny import Encryption
 from dragstrip.workload import HTTP2, Data, Workload
 
 
@@ -41,11 +44,15 @@ def workload_of(values: Mapping[str, str], folder: Path) -> Workload:
     return workload.load(file)
 
 
-def asking_values(workload: Workload, entry: Entry, drawn_by: str) -> dict[str, Any]:
-    """What a launch is asked, as it is sent: what makes the same requests and answers there."""
+def asking_values(workload: Workload, entry: Entry, drawn_by: str, cacert: str) -> dict[str, Any]:
+    """What a launch is asked, as it is sent: what makes the same requests and answers there.
+
+    Args:
+        cacert: who signed its certificate, in PEM; "": it is asked in the clear.
+    """
     own_form = workload.name in entry.own_forms
     framed = entry.http("1.1") == HTTP2
-    told = {"mark": entry.mark, "own_form": own_form, "framed": framed, "drawn_by": drawn_by}
+    told = {"mark": entry.mark, "own_form": own_form, "framed": framed, "drawn_by": drawn_by, "cacert": cacert}
     return {"workload": workload_values(workload), **told}
 
 
@@ -55,6 +62,18 @@ def asking_of(values: Mapping[str, Any], seed: int, folder: Path) -> Asking:
     data = workload.data(values["drawn_by"]) if values["drawn_by"] else Data()
     forms = {"own_form": values["own_form"], "framed": values["framed"]}
     return Asking(workload=workload, seed=seed, mark=values["mark"], data=data, **forms)
+
+
+def encryption_of(values: Mapping[str, Any], folder: Path) -> Encryption | None:
+    """How the launch that was sent is reached over TLS; None: in the clear. ``folder``: where its authority may lie."""
+    if not values["cacert"]:
+        return None
+    file = folder / f"{hashlib.sha256(values['cacert'].encode()).hexdigest()[:16]}.pem"
+    if not file.exists():
+        part = file.with_suffix(f".{threading.get_ident()}")  # whoever else reads it must find all of it
+        part.write_text(values["cacert"], encoding="ascii")
+        part.replace(file)
+    return Encryption(file, HTTP2 if values["framed"] else "1.1")
 
 
 def load_values(load: Load) -> dict[str, Any]:

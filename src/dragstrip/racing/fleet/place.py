@@ -211,7 +211,8 @@ class FleetSetup(RaceSetup):
         return channel.ask(what, Proof, within_s, asking=self._asking(launched), host=at.host, port=at.port)
 
     def _asking(self, launched: Launched) -> dict[str, Any]:
-        return asking_values(self.workload, launched.entry, launched.drawn_by)
+        cacert = launched.running.cacert if isinstance(launched.running, RemoteServer) else ""
+        return asking_values(self.workload, launched.entry, launched.drawn_by, cacert)
 
     def count_from_now(self, launched: Launched) -> Callable[[], int | None]:
         """What it counts itself, asked on its own machine."""
@@ -345,8 +346,6 @@ class FleetPlace:
         """Whether a contender is installed on the servers' machine."""
         if entry.url is not None:
             return Ready("running", {})
-        if entry.tls:
-            return Missing("over a fleet nobody is raced over TLS", "leave out tls=on, or race on one machine")
         state = self._server.ask("check", State, 60.0, entry=entry_values(entry))
         if state.ready:
             return Ready(state.version, {})

@@ -16,7 +16,7 @@ class RemoteServer:
     def __init__(self, channel: Channel, up: Up) -> None:
         self._channel = channel
         self.number, self.host, self.port, self.ready_ns = up.number, up.host, up.port, up.ready_ns
-        self.cpu_source, self.note = up.cpu_source, up.note
+        self.cpu_source, self.note, self.cacert = up.cpu_source, up.note, up.cacert
         self._ended: Ended | None = None
 
     def schedstats(self) -> tuple[str, ...]:

@@ -167,6 +167,7 @@ class ServerDuties(RoundDuties[_Race]):
         return Up(
             number=number, host=running.host, port=running.port, pid=pids[0] if pids else 0,
             ready_ns=running.ready_ns, cpu_source=running.cpu_source, note=running.note, drawn_by=launched.drawn_by,
+            cacert=launched.tls.cacert.read_text(encoding="ascii") if launched.tls else "",
         )  # fmt: skip
 
     def look(self, number: int) -> Look:
@@ -204,7 +205,8 @@ class ServerDuties(RoundDuties[_Race]):
     def count_begin(self, number: int) -> Nothing:
         """Begins to count what it says itself that it had."""
         launched = self._server(number)
-        self._counting[number] = count_from_now(launched.own_count, launched.running.host, launched.running.port)
+        at, tls = launched.running, launched.tls
+        self._counting[number] = count_from_now(launched.own_count, at.host, at.port, tls)
         return Nothing()
 
     def count_end(self, number: int) -> Counted:
