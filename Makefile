@@ -107,7 +107,7 @@ soak-rogue: .stamps/test-deps
 	$(PYTEST) -q -m soak tests/live --ignore=tests/live/test_fleet.py --ignore=tests/live/test_fleet_install.py
 
 soak-fleet: .stamps/test-deps  ## machines that are lost, links that are slow: namespaces of the tests' own
-	$(PYTEST) -q -m soak tests/live/test_fleet.py tests/live/test_fleet_install.py
+	$(PYTEST) -q -m 'soak or thorough' tests/live/test_fleet.py tests/live/test_fleet_install.py
 
 soak-fuzz:
 	$(MAKE) --no-print-directory fuzz FUZZ_CASES=1000000 FUZZ_RUNS=10000000

@@ -11,8 +11,10 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,14 @@ import pytest
 from fleets import Machines
 from hdrh.histogram import HdrHistogram
 
+from dragstrip.process import certificate
 from dragstrip.racing.fleet.machines import BEAT_S
 from dragstrip.record import EventKind, Race, VoidKind
 from dragstrip.store.database import Store
 
 pytestmark = [
     pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())),
-    pytest.mark.soak,
-    pytest.mark.xdist_group("fleet"),  # they share one race, which takes a minute
+    pytest.mark.xdist_group("fleet"),  # one fleet at a time, and they share a race
 ]
 
 #: Seconds after which nothing may be left on any machine.
@@ -117,6 +119,7 @@ def nothing_runs(machines: Machines, *names: str) -> None:
         assert machines.idle_within(name, GONE_S), (name, machines.ours(name))
 
 
+@pytest.mark.soak
 def test_a_race_over_three_machines_ends_with_a_verdict(raced: tuple[Race, str], machines: Machines) -> None:
     """Ten rounds, two contenders, a sentence; every machine is in the record and on the page."""
     race, told = raced
@@ -130,6 +133,7 @@ def test_a_race_over_three_machines_ends_with_a_verdict(raced: tuple[Race, str],
     nothing_runs(machines)
 
 
+@pytest.mark.soak
 def test_clocks_of_different_machines_are_never_compared_raw(raced: tuple[Race, str], machines: Machines) -> None:
     """Every block lies within its round, though each machine's clock is days apart from the others'."""
     if not machines.clocks_apart:
@@ -141,6 +145,7 @@ def test_clocks_of_different_machines_are_never_compared_raw(raced: tuple[Race, 
             assert block.duration_ns < this.ended_ns - this.started_ns
 
 
+@pytest.mark.soak
 def test_the_servers_cpu_time_is_read_on_its_own_machine(raced: tuple[Race, str]) -> None:
     """Each block has it; it is never more than its core has."""
     race, _ = raced
@@ -150,6 +155,7 @@ def test_the_servers_cpu_time_is_read_on_its_own_machine(raced: tuple[Race, str]
             assert 0 <= block.server_cpu_ns <= block.duration_ns + 50_000_000
 
 
+@pytest.mark.soak
 def test_each_generators_share_is_recorded(raced: tuple[Race, str]) -> None:
     """Both loaded in every round, and their answers add up to the blocks'."""
     race, _ = raced
@@ -189,6 +195,7 @@ def told(running: subprocess.Popen[str]) -> dict[str, Any]:
         running.wait()
 
 
+@pytest.mark.thorough
 def test_the_servers_own_log_has_exactly_what_both_generators_sent(machines: Machines, logging_nginx: Path) -> None:
     """A closed loop and an open one; and the merged histogram holds each generator's latencies, bucket by bucket."""
     log = machines.folder / "log" / "access.log"
@@ -208,30 +215,36 @@ def buckets(histogram: HdrHistogram) -> dict[int, int]:
     return {item.value_iterated_to: item.count_added_in_this_iter_step for item in histogram.get_recorded_iterator()}
 
 
-def test_load_over_a_fleet_counts_what_the_servers_own_log_has(machines: Machines) -> None:
-    """A server of the user's own; closed and open loop: all that both generators sent, plain requests included."""
-    folder = machines.folder / "mine"
-    folder.mkdir()
-    port, log = 18_080, folder / "access.log"
+@contextmanager
+def own_nginx(machines: Machines, settings: str = "") -> Iterator[tuple[str, Path]]:
+    """A server of the user's own on the servers' machine: where it listens, and its log, complete once this is left."""
+    folder = Path(tempfile.mkdtemp(dir=machines.folder))
+    at, log = f"{machines.data('server')}:18080", folder / "access.log"
     (folder / "nginx.conf").write_text(
         f"user root; worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log;\n"
         f"events {{ worker_connections 100; }}\nhttp {{ access_log {log}; server {{\n"
-        f"listen {machines.data('server')}:{port}; location / {{ return 200 'hello'; }} }} }}\n"
+        f"listen {at}{settings}; location / {{ return 200 'hello'; }} }} }}\n"
     )
     words = ("nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"))
     server = subprocess.Popen(machines.inside("server", *words), stderr=subprocess.DEVNULL)
     try:
-        while f":{port}" not in machines.run("server", "ss", "-Hltn").stdout:  # pytest's own limit ends it
+        while at not in machines.run("server", "ss", "-Hltn").stdout:  # pytest's own limit ends it
             assert server.poll() is None, (folder / "error.log").read_text()
             time.sleep(0.1)
-        load = ("load", f"http://{machines.data('server')}:{port}/", "--fleet", str(machines.fleet()), "-c", "9")
-        closed = machines.client(*load, "-d", "1s", "--json", "-")
-        opened = machines.client(*load, "-d", "1s", "-R", "1001", "--json", "-")
+        yield at, log
     finally:
         server.send_signal(signal.SIGQUIT)  # nginx's word for: when all is answered
         server.wait(60)
+
+
+@pytest.mark.thorough
+def test_load_over_a_fleet_counts_what_the_servers_own_log_has(machines: Machines) -> None:
+    """A closed loop and an open one: all that both generators sent, plain requests included."""
+    with own_nginx(machines) as (at, log):
+        load = ("load", f"http://{at}/", "--fleet", str(machines.fleet()), "-c", "9", "-d", "1s", "--json", "-")
+        runs = [machines.client(*load), machines.client(*load, "-R", "1001")]
     sent = 0
-    for done in (closed, opened):
+    for done in runs:
         assert done.returncode == 0, done.stdout + done.stderr
         told = json.loads(done.stdout)
         assert told["load"]["generators"] == ["one", "two"]
@@ -240,9 +253,39 @@ def test_load_over_a_fleet_counts_what_the_servers_own_log_has(machines: Machine
         sent += told["sent"]
     assert told["open_loop"]["offered"] == 1001
     assert log.read_bytes().count(b"\n") == sent
+
+
+@pytest.mark.soak
+def test_load_over_a_fleet_takes_https_and_sends_who_may_sign(machines: Machines) -> None:
+    """An authority that only the client has: its certificate is for another name, and that alone is refused."""
+    made = certificate.make(machines.folder)
+    (machines.folder / "cert.pem").write_bytes(made.identity.certificate)
+    (machines.folder / "key.pem").write_bytes(made.identity.key)
+    tls = f" ssl; ssl_certificate {machines.folder}/cert.pem; ssl_certificate_key {machines.folder}/key.pem"
+    with own_nginx(machines, tls) as (at, _):
+        load = ("load", f"https://{at}/", "--fleet", str(machines.fleet()), "-d", "1s")
+        unknown = machines.client(*load)
+        known = machines.client(*load, "--cacert", str(made.file))
+        taken = machines.client(*load, "--insecure", "--json", "-")
+    assert "unable to get local issuer certificate" in unknown.stderr
+    assert "IP address mismatch" in known.stderr
+    assert json.loads(taken.stdout)["load"]["tls"]["verified"] is False
+
+
+@pytest.mark.soak
+def test_a_race_over_tls_runs_over_a_fleet(machines: Machines) -> None:
+    """Each launch has its authority's certificate made on the servers' machine, and both generators trust it."""
+    done = machines.client(
+        "race", "nginx-return", "node", "--tls", "--fleet", str(machines.fleet()), "--rounds", "2", "--connections", "4"
+    )
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    race = stored(machines)
+    assert [entrant.name for entrant in race.entrants] == ["nginx-return:tls=on", "node:tls=on"]
+    assert all(block.answered > 0 and not block.errors for this in race.rounds for block in this.blocks)
     nothing_runs(machines)
 
 
+@pytest.mark.thorough
 def test_an_open_loop_is_split_exactly_and_each_generators_lateness_is_told(machines: Machines) -> None:
     """20,000/s for a second are 20,000 offers, half from each; an odd rate is exact, too."""
     done = told(begun_run(machines, "nginx-return", "64", "-", "1.0", "20000", "15001"))
@@ -253,6 +296,7 @@ def test_an_open_loop_is_split_exactly_and_each_generators_lateness_is_told(mach
     assert all(lag is not None for own in done["lag_p99_ns"] for lag in own)
 
 
+@pytest.mark.soak
 def test_generators_with_clocks_days_apart_begin_each_block_together(machines: Machines) -> None:
     """By the observer's clock: as near as two cores for three machines let them wake."""
     done = told(begun_run(machines, "nginx-return", "4", "-", "0.1", *["0"] * 8))
@@ -262,6 +306,7 @@ def test_generators_with_clocks_days_apart_begin_each_block_together(machines: M
     assert max(apart) < 1_000_000_000, apart
 
 
+@pytest.mark.soak
 def test_nothing_is_sent_on_the_control_link_while_a_block_runs(machines: Machines) -> None:
     """Beats would be due several times over; marks and load go over the data link."""
     running = begun_run(machines, "nginx-return", "4", "-", "10", "0")
@@ -279,6 +324,7 @@ def test_nothing_is_sent_on_the_control_link_while_a_block_runs(machines: Machin
     assert min(sent["server", "data"], sent["one", "data"]) > 100, sent
 
 
+@pytest.mark.soak
 def test_check_tells_of_each_machine_and_idle_agents_cost_next_to_nothing(machines: Machines) -> None:
     """All there, the same version, clocks apart as they are, marks answered; at most 0.1 % of a core."""
     done = machines.client("fleet", "check", str(machines.fleet()), "--idle", "5")
@@ -290,6 +336,7 @@ def test_check_tells_of_each_machine_and_idle_agents_cost_next_to_nothing(machin
     nothing_runs(machines)
 
 
+@pytest.mark.thorough
 def test_without_the_key_nothing_is_started_and_nothing_is_read(machines: Machines) -> None:
     """A stranger's key is refused by each sshd, and the race says so; no process of it was on any machine."""
     done = machines.client("race", "nginx-return", "node", "--fleet", str(machines.fleet(key="stranger")))
@@ -303,6 +350,7 @@ def test_without_the_key_nothing_is_started_and_nothing_is_read(machines: Machin
         assert tried.stdout == ""
 
 
+@pytest.mark.thorough
 def test_a_server_machine_has_no_other_port_than_those_told(machines: Machines) -> None:
     """With a race open: sshd on the control link; contender and observer on the data link, who answers no stranger."""
     running = begun_run(machines, "nginx-return", "4", "-", "0.1", "0")
@@ -478,6 +526,7 @@ def test_a_slow_link_is_seen(machines: Machines) -> None:
         assert trips["one"] > 5000 > trips["two"], trips
 
 
+@pytest.mark.thorough
 def test_a_host_elsewhere_is_loaded_only_where_it_was_named(machines: Machines) -> None:
     """From a generator's machine: refused without its name, bounded with it, and what can't be known is said."""
     address = machines.data("server")
@@ -505,6 +554,7 @@ def test_a_host_elsewhere_is_loaded_only_where_it_was_named(machines: Machines) 
         log.close()
 
 
+@pytest.mark.thorough
 def test_a_race_on_one_machine_loads_nothing_of_fleets() -> None:
     """Nor dask, which no race needs."""
     probe = (
