@@ -44,6 +44,12 @@ impl CoalescingRule {
         self.least_ns = (self.least_ns + self.least_ns / FORGET).min(latency_ns);
     }
 
+    /// The least latency of the last dozens of answers, ns; 0: nothing seen yet.
+    #[inline]
+    pub fn least_ns(&self) -> u64 {
+        self.least_ns
+    }
+
     /// How to wait for the next answers, with so many outstanding, if that is not too few.
     #[inline]
     pub fn wait_for(&self, outstanding: usize, fewest: usize) -> Option<Coalescing> {

@@ -186,6 +186,8 @@ struct WorkerSession<P: Poller> {
     large: u64,
     /// Connections given up in this block.
     given_up: usize,
+    /// Until then nothing can have taken too long: with many connections, to look at all of them costs.
+    in_time_until_ns: u64,
     /// (due, index) of connections at rest, soonest first.
     resting: VecDeque<(u64, usize)>,
     /// (token, closing) of connections that filled the buffer too often in one go.
@@ -210,6 +212,7 @@ impl<P: Poller> WorkerSession<P> {
     fn block(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         self.now_ns = block_run.window.started_ns;
         let mut next_scan_ns = self.now_ns + SCAN_NS;
+        self.in_time_until_ns = 0;
         self.clocks = Clocks::new(&Reading::now());
         for took_ns in self.opened_ns.drain(..) {
             block_run.counts.connecting.saturating_record(took_ns);
@@ -240,6 +243,7 @@ impl<P: Poller> WorkerSession<P> {
                 self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
             }
             self.depart(block_run);
+            self.poller.latency(self.coalescing.least_ns());
             for index in 0..count {
                 if let Some(token) = self.poller.ahead(index) {
                     self.fetch(token);
@@ -538,24 +542,32 @@ impl<P: Poller> WorkerSession<P> {
         if P::MULTIPLEXES {
             return self.scan_links(now_ns, block_run);
         }
+        if now_ns < self.in_time_until_ns && self.lingerers == 0 {
+            return;
+        }
+        let mut oldest_ns = now_ns;
         for index in 0..self.conns.len() {
             self.close_former(index, now_ns);
             let conn = &self.conns[index];
-            if now_ns.saturating_sub(conn.since_ns) < self.plan.timeout_ns {
-                continue;
-            }
+            let late = now_ns.saturating_sub(conn.since_ns) >= self.plan.timeout_ns;
             let limit_ms = self.plan.timeout_ns / 1_000_000;
             match conn.state {
-                State::Waiting => {
+                State::Waiting if late => {
                     let why = format!("no complete answer within {limit_ms} ms");
                     self.lost(index, Failure::Timeout, &why, now_ns, block_run);
                 }
-                State::Connecting => {
+                State::Connecting if late => {
                     let error = Error::new(ErrorKind::TimedOut, format!("not connected within {limit_ms} ms"));
                     self.unconnected(index, error, now_ns, block_run);
                 }
                 _ => {}
             }
+            // What begins later than now is not late before the others. One at rest goes on with its time.
+            let conn = &self.conns[index];
+            if conn.fresh || matches!(conn.state, State::Waiting | State::Connecting | State::Resting) {
+                oldest_ns = oldest_ns.min(conn.since_ns);
+            }
         }
+        self.in_time_until_ns = oldest_ns + self.plan.timeout_ns;
     }
 }

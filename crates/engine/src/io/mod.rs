@@ -166,6 +166,11 @@ pub trait Poller: Sized {
         self.send(token, socket, 0, bytes)
     }
 
+    /// How soon the fastest answers come at present, 0 if that is not known: where they come late, a departure need not be
+    /// known as precisely.
+    #[inline]
+    fn latency(&mut self, _least_ns: u64) {}
+
     /// Tells once when there is room to send.
     ///
     /// # Errors

@@ -28,10 +28,16 @@ const AHEAD: usize = 4;
 const MOST_FETCHED: i32 = 256;
 /// Entries of the submission queue; one that is full is submitted early.
 const MOST_ENTRIES: usize = 512;
-/// Requests that leave by one call at most. A departure is early by what the sendings before it within its call took longer
-/// than at their fastest: that grows with each, and begins anew with each look at the clock. Twice as many calls would
-/// cost a tenth of a request more where the server runs on the same core, which has its turn between them.
+/// Requests that leave by one call at most, where answers come soon. A departure is early by what the sendings before it
+/// within its call took longer than at their fastest: that grows with each, and begins anew with each look at the clock.
+/// Twice as many calls would cost a tenth of a request more where the server runs on the same core, which has its turn
+/// between them.
 const TOGETHER: usize = 8;
+/// And at most, however late answers come. With 10,000 connections, 8 at a time cost a tenth more than 64.
+const MOST_TOGETHER: usize = 64;
+/// One more leaves for each such part of the latency: a sending takes longer than at its fastest by about a thousandth of
+/// that, which is what the histogram tells apart.
+const LATENCY_FOR_ONE_NS: u64 = 1_000_000;
 /// Fewer than these leave by the wait that follows, which saves a call; all at its begin.
 const APART: usize = 3;
 /// Requests that a call takes along for its share of time to tell what sending takes.
@@ -99,6 +105,8 @@ pub struct Uring {
     /// What sending one of several took where that was fastest, and how many calls told of it.
     least_share_ns: u64,
     told: u64,
+    /// How many leave by one call.
+    together: usize,
     /// When the next alarm goes off; [`NEVER_NS`]: none is set.
     alarm_ns: u64,
     /// The same for the kernel; it stays where it is, as the queue points to it.
@@ -347,6 +355,12 @@ impl Uring {
     }
 }
 
+/// How many requests may leave by one call, where the fastest answers take so long.
+#[inline]
+fn together(least_ns: u64) -> usize {
+    ((least_ns / LATENCY_FOR_ONE_NS) as usize).clamp(TOGETHER, MOST_TOGETHER)
+}
+
 /// No name, and room for a stamp in the control data.
 fn shape() -> Box<libc::msghdr> {
     // SAFETY: an all-zero msghdr is valid.
@@ -397,6 +411,7 @@ impl Poller for Uring {
             departed: Vec::with_capacity(connections.max(entries)),
             least_share_ns: u64::MAX,
             told: 0,
+            together: TOGETHER,
             alarm_ns: NEVER_NS,
             alarm: Box::new(Timespec::new()),
             shape: shape(),
@@ -443,7 +458,7 @@ impl Poller for Uring {
         let entry = self.send_entry(token, number);
         self.push(&entry);
         self.queued.push(token);
-        if self.queued.len() == TOGETHER {
+        if self.queued.len() >= self.together {
             self.submit();
         }
         Ok(request.len())
@@ -463,6 +478,11 @@ impl Poller for Uring {
             self.await_room(token); // else that is under way
         }
         Ok(())
+    }
+
+    #[inline]
+    fn latency(&mut self, least_ns: u64) {
+        self.together = together(least_ns);
     }
 
     #[inline]

@@ -71,6 +71,7 @@ impl<P: Poller> WorkerSession<P> {
             free: VecDeque::with_capacity(count),
             large: 0,
             given_up: 0,
+            in_time_until_ns: 0,
             resting: VecDeque::with_capacity(count),
             unread: VecDeque::with_capacity(count),
             behind: (0..if plan.pipelined() { count } else { 0 }).map(|_| VecDeque::new()).collect(),
