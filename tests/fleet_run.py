@@ -17,7 +17,8 @@ from typing import Any
 from dragstrip import contender
 from dragstrip.racing.fleet.definition import load
 from dragstrip.racing.fleet.machines import Machines
-from dragstrip.racing.fleet.place import FleetPlace, FleetSetup
+from dragstrip.racing.fleet.place import FleetPlace
+from dragstrip.racing.fleet.setup import FleetSetup
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload

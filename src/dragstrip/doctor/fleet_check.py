@@ -11,7 +11,8 @@ from dragstrip.process.keep_awake import OFF
 from dragstrip.racing.fleet.definition import Fleet
 from dragstrip.racing.fleet.machines import Connected, Machines, connect
 from dragstrip.racing.fleet.messages import Usage
-from dragstrip.racing.fleet.place import FleetPlace, FleetSetup
+from dragstrip.racing.fleet.place import FleetPlace
+from dragstrip.racing.fleet.setup import FleetSetup
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload
 

@@ -1,6 +1,11 @@
-"""Races over several machines: servers on one, generators on others, an agent of ours on each.
+"""Races and load over several machines: servers on one, generators on others, an agent of ours on each.
 
-``definition`` has ``fleet.toml``. ``agent`` runs on each machine and does what ``server_duties`` and
-``generator_duties`` say; ``channel`` is this side's end of its pipe, ``messages`` what may come back through it.
-``machines`` are all of them, ``place`` is what ``racing`` asks for. Page: ``docs/FLEET.md``.
+This side: ``definition`` reads ``fleet.toml``; ``machines`` are all of them, each at the end of a ``channel``.
+``place`` is what ``racing`` asks before a race, ``setup`` around its rounds, ``remote_engine`` and ``remote_server``
+within them; ``remote_load`` is ``dragstrip load``. ``packing`` puts Dragstrip on machines, ``down`` ends agents there.
+
+The other side: an ``agent`` on each machine does what ``server_duties`` and ``generator_duties`` say, and what both
+have of ``round_duties`` and a ``meter``; ``load_there`` is a generator's part of ``dragstrip load``.
+
+Between them: ``sent`` is what an agent is told, ``messages`` what it may answer. Page: ``docs/FLEET.md``.
 """

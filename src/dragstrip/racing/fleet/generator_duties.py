@@ -21,8 +21,8 @@ from dragstrip.racing.fleet import messages
 from dragstrip.racing.fleet.load_there import LoadThere
 from dragstrip.racing.fleet.messages import LoadRan, LoadReady, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
 from dragstrip.racing.fleet.meter import Meter
-from dragstrip.racing.fleet.opening import asking_of, encryption_of, keep, load_of, request_of
-from dragstrip.racing.fleet.round_duties import RoundDuties
+from dragstrip.racing.fleet.round_duties import RoundDuties, keep
+from dragstrip.racing.fleet.sent import asking_of, encryption_of, load_of, request_of
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load

@@ -45,12 +45,12 @@ def turns(threads: Sequence[int], connections: Sequence[int]) -> tuple[tuple[int
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where a session leads to, and which of the servers it is.
 
     Args:
         server: its number on the servers' machine; None: nobody of ours watches it.
-        asking: as ``opening.asking_values`` has it.
+        asking: as ``sent.asking_values`` has it.
     """
 
     host: str
@@ -85,7 +85,7 @@ class RemoteEngine:
         self._numbers, self._runs = itertools.count(1), itertools.count(1)
         self._observed = observed
 
-    def open_place(self, place: Place) -> int:
+    def open_place(self, place: Destination) -> int:
         """Opens a session's connections, each generator its share.
 
         Raises:

@@ -23,9 +23,10 @@ from dragstrip.loading.result import LoadResult, Slice
 from dragstrip.loading.run import Progress, merged
 from dragstrip.racing.fleet.machines import Connected, Machines
 from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Opened, Traffic
-from dragstrip.racing.fleet.opening import request_values
-from dragstrip.racing.fleet.place import FleetAwake, FleetPlace
+from dragstrip.racing.fleet.place import FleetPlace
 from dragstrip.racing.fleet.remote_engine import MORE_S, shares, turns
+from dragstrip.racing.fleet.sent import request_values
+from dragstrip.racing.fleet.setup import FleetAwake
 from dragstrip.record import Backend, Load
 from dragstrip.version import __version__
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Generic, Protocol, TypeVar
 
+from dragstrip import machine
 from dragstrip.errors import StageError
+from dragstrip.process import keep_awake
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
 from dragstrip.racing.fleet.messages import AllSeen, Nothing, Seen
@@ -49,3 +51,12 @@ class RoundDuties(Generic[_Open]):
         if self._race is None:
             raise StageError("no race is open on this machine")
         return self._race
+
+
+def keep(cores: tuple[int, ...], wait: str, on: bool, resources: ExitStack) -> tuple[str, Awake]:
+    """How the engine waits, and what keeps these cores awake while blocks run; as ``racing.setup`` has it here."""
+    against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
+    if wait == "auto":
+        wait = keep_awake.usual_wait(against, shared=False)
+    against = keep_awake.against_spinners(wait, against)
+    return wait, resources.enter_context(keep_awake.hold(cores, on=on, against=against))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dragstrip import contender
-from dragstrip.contender import Entry, Missing, entry_of
-from dragstrip.errors import BadUsage, StageError
+from dragstrip.contender import Missing
+from dragstrip.errors import StageError
 from dragstrip.machine.link import device_of
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
@@ -32,8 +32,8 @@ from dragstrip.racing.fleet.messages import (
     Up,
 )
 from dragstrip.racing.fleet.meter import Meter
-from dragstrip.racing.fleet.opening import keep, workload_of
-from dragstrip.racing.fleet.round_duties import RoundDuties
+from dragstrip.racing.fleet.round_duties import RoundDuties, keep
+from dragstrip.racing.fleet.sent import entrant_of, workload_of
 from dragstrip.racing.launched import Launched
 from dragstrip.racing.launching import Launching
 from dragstrip.scrutiny import count_from_now
@@ -100,18 +100,18 @@ class ServerDuties(RoundDuties[_Race]):
 
     def check(self, entry: Mapping[str, Any]) -> State:
         """Whether a contender is installed here."""
-        state = contender.check(_entry(entry))
+        state = contender.check(entrant_of(entry))
         if isinstance(state, Missing):
             return State(ready=False, reason=state.reason, remedy=state.remedy)
         return State(ready=True, version=state.version)
 
     def pending_build(self, entry: Mapping[str, Any]) -> Command:
         """What is to be built of it."""
-        return Command(words=list(contender.pending_build(_entry(entry)) or ()))
+        return Command(words=list(contender.pending_build(entrant_of(entry)) or ()))
 
     def build(self, entry: Mapping[str, Any]) -> Nothing:
         """Builds it."""
-        contender.build(_entry(entry))
+        contender.build(entrant_of(entry))
         return Nothing()
 
     def open(
@@ -148,14 +148,14 @@ class ServerDuties(RoundDuties[_Race]):
 
     def stand_by(self, entries: list[Mapping[str, Any]]) -> Nothing:
         """Starts the supervisors of contenders that will be launched."""
-        self._open().launching.stand_by([_entry(one) for one in entries])
+        self._open().launching.stand_by([entrant_of(one) for one in entries])
         return Nothing()
 
     def launch(self, entry: Mapping[str, Any], workload: Mapping[str, str]) -> Up:
         """Starts a contender and waits for its first right answer, asked at the data address."""
         launching = self._open().launching
         asked = workload_of(workload, launching.scratch)
-        launched, number = launching.launch(_entry(entry), asked, "1.1"), next(self._numbers)
+        launched, number = launching.launch(entrant_of(entry), asked, "1.1"), next(self._numbers)
         running = launched.running
         if running.host.startswith("unix:"):
             running.stop(grace_s=launcher.INTERRUPTED_GRACE_S)
@@ -249,30 +249,3 @@ class ServerDuties(RoundDuties[_Race]):
             return self._servers[number]
         except KeyError:
             raise StageError(f"no server runs here under number {number}") from None
-
-
-def entry_values(entry: Entry) -> dict[str, Any]:
-    """An entrant as it is sent: what makes the same one there."""
-    return {
-        "name": entry.name,
-        "kind": entry.kind,
-        "parameters": dict(entry.parameters),
-        "definition_hash": entry.definition_hash,
-        "for_workload": entry.contender.asking if entry.contender is not None else "",
-    }
-
-
-def _entry(values: Mapping[str, Any]) -> Entry:
-    """The entrant that was sent.
-
-    Raises:
-        BadUsage: its definition is not here, or is another one.
-    """
-    made = entry_of(values["name"], values["kind"], values["parameters"])
-    if made.definition_hash != values["definition_hash"]:
-        raise BadUsage(
-            f"{made.name}: its definition on the servers' machine is another one "
-            f"({made.definition_hash[:12]} there, {values['definition_hash'][:12]} here); copy the folder there"
-        )
-    wanted = values["for_workload"]
-    return made.for_workload(wanted, asks_database=False) if wanted else made

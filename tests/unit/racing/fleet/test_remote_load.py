@@ -19,7 +19,7 @@ from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import Slice
 from dragstrip.racing.fleet import remote_load
 from dragstrip.racing.fleet.messages import LoadSlice
-from dragstrip.racing.fleet.opening import request_of, request_values
+from dragstrip.racing.fleet.sent import request_of, request_values
 
 #: As ``Machines`` for what is looked at before anything is sent.
 MACHINES: Any = SimpleNamespace(server=SimpleNamespace(machine=SimpleNamespace(address="192.168.7.2")))

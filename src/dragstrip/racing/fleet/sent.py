@@ -1,4 +1,4 @@
-"""What a race tells an agent at its begin, as both kinds of machine need it."""
+"""What an agent is told: each value as it is sent (``…_values``), and what it becomes there (``…_of``)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from dragstrip import machine, workload
-from dragstrip.contender import Entry
+from dragstrip import workload
+from dragstrip.contender import Entry, entry_of
+from dragstrip.errors import BadUsage
 from dragstrip.loading.request import LoadRequest
-from dragstrip.process import keep_awake
-from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.proving import Asking
 from dragstrip.record import Load
 from dragstrip.scrutiny import Encryption
@@ -42,6 +40,33 @@ def workload_of(values: Mapping[str, str], folder: Path) -> Workload:
     file = folder / f"{values['name']}.toml"
     file.write_text(values["text"], encoding="utf-8")
     return workload.load(file)
+
+
+def entry_values(entry: Entry) -> dict[str, Any]:
+    """An entrant as it is sent: what makes the same one there."""
+    return {
+        "name": entry.name,
+        "kind": entry.kind,
+        "parameters": dict(entry.parameters),
+        "definition_hash": entry.definition_hash,
+        "for_workload": entry.contender.asking if entry.contender is not None else "",
+    }
+
+
+def entrant_of(values: Mapping[str, Any]) -> Entry:
+    """The entrant that was sent.
+
+    Raises:
+        BadUsage: its definition is not here, or is another one.
+    """
+    made = entry_of(values["name"], values["kind"], values["parameters"])
+    if made.definition_hash != values["definition_hash"]:
+        raise BadUsage(
+            f"{made.name}: its definition on the servers' machine is another one "
+            f"({made.definition_hash[:12]} there, {values['definition_hash'][:12]} here); copy the folder there"
+        )
+    wanted = values["for_workload"]
+    return made.for_workload(wanted, asks_database=False) if wanted else made
 
 
 def asking_values(workload: Workload, entry: Entry, drawn_by: str, cacert: str) -> dict[str, Any]:
@@ -102,12 +127,3 @@ def request_values(request: LoadRequest) -> dict[str, Any]:
 def request_of(values: Mapping[str, Any]) -> LoadRequest:
     """What was sent."""
     return _Sent.model_validate_json(json.dumps(values)).request
-
-
-def keep(cores: tuple[int, ...], wait: str, on: bool, resources: ExitStack) -> tuple[str, Awake]:
-    """How the engine waits, and what keeps these cores awake while blocks run; as ``racing.setup`` has it here."""
-    against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
-    if wait == "auto":
-        wait = keep_awake.usual_wait(against, shared=False)
-    against = keep_awake.against_spinners(wait, against)
-    return wait, resources.enter_context(keep_awake.hold(cores, on=on, against=against))
