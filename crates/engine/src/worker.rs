@@ -337,6 +337,9 @@ impl<P: Poller> WorkerSession<P> {
     /// Has a connection fetched from memory that has its turn soon: with many of them each is far away.
     #[inline]
     fn fetch(&self, token: u64) {
+        if P::MULTIPLEXES {
+            return self.fetch_link(token);
+        }
         if let Some(conn) = self.conns.get(place(token).0) {
             sys::prefetch(conn);
         }

@@ -42,6 +42,17 @@ pub enum Event<'a> {
         /// The stream is over.
         end: bool,
     },
+    /// All of an answer at once: its head, and a body in one frame. The stream is over.
+    Answer {
+        /// Whose.
+        slot: usize,
+        /// 200 to 999.
+        status: u16,
+        /// As declared.
+        length: Option<u64>,
+        /// The body.
+        bytes: &'a [u8],
+    },
     /// A piece of its body.
     Data {
         /// Whose.

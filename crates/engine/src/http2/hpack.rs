@@ -84,6 +84,10 @@ const STATIC: [(&str, &str); 61] = [
 pub struct Effects {
     /// A field was put into the table, or its size was set.
     pub changed: bool,
+    /// Its size was set.
+    pub resized: bool,
+    /// What the fields that were put into it cost there, in bytes (RFC 7541, 4.1).
+    pub inserted: usize,
     /// A field or a name came out of it.
     pub referred: bool,
 }
@@ -131,7 +135,7 @@ impl Decoder {
                 if begun || limit > TABLE_BYTES {
                     return Err("a header block sets the table's size where it may not, or beyond what we allow");
                 }
-                effects.changed = true;
+                (effects.changed, effects.resized) = (true, true);
                 self.resize(limit);
                 continue;
             } else {
@@ -150,6 +154,7 @@ impl Decoder {
                 field(&name, &value);
                 if inserts {
                     effects.changed = true;
+                    effects.inserted += name.len() + value.len() + FIELD_COST;
                     self.insert(&name, &value);
                 }
                 (self.name, self.value) = (name, value);

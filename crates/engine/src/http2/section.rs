@@ -3,7 +3,8 @@
 
 use super::HEAD_LIMIT;
 use super::frame::code;
-use super::hpack::{Decoder, FIELD_COST};
+use super::hpack::{Decoder, FIELD_COST, TABLE_BYTES};
+use std::collections::VecDeque;
 
 /// Blocks known by heart, per connection: one for each kind of answer that a server gives in turn.
 const MOST_KNOWN: usize = 4;
@@ -97,12 +98,16 @@ struct Known {
     section: Section,
     /// The state of the table that it referred to; None: it referred to the static one only.
     state: Option<u64>,
+    /// What the fields cost that it puts into the table at each meeting.
+    inserts: usize,
 }
 
 /// Reads one connection's header blocks.
 ///
-/// A block that changes the dynamic table must be read each time: its second meeting changes the table again. One that
-/// refers to the table means the same as long as the table is in the same state, which is counted. All others always do.
+/// A block that refers to the dynamic table means the same as long as the table is in the same state, which is counted.
+/// All others always do. One that puts fields into the table does so at each meeting. Where a server never refers to them
+/// (nginx does not), that is put off until somebody looks; only the latest blocks count then, which fill the table.
+/// One that sets the table's size, or refers to the table and changes it, is read each time.
 #[derive(Debug, Default)]
 pub struct Sections {
     decoder: Decoder,
@@ -111,6 +116,10 @@ pub struct Sections {
     known: Vec<Known>,
     /// Whose place the next one takes.
     oldest: usize,
+    /// Known blocks whose fields the table has not got yet, in the order of their meetings.
+    put_off: VecDeque<u8>,
+    /// What all of these fields cost.
+    put_off_bytes: usize,
 }
 
 impl Sections {
@@ -120,23 +129,69 @@ impl Sections {
     /// What is wrong with its coding, which ends the connection (RFC 9113, 4.3), as a code and in words.
     #[inline]
     pub fn read(&mut self, block: &[u8]) -> Result<Section, (u32, &'static str)> {
-        let same = |known: &&Known| known.bytes == block && known.state.is_none_or(|state| state == self.state);
-        match self.known.iter().find(same) {
-            Some(known) => Ok(known.section),
+        match self.find(block) {
+            Some(place) => Ok(self.meet(place)),
             None => self.decode(block),
         }
+    }
+
+    /// Where a block is known by heart, if it is; [`Sections::meet`] has what it says.
+    #[inline]
+    pub fn find(&self, block: &[u8]) -> Option<usize> {
+        let same = |known: &Known| known.bytes == block && known.state.is_none_or(|state| state == self.state);
+        self.known.iter().position(same)
+    }
+
+    /// What the block that is known there says, before it is met.
+    #[inline]
+    pub fn known(&self, place: usize) -> &Section {
+        &self.known[place].section
+    }
+
+    /// The block that is known there has come: what it says.
+    #[inline]
+    pub fn meet(&mut self, place: usize) -> Section {
+        let Known { section, inserts, .. } = self.known[place];
+        if inserts > 0 {
+            self.put_off(place, inserts);
+        }
+        section
+    }
+
+    fn put_off(&mut self, place: usize, inserts: usize) {
+        self.state += 1;
+        self.put_off.push_back(place as u8);
+        self.put_off_bytes += inserts;
+        // What those behind the first put in leaves no room for its own.
+        while let Some(first) = self.put_off.front().map(|place| self.known[usize::from(*place)].inserts)
+            && self.put_off_bytes - first >= TABLE_BYTES
+        {
+            self.put_off.pop_front();
+            self.put_off_bytes -= first;
+        }
+    }
+
+    /// Puts into the table what was put off.
+    fn catch_up(&mut self) -> Result<(), &'static str> {
+        self.put_off_bytes = 0;
+        for place in self.put_off.drain(..) {
+            self.decoder.decode(&self.known[usize::from(place)].bytes, |_, _| {})?;
+        }
+        Ok(())
     }
 
     #[cold]
     fn decode(&mut self, block: &[u8]) -> Result<Section, (u32, &'static str)> {
         let mut gathering = Gathering::default();
-        let effects = self.decoder.decode(block, |name, value| gathering.take(name, value));
+        let caught_up = self.catch_up();
+        let effects = caught_up.and_then(|()| self.decoder.decode(block, |name, value| gathering.take(name, value)));
         let effects = effects.map_err(|why| (code::COMPRESSION_ERROR, why))?;
         if effects.changed {
             self.state += 1;
-        } else if block.len() <= LONGEST_KNOWN {
+        }
+        if block.len() <= LONGEST_KNOWN && !effects.resized && !(effects.changed && effects.referred) {
             let state = effects.referred.then_some(self.state);
-            self.learn(Known { bytes: block.to_vec(), section: gathering.section, state });
+            self.learn(Known { bytes: block.to_vec(), section: gathering.section, state, inserts: effects.inserted });
         }
         Ok(gathering.section)
     }
@@ -156,7 +211,7 @@ impl Sections {
 
     /// Bytes held.
     pub fn held_bytes(&self) -> usize {
-        self.known.iter().map(|known| known.bytes.capacity()).sum()
+        self.known.iter().map(|known| known.bytes.capacity()).sum::<usize>() + self.put_off.capacity()
     }
 }
 
@@ -211,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_block_that_fills_the_table_is_read_each_time() {
+    fn a_repeated_block_fills_the_table_each_time() {
         let mut sections = Sections::default();
         let inserts = [0x48, 3, b'2', b'0', b'1']; // :status 201, into the table
         for _ in 0..3 {
@@ -221,6 +276,22 @@ mod tests {
         assert_eq!(sections.read(&first).unwrap().status, Some(201));
         assert_eq!(sections.read(&third).unwrap().status, Some(201));
         assert!(sections.read(&fourth).is_err(), "three were put in, and no fourth");
+    }
+
+    #[test]
+    fn what_was_put_off_is_in_the_table_when_somebody_looks_however_often_it_came() {
+        let [first, second] = [b'1', b'2'].map(|digit| [0x48, 3, b'2', b'0', digit]); // :status, into the table
+        for (times, last) in [(1, false), (2, true), (200, true), (1000, false)] {
+            let (mut sections, mut decoder) = (Sections::default(), Decoder::default());
+            let blocks = std::iter::repeat_n(first, times).chain(last.then_some(second));
+            for block in blocks {
+                assert_eq!(sections.read(&block), plainly(&mut decoder, &block));
+            }
+            assert!(sections.put_off.len() <= TABLE_BYTES / FIELD_COST + 1);
+            for index in 62..127 {
+                assert_eq!(sections.read(&[0x80 | index]), plainly(&mut decoder, &[0x80 | index]), "{index}");
+            }
+        }
     }
 
     #[test]

@@ -71,6 +71,11 @@ impl<P: Poller<Socket = Socket>> Poller for Multiplexed<P> {
     }
 
     #[inline]
+    fn ahead(&self, index: usize) -> Option<u64> {
+        self.0.ahead(index)
+    }
+
+    #[inline]
     fn event(&mut self, index: usize) -> Option<Event> {
         self.0.event(index)
     }

@@ -11,12 +11,13 @@ mod leaving;
 mod opening;
 
 use super::WorkerSession;
-use crate::conn::State;
+use crate::conn::{State, place};
 use crate::error::EngineError;
 use crate::http2::frame::code_name;
 use crate::http2::{Broken, Connection, Request};
 use crate::io::Poller;
 use crate::plan::SessionPlan;
+use crate::sys;
 use std::io::{Error, ErrorKind};
 
 /// Among the slots whose requests leave: those before it left together. No slot has this number.
@@ -124,6 +125,16 @@ fn why_broken(broken: &Broken) -> String {
 }
 
 impl<P: Poller> WorkerSession<P> {
+    /// As [`WorkerSession::fetch`]: a link that has its turn soon, and the place that a connection with one stream has.
+    #[inline]
+    pub(super) fn fetch_link(&self, token: u64) {
+        let link = place(token).0;
+        if let (Some(here), Some(conn)) = (self.links.all.get(link), self.conns.get(link * self.links.streams)) {
+            sys::prefetch(here);
+            sys::prefetch(conn);
+        }
+    }
+
     fn places(&self, link: usize) -> std::ops::Range<usize> {
         link * self.links.streams..(link + 1) * self.links.streams
     }

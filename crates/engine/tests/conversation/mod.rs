@@ -77,6 +77,10 @@ impl Client {
         let (told, over) = match event {
             Event::More => return None,
             Event::Head { slot, status, length, end } => (Told::Head(slot, status, length, end), end.then_some(slot)),
+            Event::Answer { slot, status, length, bytes } => {
+                self.told.push(Told::Head(slot, status, length, false));
+                (Told::Data(slot, bytes.to_vec(), true), Some(slot))
+            }
             Event::Data { slot, bytes, end } => {
                 if let Some(Told::Data(same, known, ended @ false)) = self.told.last_mut()
                     && *same == slot

@@ -114,7 +114,7 @@ impl<P: Poller> WorkerSession<P> {
             if here.socket.is_none() {
                 return;
             }
-            let (used, event) = match here.http2.next(bytes) {
+            let (used, mut event) = match here.http2.next(bytes) {
                 Ok(next) => next,
                 Err(broken) => return self.link_broken(link, &broken, now_ns, block_run),
             };
@@ -131,6 +131,22 @@ impl<P: Poller> WorkerSession<P> {
                         self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
                     }
                     (slot, end, conn.reader.streamed_head(status, length, end, &expect))
+                }
+                Event::Answer { slot, status, length, bytes } => {
+                    let conn = &mut self.conns[first + slot];
+                    if conn.first_ns == 0 {
+                        conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+                    }
+                    let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
+                    if status != expect.status {
+                        self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
+                    }
+                    event = Event::Head { slot, status, length, end: false };
+                    let verdict = conn.reader.streamed_head(status, length, false, &expect).or_else(|| {
+                        event = Event::Data { slot, bytes, end: true };
+                        conn.reader.streamed_body(bytes, true, &expect)
+                    });
+                    (slot, true, verdict)
                 }
                 Event::Data { slot, bytes, end } => {
                     let conn = &mut self.conns[first + slot];
