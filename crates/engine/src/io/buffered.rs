@@ -3,11 +3,12 @@
 //! A request is taken whole, always: what the socket won't take yet waits here, so that several can be on their way.
 
 use super::{Coalescing, Epoll, Event, Needs, Poller, Received, place};
+use crate::sys;
 use crate::tls::TlsPlan;
 use rustls::AlertDescription;
 use rustls::client::ClientConnection;
 use socket2::Socket;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 
 /// One connection.
 #[derive(Default)]
@@ -68,6 +69,21 @@ impl Write for NoSignal<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Reads, and notes when that took all that had arrived.
+struct Arrived<'a> {
+    socket: &'a Socket,
+    exhausted: bool,
+}
+
+impl Read for Arrived<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let mut socket = self.socket;
+        let got = socket.read(room)?;
+        self.exhausted = got > 0 && got < room.len();
+        Ok(got)
     }
 }
 
@@ -166,6 +182,15 @@ impl Poller for Buffered {
         self.inner.wait(now_ns, limit_ns, coalescing)
     }
 
+    #[inline]
+    fn ahead(&self, index: usize) -> Option<u64> {
+        let token = self.inner.ahead(index)?;
+        if let Some(tls) = self.links.get(place(token).0).and_then(|link| link.tls.as_ref()) {
+            sys::prefetch(&**tls);
+        }
+        Some(token)
+    }
+
     fn event(&mut self, index: usize) -> Option<Event> {
         let event = self.inner.event(index)?;
         self.turn_to(event.token);
@@ -176,13 +201,13 @@ impl Poller for Buffered {
         self.turn = place(token).0;
     }
 
-    fn receive<'a>(&'a mut self, mut socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
+    fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
         let Some(tls) = &mut self.links[self.turn].tls else {
             return self.inner.receive(socket, buffer);
         };
-        let mut filled = 0;
+        let (mut filled, mut arrived) = (0, Arrived { socket, exhausted: false });
         loop {
-            match io::Read::read(&mut tls.reader(), &mut buffer[filled..]) {
+            match tls.reader().read(&mut buffer[filled..]) {
                 // An end without a farewell: bodies are compared whole, so a cut one is found all the same.
                 Ok(0) => break,
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
@@ -193,9 +218,13 @@ impl Poller for Buffered {
                     }
                     continue;
                 }
-                Err(_) => {} // nothing decrypted is left
+                // Nothing decrypted is left, and what comes from now on is told by another event: to be told so by the
+                // kernel, too, would be one call more for each answer.
+                Err(error) if arrived.exhausted && filled == 0 => return Err(error),
+                Err(_) if arrived.exhausted => break,
+                Err(_) => {}
             }
-            let refill = match tls.read_tls(&mut socket) {
+            let refill = match tls.read_tls(&mut arrived) {
                 Ok(_) => tls.process_new_packets().map(drop).map_err(broken),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => Err(error),
