@@ -405,6 +405,7 @@ def test_a_generator_that_is_killed_is_named_and_the_race_goes_on_with_it(machin
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(700)  # a race, its end, and one that goes on
 def test_a_server_machine_that_is_cut_off_ends_the_race_with_what_it_has(machines: Machines) -> None:
     """Nobody can tell it to stop: it stops by itself. ``--resume`` then goes on with the rounds there are."""
     racing = Racing(machines, "--node-wait", "5s")
