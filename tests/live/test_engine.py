@@ -343,11 +343,13 @@ def test_looking_in_vain_is_no_work_of_the_engine(io: str, connections: int, fau
     """Nothing is answered for most of a block: who polls spends its time all the same, and it is not in the tally."""
     engine = Engine([min(os.sched_getaffinity(0))], io=io, wait="poll")
     session = connect(engine, faulty("stall", "10").port, connections, timeout_ns=SECOND_NS)
-    before = time.process_time_ns()
-    (tally,) = engine.run([counted(session, 0, SECOND_NS)])
+    before, tallies = time.process_time_ns(), list[Tally]()
+    # Beside other programs a second by the clock is little CPU time, and the ten answers would be most of it.
+    while not tallies or (time.process_time_ns() - before < SECOND_NS // 2 and len(tallies) < 60):
+        tallies += engine.run([counted(session, 0, SECOND_NS)])
     spent_ns = time.process_time_ns() - before
-    assert tally.answered == 10
-    assert tally.engine_cpu_ns < spent_ns / 2
+    assert sum(tally.answered for tally in tallies) == 10
+    assert sum(tally.engine_cpu_ns for tally in tallies) < spent_ns / 2
     engine.shutdown()
 
 
