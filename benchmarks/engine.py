@@ -313,7 +313,9 @@ def main() -> int:
     results = bench(cells, given.rounds, kept, here, lambda cell: generators(cell, here, given.old))
     rounds = max((len(runs) for runs in results.values()), default=0)
     if given.old is not None:
-        beside = f"{circumstances()}; {rounds} rounds; the former build: {given.old_name or given.old}."
+        fewest = min((len(runs) for runs in results.values()), default=0)
+        counted = f"{rounds}" if fewest == rounds else f"{fewest} to {rounds}"
+        beside = f"{circumstances()}; {counted} rounds; the former build: {given.old_name or given.old}."
         text = "\n".join([beside, "", *against_former(results)])
         print(text)
         if given.record:
