@@ -174,6 +174,10 @@ def main() -> int:
         parts = tuple(one for one in parts if one.target in wanted or one.target.removeprefix("test-") in wanted)
         if len(parts) != len(wanted):
             parser.error(f"--only {chosen.only}: {chosen.tier} has {', '.join(p.target for p in TIERS[chosen.tier])}")
+    # Once, before parts side by side would each begin to build it.
+    built = subprocess.run(["make", "--no-print-directory", ".stamps/test-deps"], cwd=ROOT, check=False)
+    if built.returncode != 0:
+        return built.returncode
     load, begun = os.getloadavg()[0], time.monotonic()
     done = run_all(parts)
     lines = table(chosen.tier, done, time.monotonic() - begun)
