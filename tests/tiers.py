@@ -25,8 +25,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: So that two parts' words do not mix.
-PRINTING = threading.Lock()
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 
@@ -91,7 +89,7 @@ def run(part: Part) -> Took:
     """Runs one part; its output goes where this program's does, at once or, where it computes, when it ends."""
     begun = time.monotonic()
     with tempfile.TemporaryFile() as said:
-        out, code, cpu_s = said if part.computes else None, 0, 0.0
+        out = said if part.computes else None
         words = ["nice", "-n", "5"] if part.computes else []
         if not part.computes:
             print(title(part), flush=True)
@@ -104,13 +102,10 @@ def run(part: Part) -> Took:
         # Its own CPU time, and that of all whom it waited for: another part may run meanwhile.
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(status)
-        cpu_s = used.ru_utime + used.ru_stime
         if part.computes:
             said.seek(0)
-            text = said.read().decode("utf-8", "replace")
-            with PRINTING:
-                print(title(part), text, sep="\n", flush=True)
-    return Took(part, time.monotonic() - begun, cpu_s, code)
+            print(title(part), said.read().decode("utf-8", "replace"), sep="\n", flush=True)
+    return Took(part, time.monotonic() - begun, used.ru_utime + used.ru_stime, code)
 
 
 def title(part: Part) -> str:
