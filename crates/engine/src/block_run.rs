@@ -19,6 +19,9 @@ pub trait LoadModel {
     /// Finds the next request for a free place; `due_ns` is the place's own note of it. False: there is none now.
     fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool;
 
+    /// Whether any free place may send at once, without asking for itself.
+    fn is_free(&self, window: &Window, now_ns: u64) -> bool;
+
     /// Takes the right to send one request, for a place that has to open a connection first, and notes it there: else
     /// more would be opened than there is to send. False: there is none.
     fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool;
@@ -38,8 +41,8 @@ pub trait LoadModel {
     /// The place never got to send it, and the block is over.
     fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
 
-    /// A right answer to what was due, left, and arrived at these times.
-    fn right(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64, now_ns: u64);
+    /// So many right answers to what was due, left, and arrived at these times, which are the same for all of them.
+    fn right(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times);
 
     /// No right answer to what was due and left at these times.
     fn wrong(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64);
@@ -54,6 +57,17 @@ pub trait LoadModel {
 
     /// End of the counted part, the worker's part of the block being over now; `early`: before its time.
     fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64;
+}
+
+/// When a request was due, left, and had its answer, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// In an open loop, when it was meant to leave.
+    pub due_ns: u64,
+    /// When it left.
+    pub sent_ns: u64,
+    /// When its answer was complete.
+    pub arrived_ns: u64,
 }
 
 /// Notes in a place of a closed loop that it has the right to send.
@@ -83,6 +97,11 @@ impl LoadModel for ClosedLoop {
     #[inline]
     fn claim(&mut self, window: &Window, _: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool {
         now_ns < window.end_ns && (*due_ns != 0 || !Self::spent(window))
+    }
+
+    #[inline]
+    fn is_free(&self, window: &Window, now_ns: u64) -> bool {
+        now_ns < window.end_ns && window.requests_left.is_none()
     }
 
     fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool {
@@ -129,9 +148,9 @@ impl LoadModel for ClosedLoop {
     fn never_left(&mut self, _: &Window, _: &mut Counts, _: u64) {}
 
     #[inline]
-    fn right(&mut self, window: &Window, counts: &mut Counts, _: u64, sent_ns: u64, now_ns: u64) {
-        if now_ns >= window.counted_from_ns && now_ns < window.end_ns {
-            counts.record(now_ns.saturating_sub(sent_ns));
+    fn right(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
+        if times.arrived_ns >= window.counted_from_ns && times.arrived_ns < window.end_ns {
+            counts.record(times.arrived_ns.saturating_sub(times.sent_ns), answers);
         }
     }
 
@@ -281,6 +300,12 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         self.load_model.claim(&self.window, self.counts, due_ns, now_ns)
     }
 
+    /// Whether any free place may send at once; see [`LoadModel::is_free`].
+    #[inline]
+    pub fn is_free(&self, now_ns: u64) -> bool {
+        self.load_model.is_free(&self.window, now_ns)
+    }
+
     /// Takes the right to send one request before its connection is opened; see [`LoadModel::reserve`].
     pub fn reserve(&mut self, due_ns: &mut u64) -> bool {
         self.load_model.reserve(&self.window, due_ns)
@@ -319,9 +344,15 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
 
     /// A right answer to what was due, left, and arrived at these times.
     #[inline]
-    pub fn right(&mut self, due_ns: u64, sent_ns: u64, now_ns: u64) {
-        self.counts.answered += 1;
-        self.load_model.right(&self.window, self.counts, due_ns, sent_ns, now_ns);
+    pub fn right(&mut self, due_ns: u64, sent_ns: u64, arrived_ns: u64) {
+        self.right_alike(1, Times { due_ns, sent_ns, arrived_ns });
+    }
+
+    /// So many right answers, all to requests that were due and left at the same time, and all arrived together.
+    #[inline]
+    pub fn right_alike(&mut self, answers: u64, times: Times) {
+        self.counts.answered += answers;
+        self.load_model.right(&self.window, self.counts, answers, times);
     }
 
     /// A request left on a connection whose previous answer had arrived before; in an open loop that is the schedule's.
@@ -337,13 +368,13 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         self.counts.clock_step_ns = self.counts.clock_step_ns.max(step_ns);
     }
 
-    /// A right answer's first byte, so long after its request had left; recorded where the answer itself was.
+    /// The first byte of right answers, so long after their requests had left; recorded where the answers themselves were.
     #[inline]
     pub fn first_byte(&mut self, recorded_before: u64, first_ns: u64) {
         if let Some(recorded) = &mut self.counts.first_byte
             && self.counts.requests > recorded_before
         {
-            recorded.saturating_record(first_ns);
+            recorded.saturating_record_n(first_ns, (self.counts.requests - recorded_before) as u32);
         }
     }
 

@@ -59,6 +59,47 @@ impl CoalescingRule {
     }
 }
 
+/// Whether connections with several streams each are to be waited for one by one.
+///
+/// A server that answers all requests of a read by one write lets one wake-up bring as many answers as a connection has
+/// streams. To wait for several such connections saves few wake-ups, and costs a timed wait each. Another server writes
+/// answers one by one: there it saves many. Which it is can only be seen while nothing is waited for together: so it is
+/// tried now and then.
+#[derive(Debug, Default)]
+pub struct TogetherTrial {
+    /// Since the trial began.
+    waits: u32,
+    /// Reads of the trial, and answers that they brought.
+    reads: u32,
+    answers: u64,
+    together: bool,
+}
+
+/// Waits of a trial, and from one trial to the next.
+const TRIAL_WAITS: u32 = 16;
+const TRIAL_EVERY: u32 = 2_000;
+
+impl TogetherTrial {
+    /// Another wait, for connections with so many streams each: whether it is to end with the first answers.
+    #[inline]
+    pub fn ends_with_first(&mut self, streams: usize) -> bool {
+        self.waits += 1;
+        if self.waits == TRIAL_WAITS {
+            self.together = 2 * self.answers >= u64::from(self.reads) * streams as u64;
+        } else if self.waits >= TRIAL_EVERY {
+            (self.waits, self.reads, self.answers) = (0, 0, 0);
+        }
+        self.waits < TRIAL_WAITS || self.together
+    }
+
+    /// A read brought so many answers.
+    #[inline]
+    pub fn note(&mut self, answers: u64) {
+        self.reads += 1;
+        self.answers += answers;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +108,26 @@ mod tests {
         let mut coalescing = CoalescingRule::default();
         latencies_ns.iter().cycle().take(2000 * latencies_ns.len()).for_each(|latency_ns| coalescing.note(*latency_ns));
         coalescing.wait_for(outstanding, FEWEST_OUTSTANDING)
+    }
+
+    /// How many of 10,000 waits end with the first answers, where each read brings so many of a connection's ten.
+    fn ending_with_first(answers: u64) -> usize {
+        let mut trial = TogetherTrial::default();
+        let mut ends = || {
+            let ends = trial.ends_with_first(10);
+            trial.note(answers);
+            ends
+        };
+        (0..10_000).filter(|_| ends()).count()
+    }
+
+    #[test]
+    fn connections_whose_answers_come_together_are_waited_for_one_by_one() {
+        assert_eq!(ending_with_first(10), 10_000);
+        assert_eq!(ending_with_first(5), 10_000);
+        let tried = ending_with_first(4);
+        assert!((5 * 15..=6 * 16).contains(&tried), "{tried}");
+        assert_eq!(ending_with_first(1), tried);
     }
 
     #[test]

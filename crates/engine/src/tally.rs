@@ -26,8 +26,9 @@ impl Statuses {
         self.add_some(status, 1);
     }
 
+    /// Several answers more, all of one status.
     #[inline]
-    fn add_some(&mut self, status: u16, count: u64) {
+    pub fn add_some(&mut self, status: u16, count: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == status) {
             Some((_, counted)) => *counted += count,
             None => self.0.push((status, count)),
@@ -434,12 +435,12 @@ impl Counts {
         self
     }
 
-    /// One right answer within the counted part.
+    /// So many right answers within the counted part, each of this latency.
     #[inline]
-    pub fn record(&mut self, latency_ns: u64) {
-        self.requests += 1;
-        self.latency_sum_ns += latency_ns;
-        self.latency.saturating_record(latency_ns);
+    pub fn record(&mut self, latency_ns: u64, answers: u64) {
+        self.requests += answers;
+        self.latency_sum_ns += latency_ns * answers;
+        self.latency.saturating_record_n(latency_ns, answers as u32);
     }
 
     /// Adds another worker's counts of the same block.

@@ -18,7 +18,7 @@ mod scripted;
 
 use crate::block_run::{BlockRun, ClosedLoop, LoadModel};
 use crate::clock::{Clocks, Reading};
-use crate::coalescing::{CoalescingRule, FEWEST_LARGE, FEWEST_OUTSTANDING, MOST_ANSWERS};
+use crate::coalescing::{CoalescingRule, FEWEST_LARGE, FEWEST_OUTSTANDING, MOST_ANSWERS, TogetherTrial};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
 use crate::error_sample::ErrorSample;
@@ -180,6 +180,8 @@ struct WorkerSession<P: Poller> {
     /// Requests unanswered.
     outstanding: usize,
     coalescing: CoalescingRule,
+    /// Where there are several streams on each connection, and few connections.
+    together_trial: Option<TogetherTrial>,
     /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
     free: VecDeque<usize>,
     /// Large bodies met so far: which of them are read whole.
@@ -346,7 +348,7 @@ impl<P: Poller> WorkerSession<P> {
     }
 
     /// Whether to wait for several answers: only while all connections are at work and another request may follow.
-    fn coalescing(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
+    fn coalescing(&mut self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
         if block_run.is_open_loop() {
             // The schedule says when to wake up; the kernel's stamps say when answers came that lay until then. A
             // connection that is being opened tells nothing but by being looked at.
@@ -362,6 +364,12 @@ impl<P: Poller> WorkerSession<P> {
         {
             // One read may bring many answers: more than half of the connections are not waited for.
             coalescing.answers = coalescing.answers.min(self.links.count() / 2).max(1);
+        }
+        if P::MULTIPLEXES
+            && let Some(trial) = &mut self.together_trial
+            && trial.ends_with_first(self.plan.streams as usize)
+        {
+            return None;
         }
         coalescing
     }

@@ -4,7 +4,7 @@
 
 mod conversation;
 
-use conversation::{outcome, requests};
+use conversation::{outcome, read, requests};
 use dragstrip_engine::http2::Request;
 use dragstrip_engine::http2::frame::{self, flag, kind, setting};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn conversation(next: &mut impl FnMut(u32) -> u32) -> Vec<u8> {
     for _ in 0..next(12) {
         let id = 2 * next(6) + 1;
         let pad = [next(4) as u8];
-        match next(12) {
+        match next(14) {
             0..=3 => {
                 let head: &[u8] = [&[0x88, 0x0f, 0x0d, 1, b'5'][..], &[0x88], &[0x5c, 1, b'5', 0x88], &[0x8e, 0xbe]]
                     [next(4) as usize];
@@ -34,6 +34,15 @@ fn conversation(next: &mut impl FnMut(u32) -> u32) -> Vec<u8> {
             8 => frame::write(&mut bytes, kind::WINDOW_UPDATE, 0, id * next(2), &next(1 << 31).to_be_bytes()),
             9 => frame::write(&mut bytes, kind::GOAWAY, 0, 0, &[0, 0, 0, next(9) as u8, 0, 0, 0, next(14) as u8]),
             10 => frame::write_settings(&mut bytes, &[(setting::INITIAL_WINDOW_SIZE, next(1 << 17)), (1, next(5000))]),
+            // Answers that are alike, to whatever is under way, or was.
+            11..=12 => {
+                let known = next(2) as usize;
+                for id in (id..).step_by(2).take(1 + next(5) as usize) {
+                    let head: &[u8] = [&[0x88, 0x0f, 0x0d, 1, b'5'][..], &[0x88, 0x5c, 1, b'5']][known];
+                    frame::write(&mut bytes, kind::HEADERS, flag::END_HEADERS, id, head);
+                    frame::write(&mut bytes, kind::DATA, flag::END_STREAM, id, b"hello");
+                }
+            }
             _ => frame::write(
                 &mut bytes,
                 next(256) as u8,
@@ -57,8 +66,8 @@ fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
     }
 }
 
-/// Reads a conversation of this seed, some of its bytes changed, whole and in pieces.
-fn check(seed: u64, requests: &[Request]) {
+/// Reads a conversation of this seed, some of its bytes changed, whole and in pieces; how many answers repeated others.
+fn check(seed: u64, requests: &[Request]) -> u64 {
     let mut next = drawing(seed);
     let mut bytes = conversation(&mut next);
     for _ in 0..next(4) * next(3) {
@@ -77,14 +86,16 @@ fn check(seed: u64, requests: &[Request]) {
         let every: Vec<usize> = (1..bytes.len()).collect();
         assert_eq!(outcome(&bytes, &every, requests), whole, "seed {seed}, byte by byte: {bytes:?}");
     }
+    read(&bytes, &[], requests, true).1
 }
 
 #[test]
 fn mutated_conversations_mean_the_same_however_they_are_cut_and_do_no_harm() {
     let cases: u64 = std::env::var("FUZZ_CASES").map_or(20_000, |text| text.parse().unwrap());
     let (requests, first) = (requests(), std::env::var("FUZZ_SEED").map_or(1, |text| text.parse().unwrap()));
-    (0..cases).for_each(|case| check(first + case, &requests));
-    println!("{cases} conversations read, from seed {first}");
+    let repeated: u64 = (0..cases).map(|case| check(first + case, &requests)).sum();
+    println!("{cases} conversations read, from seed {first}; {repeated} answers in them repeated others");
+    assert!(repeated > cases / 10, "too few answers that repeat others: {repeated}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn ask(stream: &mut TcpStream, connection: &mut Connection, requests: &[Request]
         while !rest.is_empty() {
             let (used, event) = connection.next(rest).expect("raw: HTTP/2");
             rest = &rest[used..];
-            if let Event::Head { end: true, .. } | Event::Data { end: true, .. } | Event::Answer { .. } = event {
+            if let Event::Head { end: true, .. } | Event::Data { end: true, .. } = event {
                 stream.write_all(connection.out()).expect("raw: send");
                 connection.wrote(connection.out().len());
                 return size;

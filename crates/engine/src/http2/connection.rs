@@ -3,12 +3,15 @@
 mod control;
 mod framing;
 mod heads;
+mod repeated;
 
 use super::HEAD_LIMIT;
 use super::frame::{self, DEFAULT_WINDOW, Header, MAX_FRAME, MOST, code, flag, kind, setting};
 use super::hpack;
 use super::request::Request;
 use super::section::Sections;
+use repeated::Models;
+pub use repeated::Repeated;
 
 /// Most streams at a time.
 pub const MOST_STREAMS: usize = 1024;
@@ -41,17 +44,6 @@ pub enum Event<'a> {
         length: Option<u64>,
         /// The stream is over.
         end: bool,
-    },
-    /// All of an answer at once: its head, and a body in one frame. The stream is over.
-    Answer {
-        /// Whose.
-        slot: usize,
-        /// 200 to 999.
-        status: u16,
-        /// As declared.
-        length: Option<u64>,
-        /// The body.
-        bytes: &'a [u8],
     },
     /// A piece of its body.
     Data {
@@ -92,7 +84,7 @@ pub enum Event<'a> {
 /// A request and its answer under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Of its stream; 0: there is none.
+    /// Of its stream; 0: there is none, and the rest means nothing.
     id: u32,
     /// Which request.
     request: u32,
@@ -166,6 +158,7 @@ pub struct Connection {
     stash: Vec<u8>,
     block: Option<Block>,
     sections: Sections,
+    models: Models,
     out: Vec<u8>,
     /// What of it is sent.
     out_from: usize,
@@ -204,6 +197,7 @@ impl Connection {
             stash: Vec::new(),
             block: None,
             sections: Sections::default(),
+            models: Models::default(),
             out,
             out_from: 0,
             owed: 0,
@@ -245,6 +239,12 @@ impl Connection {
         &self.out[self.out_from..]
     }
 
+    /// Whether what comes next is a frame's first byte, and within no header block.
+    #[inline]
+    pub fn between_frames(&self) -> bool {
+        matches!(self.expects, Expects::Header) && self.stash.is_empty() && self.block.is_none()
+    }
+
     /// So much of it was sent.
     #[inline]
     pub fn wrote(&mut self, bytes: usize) {
@@ -265,7 +265,7 @@ impl Connection {
     /// Bytes held besides what is fixed at the start.
     pub fn held_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
-        self.out.capacity() + self.stash.capacity() + block + self.sections.held_bytes()
+        self.out.capacity() + self.stash.capacity() + block + self.sections.held_bytes() + self.models.held_bytes()
     }
 
     /// Sends a request over a new stream in a slot that has none, as far as the server's windows let its body go.
@@ -362,7 +362,7 @@ impl Connection {
         if one.id != 0 {
             self.active -= 1;
             self.unfinished -= usize::from(!one.whole);
-            *one = Slot::default();
+            one.id = 0;
         }
     }
 

@@ -91,9 +91,18 @@ fn value_is_sound(value: &[u8]) -> bool {
     !value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) && !outer(value.first()) && !outer(value.last())
 }
 
+/// Where a block is known by heart, as long as it is; see [`Sections::holds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    at: u8,
+    number: u64,
+}
+
 /// A block that was read, and when it means the same again.
 #[derive(Debug)]
 struct Known {
+    /// Counts blocks that were learned: no two have the same.
+    number: u64,
     bytes: Vec<u8>,
     section: Section,
     /// The state of the table that it referred to; None: it referred to the static one only.
@@ -114,6 +123,8 @@ pub struct Sections {
     /// How often the table was changed.
     state: u64,
     known: Vec<Known>,
+    /// How many were learned.
+    learned: u64,
     /// Whose place the next one takes.
     oldest: usize,
     /// Known blocks whose fields the table has not got yet, in the order of their meetings.
@@ -129,31 +140,46 @@ impl Sections {
     /// What is wrong with its coding, which ends the connection (RFC 9113, 4.3), as a code and in words.
     #[inline]
     pub fn read(&mut self, block: &[u8]) -> Result<Section, (u32, &'static str)> {
-        match self.find(block) {
-            Some(place) => Ok(self.meet(place)),
+        match self.at(block) {
+            Some(at) => Ok(self.meet(at)),
             None => self.decode(block),
         }
     }
 
-    /// Where a block is known by heart, if it is; [`Sections::meet`] has what it says.
-    #[inline]
-    pub fn find(&self, block: &[u8]) -> Option<usize> {
-        let same = |known: &Known| known.bytes == block && known.state.is_none_or(|state| state == self.state);
-        self.known.iter().position(same)
+    fn at(&self, block: &[u8]) -> Option<usize> {
+        self.known.iter().position(|known| known.bytes == block && self.means_the_same(known))
     }
 
-    /// What the block that is known there says, before it is met.
     #[inline]
-    pub fn known(&self, place: usize) -> &Section {
-        &self.known[place].section
+    fn means_the_same(&self, known: &Known) -> bool {
+        known.state.is_none_or(|state| state == self.state)
     }
 
-    /// The block that is known there has come: what it says.
+    /// Where a block is known by heart, if it is, and what it says.
+    pub fn find(&self, block: &[u8]) -> Option<(Place, Section)> {
+        let at = self.at(block)?;
+        let Known { number, section, .. } = self.known[at];
+        Some((Place { at: at as u8, number }, section))
+    }
+
+    /// Whether the block that was found in a place is still there, and would mean the same if it came now.
     #[inline]
-    pub fn meet(&mut self, place: usize) -> Section {
-        let Known { section, inserts, .. } = self.known[place];
+    pub fn holds(&self, place: Place) -> bool {
+        let known = &self.known[usize::from(place.at)];
+        known.number == place.number && self.means_the_same(known)
+    }
+
+    /// The block in a place that [`Sections::holds`] has come.
+    #[inline]
+    pub fn met(&mut self, place: Place) {
+        self.meet(usize::from(place.at));
+    }
+
+    #[inline]
+    fn meet(&mut self, at: usize) -> Section {
+        let Known { section, inserts, .. } = self.known[at];
         if inserts > 0 {
-            self.put_off(place, inserts);
+            self.put_off(at, inserts);
         }
         section
     }
@@ -191,7 +217,9 @@ impl Sections {
         }
         if block.len() <= LONGEST_KNOWN && !effects.resized && !(effects.changed && effects.referred) {
             let state = effects.referred.then_some(self.state);
-            self.learn(Known { bytes: block.to_vec(), section: gathering.section, state, inserts: effects.inserted });
+            self.learned += 1;
+            let (number, bytes) = (self.learned, block.to_vec());
+            self.learn(Known { number, bytes, section: gathering.section, state, inserts: effects.inserted });
         }
         Ok(gathering.section)
     }

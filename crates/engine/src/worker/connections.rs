@@ -4,7 +4,7 @@ use super::http2::Links;
 use super::{LINGER_NS, Scripted, WorkerSession};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::clock::{Clocks, Reading};
-use crate::coalescing::CoalescingRule;
+use crate::coalescing::{CoalescingRule, FEWEST_OUTSTANDING, TogetherTrial};
 use crate::conn::{Conn, Linger, State, place};
 use crate::error::EngineError;
 use crate::error_sample::ErrorSample;
@@ -68,6 +68,7 @@ impl<P: Poller> WorkerSession<P> {
             cursor: 0,
             outstanding: 0,
             coalescing: CoalescingRule::default(),
+            together_trial: (plan.streams > 1 && links_count < FEWEST_OUTSTANDING).then(TogetherTrial::default),
             free: VecDeque::with_capacity(count),
             large: 0,
             given_up: 0,

@@ -71,6 +71,8 @@ pub(super) struct Links<S> {
     streams: usize,
     /// Those that want to be flushed.
     dirty: Vec<usize>,
+    /// Slots whose answers came with one read, while that is looked at.
+    over: Vec<u32>,
 }
 
 impl<S> Links<S> {
@@ -96,7 +98,8 @@ impl<S> Links<S> {
             farewell: None,
         };
         let requests = if streams > 0 { plan.http2_requests()? } else { Vec::new() };
-        Ok(Self { all: (0..count).map(link).collect(), requests, streams, dirty: Vec::with_capacity(count) })
+        let (dirty, over) = (Vec::with_capacity(count), Vec::with_capacity(streams));
+        Ok(Self { all: (0..count).map(link).collect(), requests, streams, dirty, over })
     }
 
     /// How many connections there are.

@@ -7,7 +7,7 @@
 //! left is counted as such. The offered rate is never lowered.
 
 use super::{START_BATCH, WorkerSession};
-use crate::block_run::{BlockRun, LoadModel, Window};
+use crate::block_run::{BlockRun, LoadModel, Times, Window};
 use crate::io::Poller;
 use crate::plan::BlockPlan;
 use crate::schedule::{Departures, NEVER_NS, OpenLoopPlan};
@@ -158,13 +158,20 @@ impl LoadModel for OpenLoop {
         }
     }
 
+    fn is_free(&self, _: &Window, _: u64) -> bool {
+        false
+    }
+
     #[inline]
-    fn right(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64, now_ns: u64) {
-        Self::left(window, counts, due_ns, sent_ns);
+    fn right(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
+        let Times { due_ns, sent_ns, arrived_ns } = times;
+        for _ in 0..answers {
+            Self::left(window, counts, due_ns, sent_ns);
+        }
         if Self::counts(window, due_ns) {
-            counts.record(now_ns.saturating_sub(due_ns));
+            counts.record(arrived_ns.saturating_sub(due_ns), answers);
             if let Some(open) = &mut counts.open_loop {
-                open.latency_sent.saturating_record(now_ns.saturating_sub(sent_ns));
+                open.latency_sent.saturating_record_n(arrived_ns.saturating_sub(sent_ns), answers as u32);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What must hold of any bytes that a server of HTTP/2 may send: no panic, bounded memory, and the same meaning wherever
-//! they are cut. Shared by `frames.rs` and LLVM's fuzzer (`fuzz/fuzz_targets/frames.rs`).
+//! they are cut, and whether answers that repeat others are read or compared. Shared by `frames.rs` and LLVM's fuzzer (`fuzz/fuzz_targets/frames.rs`).
 
-use dragstrip_engine::http2::frame;
+use dragstrip_engine::http2::frame::{self, HEADER_BYTES, Header};
 use dragstrip_engine::http2::{Broken, Connection, Event, Request};
 use std::sync::OnceLock;
 
@@ -36,19 +36,40 @@ struct Client {
     told: Vec<Told>,
     sent: Vec<u8>,
     broken: bool,
+    /// Whether it compares answers with those that it had before.
+    compares: bool,
+    /// Answers that it had, without their streams' numbers, and the lengths that their heads declared.
+    had: Vec<(Vec<u8>, Option<u64>)>,
+    /// How many came again, and were not read.
+    repeated: u64,
 }
 
 impl Client {
-    fn new(requests: &[Request]) -> Self {
-        let mut made =
-            Self { connection: Connection::new(STREAMS, 1000), told: Vec::new(), sent: Vec::new(), broken: false };
+    fn new(requests: &[Request], compares: bool) -> Self {
+        let connection = Connection::new(STREAMS, 1000);
+        let (told, sent, had) = (Vec::new(), Vec::new(), Vec::new());
+        let mut made = Self { connection, told, sent, broken: false, compares, had, repeated: 0 };
         (0..STREAMS).for_each(|slot| made.connection.open(slot, slot as u32 % 2, requests));
         made
     }
 
     /// Feeds one piece to its end.
     fn feed(&mut self, mut piece: &[u8], requests: &[Request]) {
+        let mut began = None;
         while !piece.is_empty() && !self.broken {
+            let mut slots = Vec::new();
+            if self.compares
+                && let Some(repeated) = self.connection.repeated(piece, &mut slots)
+            {
+                let (answers, rest) = piece.split_at(repeated.bytes);
+                for (slot, answer) in slots.iter().zip(answers.chunks_exact(answers.len() / slots.len())) {
+                    self.note_repeated(*slot, repeated.status, answer);
+                    self.connection.open(*slot as usize, slot % 2, requests);
+                }
+                piece = rest;
+                continue;
+            }
+            let (from, between_frames) = (piece, self.connection.between_frames());
             let (used, event) = match self.connection.next(piece) {
                 Ok(next) => next,
                 Err(broken) => {
@@ -58,8 +79,19 @@ impl Client {
                 }
             };
             assert!(used > 0 && used <= piece.len(), "it must come forward");
-            let over = self.note(event);
             piece = &piece[used..];
+            match event {
+                Event::Head { slot, length, .. } => began = between_frames.then_some((slot, length, from)),
+                Event::Data { slot, end: true, .. } => {
+                    if let Some((_, length, from)) = began.take_if(|(began, ..)| *began == slot) {
+                        let answer = &from[..from.len() - piece.len()];
+                        self.connection.remember(answer, slot as u32 % 2);
+                        self.had.push((unnumbered(answer), length));
+                    }
+                }
+                _ => {}
+            }
+            let over = self.note(event);
             if let Some(slot) = over {
                 self.connection.open(slot, slot as u32 % 2, requests);
             }
@@ -72,15 +104,21 @@ impl Client {
         assert!(self.connection.held_bytes() <= MOST_HELD);
     }
 
+    /// As reading would have told it.
+    fn note_repeated(&mut self, slot: u32, status: u16, answer: &[u8]) {
+        let slot = slot as usize;
+        let same = unnumbered(answer);
+        let length = self.had.iter().rev().find(|(had, _)| *had == same).expect("it repeats one that was had").1;
+        let body = &answer[2 * HEADER_BYTES + Header::read(answer.first_chunk().unwrap()).length..];
+        self.told.extend([Told::Head(slot, status, length, false), Told::Data(slot, body.to_vec(), true)]);
+        self.repeated += 1;
+    }
+
     /// The slot that is free now, if one is.
     fn note(&mut self, event: Event) -> Option<usize> {
         let (told, over) = match event {
             Event::More => return None,
             Event::Head { slot, status, length, end } => (Told::Head(slot, status, length, end), end.then_some(slot)),
-            Event::Answer { slot, status, length, bytes } => {
-                self.told.push(Told::Head(slot, status, length, false));
-                (Told::Data(slot, bytes.to_vec(), true), Some(slot))
-            }
             Event::Data { slot, bytes, end } => {
                 if let Some(Told::Data(same, known, ended @ false)) = self.told.last_mut()
                     && *same == slot
@@ -102,9 +140,31 @@ impl Client {
     }
 }
 
-/// What comes of bytes cut at these places.
-pub fn outcome(bytes: &[u8], cuts: &[usize], requests: &[Request]) -> (Vec<Told>, Vec<u8>) {
-    let mut client = Client::new(requests);
+/// A whole answer without its stream's number.
+fn unnumbered(answer: &[u8]) -> Vec<u8> {
+    let mut bytes = answer.to_vec();
+    let second = HEADER_BYTES + Header::read(answer.first_chunk().unwrap()).length;
+    for begin in [0, second].into_iter().filter(|begin| begin + HEADER_BYTES <= answer.len()) {
+        bytes[begin + 5..begin + HEADER_BYTES].fill(0);
+    }
+    bytes
+}
+
+/// What comes of bytes: what was told, and what is sent.
+pub type Outcome = (Vec<Told>, Vec<u8>);
+
+/// What comes of bytes cut at these places, whether answers that repeat others are compared or read.
+pub fn outcome(bytes: &[u8], cuts: &[usize], requests: &[Request]) -> Outcome {
+    let (told, repeated) = read(bytes, cuts, requests, true);
+    if repeated > 0 {
+        assert_eq!(read(bytes, cuts, requests, false).0, told, "compared, and read");
+    }
+    told
+}
+
+/// The same, and how many answers were not read because they repeat others.
+pub fn read(bytes: &[u8], cuts: &[usize], requests: &[Request], compares: bool) -> (Outcome, u64) {
+    let mut client = Client::new(requests, compares);
     let mut from = 0;
     for to in cuts.iter().copied().chain([bytes.len()]) {
         if to > from && to <= bytes.len() {
@@ -112,7 +172,7 @@ pub fn outcome(bytes: &[u8], cuts: &[usize], requests: &[Request]) -> (Vec<Told>
             from = to;
         }
     }
-    (client.told, client.sent)
+    ((client.told, client.sent), client.repeated)
 }
 
 /// One input of the fuzzer: where to cut (a share of 255), whether a SETTINGS frame goes before and whether it is read byte

@@ -16,12 +16,7 @@ impl Connection {
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), Broken> {
         let result = match self.expects {
-            Expects::Header => {
-                return match self.answer(input) {
-                    Some(answer) => Ok(answer),
-                    None => self.header(input),
-                };
-            }
+            Expects::Header => return self.header(input),
             Expects::Payload(header) => self.payload(header, input),
             Expects::Data { .. } => return Ok(self.data(input)),
             Expects::PadLength(header) => self.pad_length(header, input),
@@ -32,36 +27,6 @@ impl Connection {
             }
         };
         result.map_err(|broken| self.broken(broken))
-    }
-
-    /// An answer that is here as a whole, in one HEADERS frame that is known by heart and one DATA frame: what most
-    /// answers are. None: whatever it is, it is taken frame by frame.
-    #[inline]
-    fn answer<'a>(&mut self, input: &'a [u8]) -> Option<(usize, Event<'a>)> {
-        let head = Header::read(input.first_chunk()?);
-        if head.kind != kind::HEADERS || head.flags != flag::END_HEADERS {
-            return None;
-        }
-        let (block, rest) = input[HEADER_BYTES..].split_at_checked(head.length)?;
-        let data = Header::read(rest.first_chunk()?);
-        let bytes = rest[HEADER_BYTES..].get(..data.length)?;
-        let plain = data.kind == kind::DATA && data.flags == flag::END_STREAM && data.id == head.id && head.id != 0;
-        let fits = head.length.max(data.length) <= MAX_FRAME;
-        if !(plain && fits && self.settled && self.block.is_none() && self.stash.is_empty()) {
-            return None;
-        }
-        let slot = self.slot_of(head.id)?;
-        if self.slots[slot].head || !self.slots[slot].whole {
-            return None;
-        }
-        let place = self.sections.find(block)?;
-        let known = self.sections.known(place);
-        let (Some(status @ 200..), None) = (known.status, known.fault) else { return None };
-        let length = self.sections.meet(place).length;
-        self.received += data.length as u64;
-        self.renew();
-        self.forget(slot);
-        Some((2 * HEADER_BYTES + head.length + data.length, Event::Answer { slot, status, length, bytes }))
     }
 
     #[cold]
@@ -172,7 +137,7 @@ impl Connection {
 
     /// Lets the server send on, long before it would have to wait.
     #[inline]
-    fn renew(&mut self) {
+    pub(super) fn renew(&mut self) {
         if self.received >= RENEW_BYTES {
             let increment = (self.received as u32).to_be_bytes();
             frame::write(&mut self.out, kind::WINDOW_UPDATE, 0, 0, &increment);

@@ -2,7 +2,7 @@
 
 use super::super::{MOST_READS, WorkerSession, broken_by};
 use super::{LinkState, socket_of};
-use crate::block_run::{BlockRun, LoadModel};
+use crate::block_run::{BlockRun, LoadModel, Times};
 use crate::conn::{State, place};
 use crate::failure::Failure;
 use crate::http2::Event;
@@ -89,7 +89,11 @@ impl<P: Poller> WorkerSession<P> {
             };
             block_run.counts.bytes_in += got as u64;
             self.links.all[link].heard_ns = now_ns;
+            let before = block_run.counts.answered;
             self.take_frames(token, &buffer[..got], (stamp_ns, now_ns), block_run);
+            if let Some(trial) = &mut self.together_trial {
+                trial.note(block_run.counts.answered - before);
+            }
             if P::BRINGS_BYTES || got < buffer.len() && !closing {
                 return self.flush_link(link, block_run);
             }
@@ -109,12 +113,22 @@ impl<P: Poller> WorkerSession<P> {
     ) {
         let (link, generation) = place(token);
         let first = link * self.links.streams;
+        // The slot of an answer that began here, and what there was from its first byte on.
+        let mut began: Option<(usize, &[u8])> = None;
         while !bytes.is_empty() && self.links.all[link].generation == generation {
-            let here = &mut self.links.all[link];
-            if here.socket.is_none() {
+            if self.links.all[link].socket.is_none() {
                 return;
             }
-            let (used, mut event) = match here.http2.next(bytes) {
+            if !self.judges_more {
+                let rest = self.take_repeated(link, bytes, (stamp_ns, now_ns), block_run);
+                if rest.len() < bytes.len() {
+                    bytes = rest;
+                    continue;
+                }
+            }
+            let here = &mut self.links.all[link];
+            let (from, between_frames) = (bytes, here.http2.between_frames());
+            let (used, event) = match here.http2.next(bytes) {
                 Ok(next) => next,
                 Err(broken) => return self.link_broken(link, &broken, now_ns, block_run),
             };
@@ -130,23 +144,8 @@ impl<P: Poller> WorkerSession<P> {
                     if status != expect.status {
                         self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
                     }
+                    began = between_frames.then_some((slot, from));
                     (slot, end, conn.reader.streamed_head(status, length, end, &expect))
-                }
-                Event::Answer { slot, status, length, bytes } => {
-                    let conn = &mut self.conns[first + slot];
-                    if conn.first_ns == 0 {
-                        conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
-                    }
-                    let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
-                    if status != expect.status {
-                        self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
-                    }
-                    event = Event::Head { slot, status, length, end: false };
-                    let verdict = conn.reader.streamed_head(status, length, false, &expect).or_else(|| {
-                        event = Event::Data { slot, bytes, end: true };
-                        conn.reader.streamed_body(bytes, true, &expect)
-                    });
-                    (slot, true, verdict)
                 }
                 Event::Data { slot, bytes, end } => {
                     let conn = &mut self.conns[first + slot];
@@ -165,6 +164,9 @@ impl<P: Poller> WorkerSession<P> {
             if let Some(verdict) = verdict {
                 if let Some(wrong) = verdict.wrong {
                     self.note_wrong(wrong, event);
+                } else if let Some((_, begin)) = began.take_if(|(began, _)| *began == slot) {
+                    let answer = &begin[..begin.len() - bytes.len()];
+                    self.links.all[link].http2.remember(answer, self.conns[first + slot].exchange);
                 }
                 if !end {
                     self.links.all[link].http2.cancel(slot, code::CANCEL);
@@ -174,6 +176,59 @@ impl<P: Poller> WorkerSession<P> {
                 conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                 self.stream_over(first + slot, verdict, now_ns, block_run);
             }
+        }
+    }
+
+    /// Takes the answers off the beginning of what was read that repeat a right one; their places' next requests leave.
+    ///
+    /// They arrived together, and most of their requests left together: those are counted at once.
+    #[inline]
+    fn take_repeated<'a>(
+        &mut self,
+        link: usize,
+        bytes: &'a [u8],
+        (stamp_ns, now_ns): (u64, u64),
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) -> &'a [u8] {
+        let here = &mut self.links.all[link];
+        // Where a link ends, it does so with its last answer: they are taken one by one.
+        if here.state != LinkState::Open {
+            return bytes;
+        }
+        let mut over = std::mem::take(&mut self.links.over);
+        let Some(repeated) = here.http2.repeated(bytes, &mut over) else {
+            self.links.over = over;
+            return bytes;
+        };
+        here.fresh = false;
+        self.outstanding -= over.len();
+        let first = link * self.links.streams;
+        let (mut alike, mut times) = (0, Times::default());
+        for slot in &over {
+            let conn = &mut self.conns[first + *slot as usize];
+            conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+            let own = Times { due_ns: conn.due_ns, sent_ns: conn.since_ns, arrived_ns: conn.arrived_ns };
+            (conn.due_ns, conn.fresh, conn.state) = (0, false, State::Idle);
+            if own != times && alike > 0 {
+                self.right_alike(std::mem::take(&mut alike), times, now_ns, block_run);
+            }
+            (alike, times) = (alike + 1, own);
+        }
+        self.right_alike(alike, times, now_ns, block_run);
+        block_run.counts.statuses.add_some(repeated.status, over.len() as u64);
+        self.send_several(link, &over, now_ns, block_run);
+        over.clear();
+        self.links.over = over;
+        &bytes[repeated.bytes..]
+    }
+
+    #[inline]
+    fn right_alike(&mut self, answers: u64, times: Times, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let before = block_run.counts.requests;
+        block_run.right_alike(answers, times);
+        block_run.first_byte(before, times.arrived_ns.saturating_sub(times.sent_ns));
+        for _ in 0..answers {
+            self.coalescing.note(now_ns.saturating_sub(times.sent_ns));
         }
     }
 

@@ -114,6 +114,36 @@ impl<P: Poller> WorkerSession<P> {
         block_run.counts.sent += 1;
     }
 
+    /// The next requests of free places of a link that is open; they leave with the next flush.
+    #[inline]
+    pub(super) fn send_several(
+        &mut self,
+        link: usize,
+        slots: &[u32],
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
+        let room = here.http2.most() == self.links.streams && here.http2.left() as usize > slots.len();
+        if !(room && block_run.is_free(now_ns)) {
+            return slots.iter().for_each(|slot| self.free_place(first + *slot as usize, now_ns, block_run));
+        }
+        for slot in slots {
+            let (index, number) = (first + *slot as usize, self.next_exchange as u32);
+            self.links.all[link].http2.open(*slot as usize, number, &self.links.requests);
+            let conn = &mut self.conns[index];
+            (conn.state, conn.exchange) = (State::Waiting, number);
+            conn.since_ns = now_ns; // for the time being
+            self.count_on(index);
+        }
+        let here = &mut self.links.all[link];
+        here.leaving.extend_from_slice(slots);
+        here.unflushed += slots.len();
+        self.make_dirty(link);
+        self.outstanding += slots.len();
+        block_run.counts.sent += slots.len() as u64;
+    }
+
     pub(super) fn make_dirty(&mut self, link: usize) {
         if !std::mem::replace(&mut self.links.all[link].dirty, true) {
             self.links.dirty.push(link);
