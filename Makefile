@@ -31,6 +31,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 .stamps/build: $(BIN)/python pyproject.toml $(RUST_SOURCES)
+	@echo "Building Dragstrip: Python packages, then its engine in Rust; a few minutes on two cores." >&2
 	@command -v cargo >/dev/null || { echo "Dragstrip's engine is built by Rust's cargo (1.88 or later), which is not on PATH: see rustup.rs" >&2; exit 2; }
 	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
 	$(BIN)/pip install --quiet -c constraints.txt --editable .
@@ -45,11 +46,14 @@ test-deps: .stamps/test-deps
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 
 check-deps: .stamps/test-deps
+	@# Workloads want libraries of their own: first those of all that ask no database, then the database's.
+	$(BIN)/dragstrip install --all --yes
 	$(BIN)/dragstrip install --all --workload db --yes
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
-	@# The page's tests want a browser, HTTP/2's nghttpd, those of wrk's scripts wrk beside them; where they can't be had, tests say so and are skipped.
+	@# The page's tests want a browser, HTTP/2's nghttpd, those of wrk's scripts wrk beside them, those of other tools' flags wrk and h2load; where they can't be had, tests say so and are skipped.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
 	@command -v nghttpd >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq nghttp2-server >/dev/null; } || true
+	@command -v h2load >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq nghttp2-client >/dev/null; } || true
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 	@# Fleets are tested over ssh between network namespaces; RUNLEVEL=1 keeps the package from starting an sshd of its own.
 	@{ command -v ip && { command -v sshd || [ -x /usr/sbin/sshd ]; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq openssh-server openssh-client iproute2 >/dev/null; } || true

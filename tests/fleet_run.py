@@ -11,12 +11,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from dragstrip import contender
 from dragstrip.racing.fleet.definition import load
 from dragstrip.racing.fleet.machines import Machines
+from dragstrip.racing.fleet.messages import Tally
 from dragstrip.racing.fleet.place import FleetPlace
 from dragstrip.racing.fleet.setup import FleetSetup
 from dragstrip.racing.setup import block_plan
@@ -26,6 +28,13 @@ from dragstrip.workload import load as load_workload
 
 def lines(log: str) -> int:
     return Path(log).read_bytes().count(b"\n") if log != "-" else 0
+
+
+def by_observer(
+    each: Sequence[Sequence[Tally]], offsets_ns: Sequence[int], at: Callable[[Tally], int]
+) -> list[list[int]]:
+    """A time of each generator's blocks, by the observer's clock."""
+    return [[at(tally) + ahead for tally in part] for part, ahead in zip(each, offsets_ns, strict=True)]
 
 
 def main(fleet: str, name: str, connections: str, log: str, seconds: str, *rates: str) -> dict[str, Any]:
@@ -49,6 +58,7 @@ def main(fleet: str, name: str, connections: str, log: str, seconds: str, *rates
             sys.stdin.readline()
             tallies = setup.engine.run(plans)
             (each,) = setup.parts
+            offsets_ns = [setup.offsets[one.name].offset_ns or 0 for one in machines.generators]
             setup.engine.close(session)
             launched.running.stop()
             return {
@@ -57,8 +67,9 @@ def main(fleet: str, name: str, connections: str, log: str, seconds: str, *rates
                 "offered": [tally.offered for tally in tallies],
                 "offered_each": [[tally.offered for tally in part] for part in each],
                 "lag_p99_ns": [[tally.lag_p99_ns for tally in part] for part in each],
-                "started_ns": [[tally.started_ns for tally in part] for part in each],
-                "offset_ns": [setup.offsets[one.name].offset_ns for one in machines.generators],
+                "round_trip_ns": [setup.offsets[one.name].round_trip_ns for one in machines.generators],
+                "began_ns": by_observer(each, offsets_ns, lambda tally: tally.started_ns),
+                "ended_ns": by_observer(each, offsets_ns, lambda tally: tally.started_ns + tally.duration_ns),
                 "requests": [tally.requests for tally in tallies],
                 "merged": [base64.b64encode(tally.latency_hdr).decode() for tally in tallies],
                 "own": [[base64.b64encode(tally.latency_hdr).decode() for tally in part] for part in each],

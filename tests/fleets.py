@@ -8,6 +8,7 @@ A ``switch`` namespace has two bridges: ``control`` (10.77.0.0/24), which a clie
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 SOURCE = Path(__file__).parents[1] / "src"
 #: Where cgroups are made: of version 2, else of a controller of version 1 that only says who is in them.
@@ -32,6 +33,9 @@ CGROUPS = next(
 )
 SSH_PORT = 20022
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+#: A slow link: what it carries in a second and at once.
+SLOW_BYTES_PER_S, SLOW_BURST = 32_000, 1_600
 
 #: Machine: its number in both networks, and by how many seconds its monotonic clock is ahead.
 NUMBERS = {"client": (1, 0), "server": (2, 86_400), "one": (3, 7_000), "two": (4, 1_000_000)}
@@ -171,6 +175,17 @@ class Machines:
         """Puts them up again."""
         for link in links or ("control", "data"):
             self._ip("netns", "exec", self.namespace(name), "ip", "link", "set", link, "up")
+
+    @contextlib.contextmanager
+    def slow(self, name: str) -> Iterator[str]:
+        """A machine sends over its data link at 256 kbit/s meanwhile; gives why that can't be, "" where it can."""
+        queue = ("dev", "data", "root")
+        shape = ("tbf", "rate", f"{8 * SLOW_BYTES_PER_S}bit", "burst", str(SLOW_BURST), "latency", "50ms")
+        added = self.run(name, "tc", "qdisc", "add", *queue, *shape)
+        try:
+            yield f"this kernel shapes no link (tbf): {added.stderr.strip()}" if added.returncode else ""
+        finally:
+            self.run(name, "tc", "qdisc", "delete", *queue)
 
     def packets(self, name: str, link: str) -> int:
         """Packets that a machine's link has carried so far, both ways."""
@@ -323,3 +338,29 @@ def machines() -> Iterator[Machines]:
             yield made
     finally:
         assert made.left_over() == []
+
+
+def begun_run(machines: Machines, *words: str) -> subprocess.Popen[str]:
+    """``fleet_run.py`` on the client, with everything open and no block run yet."""
+    script = Path(__file__).with_name("fleet_run.py")
+    running = subprocess.Popen(
+        machines.inside("client", sys.executable, str(script), str(machines.fleet()), *words), text=True,
+        env=machines.environment(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert running.stdout is not None
+    said = running.stdout.readline()
+    if said.strip() != "running":
+        running.kill()
+        raise AssertionError(said + running.communicate()[0])
+    return running
+
+
+def told(running: subprocess.Popen[str]) -> dict[str, Any]:
+    """Lets its blocks run, and what it prints then."""
+    try:
+        said = running.communicate("go\n", timeout=150)[0]
+        assert running.returncode == 0, said
+        return dict(json.loads(said))
+    finally:
+        running.kill()
+        running.wait()

@@ -226,6 +226,7 @@ class Script:
         args: list[str],
         address: tuple[str, int] | None,
         workers: int,
+        done_elsewhere: bool = False,
     ) -> None:
         """Runs the file, ``setup`` and ``init``; a function of the script may take 10 s here, and 1 s under load.
 
@@ -233,6 +234,8 @@ class Script:
             name: as messages have it.
             args: the URL, then what is the script's own.
             address: where the URL leads, for ``thread.addr``; None for a unix socket.
+            workers: 0 makes the state for ``setup`` and ``done`` alone.
+            done_elsewhere: another machine calls ``done``: what is printed in its state here is dropped.
 
         Raises:
             ScriptError: it fails, or takes too long.
@@ -249,6 +252,10 @@ class Script:
     @property
     def hooks(self) -> list[str]:
         """Of ``request``, ``delay`` and ``response`` those that it has."""
+
+    @property
+    def sets_up(self) -> bool:
+        """It has ``setup``, which is given every worker's thread."""
 
     @property
     def failure(self) -> str | None:

@@ -125,6 +125,10 @@ class Result:
         race_page.write(self.record, self.verdict, self.checks, Path(path))
         return Path(path)
 
+    def __repr__(self) -> str:
+        """One line: the record has thousands of blocks."""
+        return f"<dragstrip.Result of race {self.record.id}: {self.headline}>"
+
     def __str__(self) -> str:
         console = Console(file=io.StringIO(), width=120, no_color=True)
         race_terminal.show_race(console, self.record, self.verdict, self.checks)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 #: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
-METHOD_VERSION = 5
+METHOD_VERSION = 6
 
 #: Connections of a race, a sweep, a load and a line-up file, unless somebody says otherwise.
 DEFAULT_CONNECTIONS = 32
@@ -367,7 +367,7 @@ class Plan:
         lead_ns, counted_ns: of each block; passes: per round.
         budget_s: wall-clock budget for measuring; planned_rounds: the last round N, up to which
             looks are paid for (method, "The interval"): no race goes on beyond it.
-        metric: one of ``metrics.METRICS``, or "auto" (method version 5).
+        metric: one of ``metrics.METRICS``, or "auto" (from method version 5 on).
         margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
         rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
         blocks: from method version 5 on, by contender: lead-in, counted part (ns) and passes of its own; empty: all
@@ -426,6 +426,7 @@ class Column:
         entrants: those that serve it, each as it stands in this column.
         absent: contenders that don't have the workload.
         pipelining: requests on their way on each connection.
+        waits: as in ``Race``.
     """
 
     name: str
@@ -438,6 +439,7 @@ class Column:
     blocks: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     pipelining: int = 1
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,6 +458,8 @@ class Race:
             "interrupted", "void", "too few contenders", "machine lost".
         columns: of a race of several workloads or rates; empty: there is one.
         family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
+        waits: answers of its workload wait for something else (of several columns: of any); records before method
+            version 6 don't know, and say no.
     """
 
     id: str
@@ -477,3 +481,4 @@ class Race:
     backend: Backend = Backend.EPOLL
     columns: tuple[Column, ...] = ()
     family: int = 1
+    waits: bool = False

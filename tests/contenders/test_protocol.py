@@ -28,10 +28,11 @@ import pytest
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Missing, Start
-from dragstrip.errors import NotReady
+from dragstrip.errors import NotReady, PortTaken
 from dragstrip.process.database import Database, Instance
 from dragstrip.process.database import find as find_database
 from dragstrip.process.launcher import scratch_root
+from dragstrip.process.ports import free_port, is_held
 from dragstrip.workload import Data, Exchange
 from dragstrip.workload import load as load_workload
 
@@ -125,7 +126,7 @@ def serving(text: str, workload: str) -> Iterator[tuple[Start, subprocess.Popen[
         entry = entry.for_workload(workload, asks_database=bool(where))
         files = data_of(workload).files
         start = contender.prepare(
-            entry, scratch=scratch, port=_free_port(), cores=(0,), workload=workload, data=files, database=where
+            entry, scratch=scratch, port=free_port(), cores=(0,), workload=workload, data=files, database=where
         )
         who = {}
         if os.geteuid() == 0 and start.unprivileged:
@@ -154,17 +155,13 @@ def serving(text: str, workload: str) -> Iterator[tuple[Start, subprocess.Popen[
         shutil.rmtree(scratch)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def _await_listening(start: Start, server: subprocess.Popen[bytes], log: Path) -> None:
     # Several start at once, on a machine that others use: three times as long as a race would wait.
     end = time.monotonic() + 3 * start.wake_s
     while True:
         with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", start.port), timeout=5):
             return
+        _refuse_taken(start, server)
         assert server.poll() is None, log.read_text(errors="replace")
         assert time.monotonic() < end, f"not listening after {3 * start.wake_s} s: {log.read_text(errors='replace')}"
         time.sleep(0.01)
@@ -318,7 +315,14 @@ def _marked(name: str, *more: str) -> Any:
 
 
 def _seen(name: str, workload: str) -> dict[str, BaseException | None]:
-    """What became of each side of one launch."""
+    """What became of each side of one launch; of a second one where another program took the first one's port."""
+    try:
+        return _seen_once(name, workload)
+    except PortTaken:
+        return _seen_once(name, workload)
+
+
+def _seen_once(name: str, workload: str) -> dict[str, BaseException | None]:
     found: dict[str, BaseException | None] = {}
     with serving(name, workload) as (start, server):
         one = Launched(name, workload, start, server)
@@ -328,8 +332,19 @@ def _seen(name: str, workload: str) -> dict[str, BaseException | None]:
                     side(one)
                     found[title] = None
                 except Exception as error:
+                    _refuse_taken(start, server)
                     found[title] = error
     return found
+
+
+def _refuse_taken(start: Start, server: subprocess.Popen[bytes]) -> None:
+    """A server that has died answers nothing: whoever is at its port had taken it before.
+
+    Raises:
+        PortTaken: that is so.
+    """
+    if server.poll() is not None and is_held(start.port):
+        raise PortTaken(f"{server.args}: another program holds port {start.port}")
 
 
 @contextlib.contextmanager

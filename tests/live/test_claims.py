@@ -499,11 +499,14 @@ def test_a_claim_of_one_s_own_from_two_outputs_is_listed_and_one_that_can_t_be_i
     listed = {one["claim"]: one for one in json.loads(dragstrip_run(tmp_path, "list", "--json").stdout)}
     assert listed["mine"]["status"] == "ready"
     assert len(listed) == len(definitions.every()) + 1
+    framed = tmp_path / "h2load"
+    framed.write_text("Application protocol: h2c\nfinished in 1.00s, 17162.82 req/s, 1.30MB/s\n")
     for words, told in (
         (("mine", "one", "two", *outputs, *serve), "there already"),
         (("other", "one", "two", "--ratio", "2"), "there is no contender 'one'"),
         (("Other", "one", "two", "--ratio", "2", *serve), "small letters"),
         (("other", "one", "two", *serve), "--rates"),
+        (("other", "one", "two", "--outputs", str(framed), str(framed), *serve), "is of HTTP/2"),
     ):
         done = dragstrip_run(tmp_path, "add", *words)
         assert done.returncode == 2

@@ -69,8 +69,9 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
 
     1. Ctrl-C: exit code 130, the servers are stopped, what was measured is kept, the race counts as interrupted.
     2. Resumed after a server that was already running has gone: named in the record, in no pair, the others go on.
+       Meanwhile no other process may resume it.
     3. Ctrl-C in the resumed race: as the first time, and it is still one race.
-    4. Resumed and `kill -9`: the supervisors end what is left, and `show` prints every finished round.
+    4. Resumed and `kill -9`: the supervisors end what is left, `show` prints every finished round, and it resumes.
     """
     env = settings(tmp_path)
     with running_server() as (url, _):
@@ -83,6 +84,9 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     seed = shown(env)["seed"]
 
     race = racing(env, "--resume", "last")
+    second = dragstrip_run(env, "race", "--resume", "last")
+    assert second.returncode == 2, second.stdout + second.stderr
+    assert "is being raced by another process" in second.stderr
     interrupted(race)
     (run,) = runs(env)
     assert run["rounds"] == rounds_in(env) >= 4
@@ -99,6 +103,8 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     until(lambda: not servers(), 20, "servers outlive the race")
     assert len(runs(env)) == 1
     assert len(shown(env)["order"]) == rounds_in(env) >= 6
+    interrupted(racing(env, "--resume", "last"))  # the killed one holds it no more
+    assert not list(Path(env["DRAGSTRIP_STORE"]).parent.glob("*.lock"))
 
 
 @pytest.mark.thorough

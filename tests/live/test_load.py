@@ -245,6 +245,24 @@ def test_the_other_tools_readers_find_their_lines(nginx: Nginx, style: str) -> N
 
 
 @live
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("status", "100 total, 100 started, 100 done, 50 succeeded, 50 failed, 0 errored, 0 timeout"),
+        ("close", "100 total, 100 started, 50 done, 50 succeeded, 50 failed, 50 errored, 0 timeout"),
+        ("stall", "100 total, 100 started, 50 done, 50 succeeded, 50 failed, 50 errored, 50 timeout"),
+    ],
+)
+def test_h2loads_shape_counts_the_late_among_the_errored_and_these_among_the_failed(
+    faulty: Callable[..., str], fault: str, told: str
+) -> None:
+    """As h2load's manual has them, and as h2load 1.52 counts."""
+    done = load(faulty(fault, "50"), "-n", "100", "-c", "25", "--timeout", "200ms", "--style", "h2load")
+    assert f"\nrequests: {told}\n" in done.stdout, done.stdout
+    assert other_tools.parse(done.stdout).failed == 50
+
+
+@live
 @needs_nginx
 def test_the_exit_code_tells_whether_the_limits_hold(nginx: Nginx) -> None:
     """0 where all are met, 1 where one is missed; both are said."""
@@ -556,6 +574,8 @@ def test_more_new_connections_than_local_ports_are_told_beforehand(monkeypatch: 
     notes = loading_request.notes_before
     many = LoadRequest(url="http://127.0.0.1/", requests=5000, keepalive=False)
     assert "1,000 local ports" in notes(many)[0]
+    assert "--sources" in notes(many)[0]
+    assert "--sources" not in notes(many, elsewhere=True)[0]
     assert notes(replace(many, keepalive=True)) == notes(replace(many, requests=900)) == []
 
 
@@ -567,6 +587,9 @@ def test_threads_beyond_cores_or_connections_are_not_started() -> None:
     assert "-t 256" in notes[0]
     one, _, _ = loading_request.worker_cores(LoadRequest(url="", connections=1))
     assert len(one) == 1
+    running, _, notes = loading_request.worker_cores(LoadRequest(url="", threads=4), (6, 7))
+    assert running == (6, 7)
+    assert notes == ["-t 4: a generator runs one on each of its cores, here 2"]
 
 
 @pytest.mark.parametrize(

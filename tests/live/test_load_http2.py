@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import Nginx, free_port, live, load, needs_nginx, told
+
+from dragstrip.loading import other_tools
 
 pytestmark = [live, needs_nginx]
 
@@ -71,11 +74,26 @@ def test_an_open_loop_bodies_and_the_first_byte_go_over_http_2(ports: tuple[Ngin
     assert sum(line.startswith("/ 200 POST m ") and line.endswith(" 5000") for line in log) == 102
 
 
+def test_h2loads_shape_names_the_protocol_as_alpn_does(ports: tuple[Nginx, str, str]) -> None:
+    """h2c in the clear, h2 over TLS after TLS's own lines; no heads are told, for nobody counted them unpacked."""
+    server, clear, encrypted = ports
+    words = ("--http", "2", "-n", "52", "-c", "2", "--streams", "5", "--style", "h2load")
+    shown = load(clear, *words).stdout
+    assert "\nApplication protocol: h2c\n\nfinished in " in shown
+    assert re.search(r"^traffic: \S+ \(\d+\) total, 600B \(600\) data$", shown, re.MULTILINE), shown
+    shown = load(encrypted, "--insecure", *words).stdout
+    assert re.search(r"^TLS Protocol: TLSv1\.\d\nCipher: \S+\nApplication protocol: h2$", shown, re.MULTILINE), shown
+    assert other_tools.parse(shown).http == "2"
+    server.ended()
+
+
 def test_a_server_without_http_2_and_words_that_contradict_it_are_refused(
     ports: tuple[Nginx, str, str], tmp_path: Path
 ) -> None:
     """Before anything is sent, with what would do."""
     server, clear, encrypted = ports
+    framed = load(clear, "-n", "12")
+    assert (framed.returncode, "answers in HTTP/2" in framed.stderr, "--http 2" in framed.stderr) == (1, True, True)
     old = load(server.url(), "--http", "2", "-n", "12")
     assert (old.returncode, "HTTP/2" in old.stderr) == (1, True)
     other = tmp_path / "other"

@@ -19,6 +19,7 @@ from typing import Any
 import jsonschema
 import pytest
 from browser import Watched, browser
+from commands import process
 from races import (
     HERE,
     PYTHON,
@@ -194,6 +195,17 @@ def test_a_hostile_name_and_hostile_headers_are_shown_as_text(crowd: Raced) -> N
         assert r"\x9b2J" in text
         assert watched.said == []
         watched.close()
+
+
+def test_what_a_program_reads_stands_alone_on_the_standard_output(tmp_path: Path) -> None:
+    """`--json -` may be piped on: the report is on the other output. Each that is out is named once in its reason."""
+    two = ("--serve", "one=false {port}", "--serve", "two=false {port}", "--store", str(tmp_path / "races.sqlite"))
+    done = process("race", *two, "--json", "-")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["finished"]) == (1, "too few contenders")
+    assert [one["out"].startswith("died ") for one in told["contenders"]] == [True, True]
+    assert "No verdict: fewer than two contenders are left" in " ".join(done.stderr.split())
+    assert process("race", *two, "--export-markdown", "-").stdout.startswith("**No verdict")
 
 
 def test_a_race_of_two_ends_in_a_verdict(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ TOLD = {
     "two-answers": "bytes follow the complete answer, 'HTTP/1.1 200 OK",
     "answers-early": "nothing would be right",
     "http-0.9": "answers with what is no HTTP/1, 'hello world",
-    "http-2": "answers with what is no HTTP/1",
+    "http-2": "answers in HTTP/2",
     "binary": "answers with what is no HTTP/1",
     "no-colon": f"{UNSOUND} (illegal header line, 'this is no header')",
     "nul-in-header": f"{UNSOUND} (illegal header line",

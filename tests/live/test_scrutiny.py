@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from dragstrip import contender
+from dragstrip.racing.verify import verify
 from dragstrip.scrutiny import check_correctness, fault, fetch, is_right
 from dragstrip.workload import Exchange
 
@@ -117,6 +119,14 @@ def test_a_wrong_answer_is_named_in_words(answer: bytes, words: str) -> None:
     assert problems
     assert all(words in problem for problem in problems)
     assert facts == {}
+
+
+def test_whose_server_is_made_for_something_else_is_told_what_to_write() -> None:
+    """A user's own mostly is, the first time: its right answers are a workload's, and where that is explained."""
+    with serving(lambda _request, _number: (plain(kind="text/html"), True)) as port:
+        (proof,) = verify([contender.entry(f"http://127.0.0.1:{port}/")], "hello")
+    assert "content type text/html where text/plain is right; where that is the right answer, race by" in proof.reason
+    assert "in place of hello: --workload FILE.toml (docs/workloads.md)" in proof.reason
 
 
 def test_an_answer_that_depends_on_what_came_before_is_found() -> None:

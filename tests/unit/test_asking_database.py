@@ -53,7 +53,7 @@ def test_a_driver_is_wanted_only_where_the_database_is_asked(folder: Path) -> No
     asking = plain.for_workload("db", asks_database=True)
     state = contender.check(asking)
     assert isinstance(state, Missing)
-    assert state.remedy == "`dragstrip install own --workload db` installs it"
+    assert state.remedy == f"`dragstrip install {folder} --workload db` installs it"
     assert asking.parity["driver"] == "own 4"
     assert asking.for_workload("db", asks_database=True) == asking
     (step,) = [one for one in install.plan([asking], root=True, apt=True).steps if "install" in one.command]

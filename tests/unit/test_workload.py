@@ -228,6 +228,18 @@ bytes = 100
 """
 
 
+def test_answers_wait_where_they_have_an_earliest_time_or_come_out_of_a_database_or_the_file_says_so(
+    tmp_path: Path,
+) -> None:
+    """One of several is enough; a word of the file's own is the last."""
+    waiting = {name for name in workload.names() if workload.load(name).waits}
+    assert waiting == {"db", "delay", "queries"}
+    assert define(tmp_path, MIX).waits
+    assert not define(tmp_path, MIX.replace("earliest_ms = 1.5", "earliest_ms = 1.5\nwaits = false")).waits
+    assert not define(tmp_path, MIX.replace("earliest_ms = 1.5", "")).waits
+    assert define(tmp_path, MIX.replace("earliest_ms = 1.5", "waits = true")).waits
+
+
 def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: Path) -> None:
     """Methods, headers, bodies and framing go over the wire as they are written; answers know the launch's rows."""
     shop = define(tmp_path, MIX)

@@ -67,7 +67,10 @@ mod with_lua {
     #[pymethods]
     impl Script {
         #[new]
-        #[pyo3(signature = (name, source, *, scheme, host, port, path, method, headers, body, args, address, workers))]
+        #[pyo3(signature = (
+            name, source, *, scheme, host, port, path, method, headers, body, args, address, workers,
+            done_elsewhere = false
+        ))]
         #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
         fn new(
             py: Python<'_>,
@@ -83,8 +86,10 @@ mod with_lua {
             args: Vec<String>,
             address: Option<(IpAddr, u16)>,
             workers: usize,
+            done_elsewhere: bool,
         ) -> PyResult<Self> {
-            let given = Given { name, source, scheme, host, port, path, method, headers, body, args, address };
+            let given =
+                Given { name, source, scheme, host, port, path, method, headers, body, args, address, done_elsewhere };
             let interrupted = || Python::attach(|py| py.check_signals().is_err());
             let loaded = py.detach(|| Scripts::load(&given, workers, Arc::new(interrupted)));
             Ok(Self(Mutex::new(loaded.map_err(raised)?)))
@@ -104,6 +109,11 @@ mod with_lua {
         #[getter]
         fn hooks(&self) -> Vec<&'static str> {
             self.with(|scripts| scripts.hooks().to_vec())
+        }
+
+        #[getter]
+        fn sets_up(&self) -> bool {
+            self.with(Scripts::sets_up)
         }
 
         #[getter]

@@ -45,6 +45,8 @@ pub struct Given {
     pub args: Vec<String>,
     /// Where the URL leads; None for a unix socket.
     pub address: Option<(IpAddr, u16)>,
+    /// Another machine has the state that calls `done`: what this one's prints is nobody's.
+    pub done_elsewhere: bool,
 }
 
 /// Why a script can't be used, or did not get to its end.
@@ -94,6 +96,7 @@ pub struct Scripts {
     fixed: Option<Vec<Vec<u8>>>,
     addresses: Vec<Option<(IpAddr, u16)>>,
     hooks: Vec<&'static str>,
+    sets_up: bool,
 }
 
 /// A worker's state, and what was made ahead in it.
@@ -118,6 +121,10 @@ impl Scripts {
     pub fn load(given: &Given, workers: usize, interrupted: Interrupted) -> Result<Self, Trouble> {
         let shared = Arc::new(Shared::new(workers, interrupted));
         let main = State::open(given, 0, &shared)?;
+        if given.done_elsewhere {
+            shared.take_output();
+        }
+        let sets_up = main.call(Phase::Long, &main.own("has")?, "setup")?;
         let mut found = Self {
             main,
             workers: Vec::with_capacity(workers),
@@ -125,6 +132,7 @@ impl Scripts {
             fixed: None,
             addresses: Vec::with_capacity(workers),
             hooks: Vec::new(),
+            sets_up,
         };
         for number in 1..=workers {
             found.add(given, number)?;
@@ -200,6 +208,11 @@ impl Scripts {
     /// Of `request`, `delay` and `response` those that the script has.
     pub fn hooks(&self) -> &[&'static str] {
         &self.hooks
+    }
+
+    /// Whether the script has `setup`, which is given every worker's thread.
+    pub fn sets_up(&self) -> bool {
+        self.sets_up
     }
 
     /// What the engine calls, by worker.

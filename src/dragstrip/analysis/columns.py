@@ -30,6 +30,7 @@ def column_of(race: Race, at: int) -> Race:
     return replace(
         race,
         workload=column.workload,
+        waits=column.waits,
         load=replace(race.load, rate_per_s=column.rate_per_s, pipelining=column.pipelining),
         plan=replace(
             race.plan,

@@ -51,14 +51,17 @@ class UnfitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SameRate:
-    """CPU time decides: all contenders were offered the same rate."""
+    """CPU time decides: all contenders were offered the same rate; ``waits``: and their answers wait."""
+
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLimit:
-    """CPU time decides: the load generator was the limit of these contenders' throughput."""
+    """CPU time decides: the load generator was the limit of these contenders' throughput; ``waits``: answers wait."""
 
     contenders: tuple[str, ...]
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +219,18 @@ def limited(blocks: Sequence[Block], cores: int) -> bool:
     return full and bool(busy) and median(busy) < SERVER_IDLE
 
 
-def choose(race: Race, wanted: str | None = None) -> Choice:
+def choose(race: Race, wanted: str | None = None, method: int | None = None) -> Choice:
     """The metric that decides a race.
 
     Where it is "auto": throughput; but CPU time per request where the generator was the limit, where an open loop
-    offers all the same rate, or where the machine took too much. The evidence is that of the first ten valid rounds,
-    so that nothing that comes later changes it; before there are ten, it is throughput, by which nothing is decided.
+    offers all the same rate, or where the machine took too much. From method version 6 on what the machine took counts
+    for nothing where answers wait, and the generator only where it leaves no two contenders to compare. The evidence is
+    that of the first ten valid rounds, so that nothing that comes later changes it; before there are ten, it is
+    throughput, by which nothing is decided.
 
     Args:
         wanted: a metric, ``typical-`` before it or not; None for the race's own.
+        method: version of the judgement; None for the race's own.
 
     Raises:
         BadUsage: there is no such metric.
@@ -232,11 +238,12 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
     asked = wanted or race.plan.metric
     if asked.removeprefix(TYPICAL) != AUTO:
         return Choice(known(asked), is_typical(asked), None)
-    metric, reason = _chosen(race)
+    waits = race.waits and (race.method if method is None else method) >= 6
+    metric, reason = _chosen(race, waits=waits)
     return Choice(metric, is_typical(asked), reason)
 
 
-def _chosen(race: Race) -> tuple[str, MetricReason | None]:
+def _chosen(race: Race, *, waits: bool) -> tuple[str, MetricReason | None]:
     rounds = [this for this in race.rounds if not this.void][:FLOOR]
     blocks = by_contender(race, rounds)
     if len(rounds) < FLOOR and not race.load.rate_per_s:
@@ -244,11 +251,14 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     if any(block.server_cpu_ns is None for mine in blocks.values() for block in mine):
         return "throughput", None
     if race.load.rate_per_s:
-        return "cpu", SameRate()
+        return "cpu", SameRate(waits)
     cores = cores_of(race, rounds)
     held = [name for name, mine in blocks.items() if limited(mine, cores[name])]
-    if held:
-        return "cpu", GeneratorLimit(tuple(held))
+    # A server that waits takes no CPU time meanwhile: by that it would look no worse than one that serves others.
+    if held and (not waits or len(blocks) - len(held) < 2):
+        return "cpu", GeneratorLimit(tuple(held), waits)
+    if waits:
+        return "throughput", None
     shares = lost_shares(race, rounds)
     share = sum(shares.values()) / max(len(shares), 1)
     if share > TAKEN:

@@ -147,7 +147,8 @@ def judge(
     for what, given in (("margin", margin), ("alpha", alpha)):
         if not 0 < given < 1:
             raise BadUsage(f"{what} {given} is no share between 0 and 1; 0.01 is 1 %")
-    version, chosen = known_method(race, method), choose(race, metric)
+    version = known_method(race, method)
+    chosen = choose(race, metric, version)
     tables = read(race, version)
     done = len(tables.rounds)
     rules = Rules(

@@ -253,7 +253,8 @@ def round_numbers(race: Race, metric: str | None = None, *, method: int | None =
     Raises:
         BadUsage: there is no such metric or version.
     """
-    return numbers_of(read(race, known_method(race, method)), choose(race, metric).metric)
+    version = known_method(race, method)
+    return numbers_of(read(race, version), choose(race, metric, version).metric)
 
 
 def known_method(race: Race, method: int | None) -> int:

@@ -126,6 +126,8 @@ def _late(slices: Sequence[loading.Slice]) -> int:
 class _Silent:
     """A display of nothing: the run's end is told in one line."""
 
+    shown = False
+
     def begun(self, request: loading.LoadRequest, learned: loading.Learned, doubts: list[str]) -> None:
         """Shows nothing."""
 

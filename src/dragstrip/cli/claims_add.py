@@ -44,7 +44,9 @@ class AddOptions:
 @click.argument("name")
 @click.argument("first")
 @click.argument("second")
-@click.option("--outputs", nargs=2, type=click.Path(path_type=Path), help="What wrk, ab, hey or oha printed for each.")
+@click.option(
+    "--outputs", nargs=2, type=click.Path(path_type=Path), help="What wrk, ab, hey, oha, h2load or k6 printed for each."
+)
 @click.option("--rates", nargs=2, type=float, help="Answers a second of each.")
 @click.option("--ratio", type=float, help="Or the first's speed over the second's.")
 @click.option("--statement", default="", help="One sentence; made from the figures if not given.")
@@ -118,7 +120,16 @@ def _difference(outputs: Sequence[other_tools.ForeignRun]) -> str | None:
 
 
 def _load_of(options: AddOptions, output: other_tools.ForeignRun | None) -> definition.LoadFields:
-    """The published load: as given, else as the first output tells, else the fair one."""
+    """The published load: as given, else as the first output tells, else the fair one.
+
+    Raises:
+        BadUsage: it was of HTTP/2.
+    """
+    if output and output.http == "2" and options.http is None:
+        raise BadUsage(
+            f"claims add: {output.tool}'s output is of HTTP/2, and claims are raced over HTTP/1; give one made by "
+            f"{output.tool} --h1, or say --http 1.1 to race it so"
+        )
     known: dict[str, object] = {}
     if output:
         known = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,11 @@ from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_VOID,
     OutputFile,
+    Rule,
     Share,
     StoreOptions,
     gathered,
     read_race,
-    share_of,
     store_options,
     write_json,
     write_text,
@@ -32,24 +31,6 @@ from dragstrip.report import comparison as comparison_report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
 from dragstrip.validity import inspect
-
-
-class Rule(click.ParamType[tuple[str, str, float]]):
-    """``slower:3%`` or ``faster:5%``; as its text, its direction and its share."""
-
-    name = "rule"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str, float]:
-        """Text, direction and share."""
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"(slower|faster):(.+)", str(value))
-        share = share_of(match[2]) if match else None
-        if match is None or share is None or share >= 1:
-            self.fail(f"{value!r} is no threshold; use slower:3% or faster:0.05", param, ctx)
-        return str(value), match[1], share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +79,25 @@ def compare(options: CompareOptions) -> None:
     by_column = analysis.compare_columns(
         before, after, metric=options.metric, margin=options.margin, reference=reference
     )
+    disturbed = comparison_report.disturbance(before, after)
     each = [_Compared.of(name, comparison, options) for name, comparison in by_column]
     if "-" not in (str(options.json_path), str(options.markdown_path)):
         for one in each:
-            comparison_report.show(Console(), one.comparison, one.rulings, compared=one.compared, column=one.column)
+            comparison_report.show(
+                Console(),
+                one.comparison,
+                one.rulings,
+                compared=one.compared,
+                column=one.column,
+                disturbed=disturbed,
+            )
     if options.json_path:
         write_json(options.json_path, _json(before, after, each), "--json")
     if options.markdown_path:
         texts = (
-            comparison_report.markdown(one.comparison, one.rulings, compared=one.compared, column=one.column)
+            comparison_report.markdown(
+                one.comparison, one.rulings, compared=one.compared, column=one.column, disturbed=disturbed
+            )
             for one in each
         )
         write_text(options.markdown_path, "\n".join(texts), "--markdown")

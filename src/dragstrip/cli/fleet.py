@@ -51,7 +51,7 @@ def install(file: Path, contenders: tuple[str, ...], yes: bool) -> None:
     if not steps:
         raise BadUsage(f"{file}: every machine is this one, and no contender was named; nothing to install")
     megabytes = sum(place.stat().st_size for place, _ in packing.files()) / 1e6
-    for step in steps:
+    for step in () if yes else steps:  # each is said again before it runs
         sent = (
             f"  (from here: {megabytes:,.0f} MB, this Dragstrip and the packages that it needs)" if step.sends else ""
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import click
 
@@ -41,22 +42,36 @@ _LOADING = {
     "--output": "--json FILE",
 }
 
-#: Of ``load``: ab's, hey's, k6's and vegeta's, and what several tools mean by one flag. Those of wrk, h2load and oha
-#: are in ``other_tools_flags``, and answer what has no line here.
+#: Of ``load``: ab's, hey's, wrk2's, k6's and vegeta's. What wrk, h2load and oha mean by the same flag is in
+#: ``other_tools_flags``, and is said, too.
 _LOAD = {
     "-u": "k6's virtual users: -c N; ab's PUT: -m PUT -b @FILE",
-    "-p": "ab's POST: -m POST -b @FILE; oha's HTTP pipelining: --pipeline N",
-    "-w": "oha's and ab's -w has no counterpart; --json FILE holds everything",
+    "-p": "ab's POST: -m POST -b @FILE",
+    "-w": "ab's tables in HTML: none, --json FILE holds everything",
+    "-y": "ab's tables in HTML: none, --json FILE holds everything",
     "-r": "ab's -r is the default here: errors are counted and the run goes on",
     "-l": "ab's variable lengths: --check length checks no more than the length; --pool gives each request its answer",
-    "-A": "-H 'Authorization: Basic …', or oha's and hey's Accept: -H 'Accept: …'",
-    "-a": "-H 'Authorization: Basic …'",
+    "-A": "ab's name and password: -H 'Authorization: Basic …'; hey's Accept: -H 'Accept: …'",
+    "-a": "hey's name and password: -H 'Authorization: Basic …'",
+    "-B": "ab's address to come from: --sources N",
+    "-E": "ab's certificate of the client: none is shown to servers",
+    "-f": "ab's version of TLS: 1.2 or 1.3, as the server prefers; leave it out",
+    "-I": "ab's TLS without a name: the URL's name is sent; leave it out",
+    "-L": "wrk2's percentiles: always shown, leave it out",
+    "-P": "ab's password for a proxy: no proxy is used; leave it out",
+    "-S": "ab's -S: leave it out, nothing of the kind is shown",
+    "-U": "wrk2's latency from when a request left: shown with -R; hey's User-Agent: -H 'User-Agent: …'",
+    "-V": "ab's version: dragstrip --version",
+    "-v": "ab's more output: --json FILE has everything",
+    "-X": "Dragstrip loads only servers of this machine, and through no proxy; leave it out",
+    "-Z": "ab's ciphers: those of rustls; the report names the one that was used",
     "-C": "-H 'Cookie: …'",
     "-i": "ab's HEAD: -m HEAD; k6's iterations: -n N",
     "-g": "--json FILE or --hlog FILE; gnuplot reads --hgrm FILE",
     "-e": "--json FILE or --hgrm FILE",
-    "-o": "--json FILE",
-    "-x": "Dragstrip loads only servers of this machine, and through no proxy; leave it out",
+    "-o": "hey's CSV: --json FILE",
+    "-x": "hey's proxy: Dragstrip loads only servers of this machine, and through no proxy; leave it out",
+    "--no-tui": "leave it out: one live line, on a terminal only, gone at the end; -q (--quiet) has no report either",
     "--iterations": "-n N (--requests)",
     "--runs": "a run of load is one run: repeat the command, or `dragstrip race`, which repeats by rounds",
     "--stage": "--steps RATE:TIME,… or --ramp FROM:TO",
@@ -71,6 +86,22 @@ _LOAD = {
     "--export-markdown": "--json FILE; a race writes Markdown with --export-markdown",
     "--name": "a run of load has no name; name its files: --json mine.json",
     "--budget": "-d TIME (--duration)",
+}
+
+#: hey takes whole words after one dash, which is a row of short flags here.
+_ONE_DASH = {
+    "-cpus": "hey's CPUs are engine threads here: -t N",
+    "-disable-compression": "leave it out: none is asked for",
+    "-disable-keepalive": "--disable-keepalive, or --no-keepalive",
+    "-disable-redirects": "leave it out: redirects are never followed",
+    "-h2": "--http 2; --streams N for more than one request at a time on each connection",
+    "-host": "-H 'Host: …'",
+}
+
+#: What a value that was refused may have been meant for, by the parameter's name.
+_MEANT = {
+    "duration_s": "hey's and oha's body is -b TEXT, h2load's file with one -b @FILE -m POST, ab's -d is left out",
+    "threads": "-t is the number of threads: oha's and hey's time for an answer is --timeout TIME, ab's -t is -d TIME",
 }
 
 #: Of commands that race: hyperfine's, and load tools' words for a length.
@@ -136,7 +167,22 @@ _BY_COMMAND = {
 def hint(command: str | None, option: str) -> str | None:
     """What to say here in place of another tool's flag; None if it is no known one."""
     known = _BY_COMMAND.get(command or "", _NOWHERE).get(option)
-    return known or (hints(option) or None if command == "load" else None)
+    if command != "load" or option in _NOWHERE | _LOADING:
+        return known
+    return "; ".join(text for text in (known, hints(option)) if text) or None
+
+
+def refuse_one_dash(words: Sequence[str], ctx: click.Context) -> None:
+    """Refuses hey's long words after one dash.
+
+    Raises:
+        click.UsageError: says what would do.
+    """
+    for word in words:
+        if word == "--":
+            return
+        if remedy := _ONE_DASH.get(word.partition("=")[0]):
+            raise click.UsageError(f"no such option here: {word}; {remedy}", ctx)
 
 
 def hinted(error: click.UsageError) -> click.UsageError:
@@ -146,11 +192,19 @@ def hinted(error: click.UsageError) -> click.UsageError:
         if remedy := hint(name, error.option_name):
             return click.UsageError(f"no such option here: {error.option_name}; {remedy}", error.ctx)
         return error
+    if isinstance(error, click.BadParameter) and name == "load":
+        remedy = _MEANT.get(error.param.name or "", "") if error.param else ""
+        if remedy:
+            message = f"{error.message.rstrip('.')}; {remedy}"
+            return click.BadParameter(message, error.ctx, error.param, error.param_hint)
+        return error
     # hey's and oha's -q RATE, and ab's and wrk's words that take no value here.
     if name == "load" and re.search(r"unexpected extra argument", error.message):
         given = error.ctx.params if error.ctx else {}
         remedy = "; -q is --quiet: hey's and oha's -q RATE is -R RATE" if given.get("quiet") else ""
         remedy += "; -k is ab's keep-alive and takes no value" if given.get("keep_word") else ""
+        several = re.search(r"https?://", error.message) and str(given.get("url", "")).startswith("http")
+        remedy += "; one URL: --pool FILE or --url-template PATH for several" if several else ""
         if remedy:
             return click.UsageError(error.message.rstrip(".") + remedy, error.ctx)
     return error

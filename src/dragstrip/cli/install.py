@@ -49,6 +49,7 @@ def install_command(options: InstallOptions) -> None:
     asks = asked is not None and asked.asks_database
     names = [name for name in wanted if name != database.NAME]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
+    named = entries if options.names else []
     entries = [also for entry in entries for also in _for_workloads(entry, asked)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
     plan = install.plan(missing, more=_database() if asks or database.NAME in wanted else {})
@@ -58,6 +59,10 @@ def install_command(options: InstallOptions) -> None:
             raise BadUsage("nothing was installed")
         install.carry_out(plan, say=click.echo)
     _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+    lacking = [entry.name for entry in named if isinstance(contender.check(entry), contender.Missing)]
+    if lacking:
+        click.echo(f"dragstrip: not ready: {', '.join(lacking)}; `dragstrip contenders` says what is missing", err=True)
+        sys.exit(EXIT_FAILURE)
 
 
 def _for_workloads(entry: contender.Entry, asked: Workload | None) -> list[contender.Entry]:

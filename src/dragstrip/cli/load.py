@@ -12,6 +12,7 @@ from rich.console import Console
 
 from dragstrip.cli.elsewhere_options import allow_host_option
 from dragstrip.cli.fleet_options import fleet_option, loaded
+from dragstrip.cli.foreign_flags import refuse_one_dash
 from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_options
 from dragstrip.cli.options import (
     EXIT_FAILURE,
@@ -28,6 +29,7 @@ from dragstrip.cli.options import (
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
+from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
 from dragstrip.loading.script import read_script
 from dragstrip.loading.url_template import drawn
@@ -88,6 +90,30 @@ class Header(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
+class Method(click.ParamType[str]):
+    """A request's method; not h2load's number of streams."""
+
+    name = "method"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The method."""
+        text = str(value)
+        if text.isdigit():
+            self.fail(
+                f"{text!r} is no method; use GET or POST, and for h2load's -m {text} --streams {text}", param, ctx
+            )
+        return text
+
+
+class LoadCommand(click.Command):
+    """Answers words that are read as rows of short flags otherwise."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the command line."""
+        refuse_one_dash(args, ctx)
+        return super().parse_args(ctx, args)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions(OpenLoopOptions):
     """What ``dragstrip load`` was given; the decorators of ``load`` say what each is."""
@@ -116,6 +142,7 @@ class LoadOptions(OpenLoopOptions):
     unix: str | None
     cacert: str | None
     insecure: bool
+    tls: Handshakes | None
     sources: int
     first_byte: bool
     http: str
@@ -137,7 +164,7 @@ class LoadOptions(OpenLoopOptions):
     quiet: bool
 
 
-@click.command()
+@click.command(cls=LoadCommand)
 @click.argument("url")
 @click.argument("args", nargs=-1, metavar="[-- ARGS]...")
 @click.option(
@@ -149,7 +176,7 @@ class LoadOptions(OpenLoopOptions):
 )
 @click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads, one per core.")
 @click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
-@click.option("--method", "-m", default="GET", show_default=True)
+@click.option("--method", "-m", type=Method(), default="GET", show_default=True)
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
 @click.option("-D", "body_file", default=None, metavar="FILE", help="hey's and oha's word for --body @FILE.")
 @click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
@@ -168,6 +195,12 @@ class LoadOptions(OpenLoopOptions):
 @click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
 @click.option("--cacert", default=None, metavar="FILE", help="Who may sign for https (PEM); default as this machine.")
 @click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
+@click.option(
+    "--tls",
+    type=click.Choice(HANDSHAKES),
+    default=None,
+    help="With https: each connection's handshake is whole, the default, or takes up a session of before.",
+)
 @click.option(
     "--sources", type=Sources(), default="1", show_default=True, help="Loopback addresses to come from; auto."
 )
@@ -248,6 +281,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         raise click.UsageError(
             f"Got unexpected extra argument{plural} ({' '.join(options.args)})", click.get_current_context()
         )
+    _refuse_others_meaning(options)
     if options.keep_word:
         if options.no_keepalive:
             raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
@@ -265,6 +299,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         unix=options.unix,
         cacert=options.cacert,
         insecure=options.insecure,
+        handshakes=_handshakes(options),
         close_after=options.close_after,
         pipeline=options.pipeline,
         streams=options.streams,
@@ -283,6 +318,26 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         offer=offer(options, draws=options.url_template is not None),
         allowed=options.allowed,
     )
+
+
+def _refuse_others_meaning(options: LoadOptions) -> None:
+    """Refuses values that only make sense by another tool's meaning of the flag."""
+    for flag, file, remedy in (
+        ("-D", options.body_file, "is a file with the body; h2load's -D is -d TIME"),
+        ("-s", options.script and str(options.script), "is a script in Lua; ab's -s is --timeout TIME"),
+    ):
+        if file and re.fullmatch(r"[\d.]+(ms|s|m|h)?", file) and not Path(file).exists():
+            raise BadUsage(f"{flag} {file}: {flag} {remedy}")
+    if options.content_type is not None and "/" not in options.content_type:
+        raise BadUsage(
+            f"-T {options.content_type}: no content type; use application/json, and for h2load's -T --close-after N"
+        )
+
+
+def _handshakes(options: LoadOptions) -> Handshakes:
+    if options.tls and not options.url.startswith("https:"):
+        raise BadUsage(f"--tls {options.tls}: {options.url} is not encrypted; use https://, or leave --tls out")
+    return options.tls or FULL
 
 
 def _pool(options: LoadOptions) -> tuple[Asked, ...]:

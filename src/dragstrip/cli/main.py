@@ -6,6 +6,7 @@ Nothing but click is imported here: ``--help`` and ``--version`` answer before s
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -52,6 +53,17 @@ class Commands(click.Group):
             module, _, name = COMMANDS[cmd_name][0].partition(":")
             self.add_command(getattr(import_module(f"dragstrip.cli.{module}"), name), cmd_name)
         return self.commands.get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; a word that names none is answered with the nearest."""
+        word = args[0]
+        if self.get_command(ctx, word) is None and not word.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(word, self.list_commands(ctx), n=1)
+            hint = f"did you mean {near[0]}?" if near else "dragstrip --help lists all"
+            ctx.fail(f"No such command {word!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in the help, from the table above."""

@@ -186,9 +186,33 @@ def share_of(text: str) -> float | None:
     return float(match[1]) / (100 if match[2] else 1) if match else None
 
 
-def whole_number(bound: Whole) -> click.IntRange:
+class Rule(click.ParamType[tuple[str, str, float]]):
+    """``slower:3%`` or ``faster:5%``; as its text, its direction and its share."""
+
+    name = "rule"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str, float]:
+        """Text, direction and share."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(slower|faster):(.+)", str(value))
+        share = share_of(match[2]) if match else None
+        if match is None or share is None or share >= 1:
+            self.fail(f"{value!r} is no threshold; use slower:3% or faster:0.05", param, ctx)
+        return str(value), match[1], share
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within bounds, called so where one is given that is none."""
+
+    name = "number"
+
+
+def whole_number(bound: Whole) -> WholeNumber:
     """A number of a race's plan, within the same bounds as in a call from Python."""
-    return click.IntRange(bound.least, bound.most)
+    return WholeNumber(bound.least, bound.most)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Every flag of wrk, h2load and oha, and what says the same in ``dragstrip load``.
 
 One table for two readers: docs/other-tools.md is written from it (`make docs`), and ``foreign_flags`` answers a flag
-that there is none of here with its line. Flags as of wrk 4.1, h2load 1.52 and oha 1.
+that there is none of here with its line. Flags as of wrk 4.1, h2load 1.52 to 1.70 and oha 1.8 to 1.16; those that came
+or went between name their version. ``tests/unit/cli/test_other_tools_flags.py`` compares with each tool's ``--help``.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ class Flag:
         means: what it does there.
         here: what says the same here, or why nothing does.
         other: the same spelling means something else here; in words.
+        built: its ``--help`` names it only where it was built in.
+        since, until: the first and the last version whose ``--help`` names it; "" where all of these do.
     """
 
     names: tuple[str, ...]
     means: str
     here: str
     other: str = ""
+    since: str = ""
+    until: str = ""
+    built: bool = False
 
 
-def _flag(names: str, means: str, here: str, other: str = "") -> Flag:
-    return Flag(tuple(names.split()), means, here, other)
+def _flag(
+    names: str, means: str, here: str, other: str = "", *, since: str = "", until: str = "", built: bool = False
+) -> Flag:
+    return Flag(tuple(names.split()), means, here, other, since, until, built)
 
 
 _SAME = "the same"
@@ -69,8 +77,10 @@ H2LOAD = (
     _flag("-N --connection-inactivity-timeout", "how long an answer may take", "`--timeout TIME`"),
     _flag("--timing-script-file", "URLs with times", "`--steps` or `--ramp` say rates, `--pool` requests"),
     _flag("-B --base-uri", "the server of the input file, or a socket", "the URL itself; `--unix PATH` for a socket"),
-    _flag("--npn-list --alpn-list", "protocols by preference", "`--http`"),
+    _flag("--npn-list", "protocols by preference", "`--http`", until="1.58"),
+    _flag("--alpn-list", "protocols by preference", "`--http`", since="1.59"),
     _flag("--h1", "HTTP/1.1", "the default; leave it out"),
+    _flag("--h3", "HTTP/3", "HTTP/3 is not spoken", since="1.69"),
     _flag("--header-table-size", "HTTP/2 header table", _HTTP2),
     _flag("--encoder-header-table-size", "HTTP/2 header table", _HTTP2),
     _flag("--log-file", "a line for each request", "`--hlog FILE` has a histogram for each second"),
@@ -81,7 +91,11 @@ H2LOAD = (
     _flag("--no-udp-gso", "QUIC's packets", "HTTP/3 is not spoken"),
     _flag("--max-udp-payload-size", "QUIC's packets", "HTTP/3 is not spoken"),
     _flag("--ktls", "TLS by the kernel", "TLS is rustls' own"),
-    _flag("--sni", "the name asked for by TLS", "the URL's name; `--unix` or the hosts file leads it elsewhere"),
+    _flag("--sni", "the name asked for by TLS", "the URL's name; `--unix` or the hosts file leads it elsewhere",
+          since="1.60"),
+    _flag("--histogram", "a histogram of latencies", "`--style oha` has one; `--hgrm FILE`", since="1.69"),
+    _flag("--tls-session-file", "takes up a session of TLS", "`--tls resumed`", since="1.69"),
+    _flag("--output-file", "JSON", "`--json FILE`", since="1.69"),
     _flag("-v --verbose", "more output", "`--json FILE` has everything"),
     _flag("--version", "version", "`dragstrip --version`"),
     _flag("-h --help", "help", _SAME),
@@ -101,18 +115,18 @@ OHA = (
     _flag("--max-repeat", "bound of the random URLs", "`{text:8}` has its own length"),
     _flag("--dump-urls", "prints the random URLs", "the server's log has them"),
     _flag("--latency-correction", "latency from when a request was due", "always so with `-R`; leave it out"),
-    _flag("--no-tui", "no live view", "`-q` (`--quiet`); a line is shown only on a terminal"),
+    _flag("--no-tui", "no live view", "leave it out: one line, on a terminal, gone at the end"),
     _flag("--fps", "pictures a second of the live view", "once a second; leave it out"),
     _flag("-m --method", "method", _SAME),
     _flag("-H", "a header", _SAME),
     _flag("--proxy-header", "a header for the proxy", "no proxy is used"),
-    _flag("-t --timeout", "time for an answer", "`--timeout TIME`", "`-t` is the number of threads"),
-    _flag("--connect-timeout", "time for a connection", "`--timeout TIME` bounds that, too"),
+    _flag("-t", "time for an answer", "`--timeout TIME`", "`-t` is the number of threads"),
+    _flag("--connect-timeout", "time for a connection", "`--timeout TIME` bounds that, too", since="1.11"),
     _flag("-A", "the Accept header", "`-H 'Accept: …'`"),
     _flag("-d", "the body", "`-b TEXT`", "`-d` is the duration"),
     _flag("-D", "a file with the body", _SAME),
-    _flag("-Z", "a file, a body for each line", "`--pool FILE`, a request for each"),
-    _flag("-F --form", "a form", "`-b TEXT -T TYPE`"),
+    _flag("-Z", "a file, a body for each line", "`--pool FILE`, a request for each", since="1.11"),
+    _flag("-F --form", "a form", "`-b TEXT -T TYPE`", since="1.10"),
     _flag("-T", "content type", _SAME),
     _flag("-a", "name and password", "`-H 'Authorization: Basic …'`"),
     _flag("--aws-session", "AWS credentials", "only loopback is loaded"),
@@ -134,17 +148,18 @@ OHA = (
     _flag("--key", "the client's key", "none is shown to servers"),
     _flag("--insecure", "takes any certificate", _SAME),
     _flag("--connect-to", "another address than the URL's", _ONE_RESOLVER),
-    _flag("--no-color", "no colours", "`NO_COLOR=1` in the environment"),
-    _flag("--disable-style", "no colours", "`NO_COLOR=1` in the environment"),
+    _flag("--no-color", "no colours", "`NO_COLOR=1` in the environment", since="1.12"),
+    _flag("--disable-color", "no colours", "`NO_COLOR=1` in the environment", until="1.11"),
     _flag("--unix-socket", "a unix socket", f"{_SAME}, or `--unix PATH`"),
-    _flag("--vsock-addr", "a VM socket", "TCP and unix sockets only"),
+    _flag("--vsock-addr", "a VM socket", "TCP and unix sockets only", built=True),
     _flag("--stats-success-breakdown", "statistics by success", "latencies are those of right answers alone"),
     _flag("--db-url", "a database with each request", "`--hlog FILE` or `--json FILE`"),
     _flag("--debug", "one request, shown", "`curl -v` does that"),
     _flag("-o --output", "a file for the report", "`--json FILE`, or `> FILE`"),
-    _flag("--output-format", "text, JSON or CSV", "`--json FILE`, `--style oha`"),
-    _flag("-j --json", "JSON", "`--json FILE`, `-` for the standard output"),
-    _flag("-u --time-unit", "unit of times", "each time has its own unit; JSON has microseconds"),
+    _flag("--output-format", "text, JSON, CSV or nothing", "`--json FILE`, `--style oha`, `-q`", since="1.9"),
+    _flag("-j --json", "JSON", "`--json FILE`, `-` for the standard output", until="1.8"),
+    _flag("-u --time-unit", "unit of times", "each time has its own unit; JSON has microseconds", since="1.9"),
+    _flag("--worker-threads", "threads", "`-t N` (`--threads`)", since="1.16"),
     _flag("-V --version", "version", "`dragstrip --version`"),
     _flag("-h --help", "help", _SAME),
 )
@@ -170,6 +185,9 @@ def tables() -> list[str]:
         lines += [f"### {tool}", "", f"| {tool} | does there | here |", "|-|-|-|"]
         for flag in flags:
             names = ", ".join(f"`{name}`" for name in flag.names)
+            names += f" (from {flag.since})" if flag.since else ""
+            names += f" (to {flag.until})" if flag.until else ""
+            names += " (where built in)" if flag.built else ""
             other = f"; **{flag.other}**" if flag.other else ""
             lines.append(f"| {names} | {flag.means} | {flag.here}{other} |")
         lines.append("")

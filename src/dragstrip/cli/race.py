@@ -25,6 +25,7 @@ from dragstrip.cli.options import (
     Budget,
     ExtraSeconds,
     OutputFile,
+    Rule,
     RunOptions,
     Share,
     awake_option,
@@ -54,8 +55,10 @@ from dragstrip.racing.place import Place
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
+from dragstrip.report import glyphs
+from dragstrip.report.comparison import Ruling, ruling_line
 from dragstrip.report.figures import visible
-from dragstrip.report.race import badge, heading, markdown, standing
+from dragstrip.report.race import badge, heading, markdown, standing, thresholds
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
@@ -97,6 +100,8 @@ class RaceOptions(RunOptions):
     fleet: Path | None
     node_wait: float
     allowed: tuple[AllowedHost, ...]
+    rules: tuple[tuple[str, str, float], ...]
+    strict: bool
     pairs: bool
     verbose: bool
 
@@ -116,8 +121,8 @@ class RaceOptions(RunOptions):
     default=None,
     shell_complete=completion.workloads,
     metavar="NAME[,NAME…]",
-    help="hello (default), multiply, json, post, static, delay, pipelined, handshakes, resumptions, or a TOML file; "
-    "several with commas: a column of the table each.",
+    help="hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions, "
+    "or a TOML file; several with commas: a column of the table each.",
 )
 @click.option(
     "--connections",
@@ -209,9 +214,18 @@ class RaceOptions(RunOptions):
 @core_options()
 @io_option("The engine's back end; auto is io_uring where it works.")
 @awake_option("auto")
+@click.option(
+    "--fail-if",
+    "rules",
+    type=Rule(),
+    multiple=True,
+    metavar="slower:3%",
+    help="Exit 1 where one is, by the whole interval, against the first that is named.",
+)
+@click.option("--strict", is_flag=True, help="Exit 1 also where --fail-if's case can't be excluded.")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
-@click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
+@click.option("--quiet", "-q", is_flag=True, help="The report alone: nothing while it races.")
 @store_options
 @gathered(RaceOptions)
 def race(options: RaceOptions) -> None:
@@ -221,7 +235,10 @@ def race(options: RaceOptions) -> None:
     """
     if isinstance(options.budget, ExtraSeconds) and not options.resume_id:
         raise BadUsage(f"--budget +{options.budget:g}s adds to a race that --resume names; use without the + it")
-    console = Console()
+    if options.strict and not options.rules:
+        raise BadUsage("--strict says how --fail-if is meant; give --fail-if slower:3%, too")
+    # A program that reads the JSON or the Markdown gets nothing else.
+    console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
     request = None if options.resume_id else _request(options)  # what is refused makes no store
     with (
         placed(options.fleet, options.node_wait, options) as place,
@@ -374,6 +391,17 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
         sys.exit(EXIT_VOID)
     if result.finished == "too few contenders":
         sys.exit(EXIT_FAILURE)
+    if options.rules:
+        sys.exit(_by_thresholds(console, thresholds.rulings(result, judged, checks, options.rules), options.strict))
+
+
+def _by_thresholds(console: Console, found: Sequence[tuple[str, Ruling, bool]], strict: bool) -> int:
+    """Shows what became of the thresholds; the exit code: a failure that is shown counts before what can't be told."""
+    glyphs.emit(console, *(ruling_line(ruling, column) for column, ruling, _ in found))
+    outcomes = {ruling.outcome for _, ruling, _ in found}
+    if "fails" in outcomes or (strict and "open" in outcomes):
+        return EXIT_FAILURE
+    return 0 if found and all(could for *_, could in found) else EXIT_VOID
 
 
 def _show_interrupted(console: Console, store: Store, before: Sequence[str], options: RaceOptions) -> None:

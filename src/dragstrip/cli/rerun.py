@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.cli import completion
+from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store, read_race, store_options
 from dragstrip.racing import run as racing
 from dragstrip.racing.rerun import request_of
@@ -24,9 +26,12 @@ from dragstrip.workload import several as workloads_of
 @click.command()
 @click.argument("run", shell_complete=completion.races)
 @click.option("--workload", default=None, help="The workload's file, where it was one; all of several.")
-@click.option("--quiet", "-q", is_flag=True, help="Only the verdict.")
+@click.option("--quiet", "-q", is_flag=True, help="The report alone: nothing while it races.")
 @store_options
-def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) -> None:
+@fleet_options
+def rerun(
+    run: str, workload: str | None, quiet: bool, store_path: Path | None, fleet: Path | None, node_wait: float
+) -> None:
     """Race RUN again, a file that `dragstrip export` wrote or a stored race: the same plan, here; then compare.
 
     Contenders, load, plan and seed are the record's; a contender that this machine lacks is left out and named. Ratios
@@ -35,8 +40,14 @@ def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) 
     console = Console()
     before = read_race(run, store_path)
     request = request_of(before, workloads_of(workload) if workload else ())
-    with open_store(store_path) as store, Progress(console, quiet=quiet) as progress:
-        after = racing.run(request, store=store, progress=progress)
+    if fleet is not None:
+        request = replace(request, server_cores=None, engine_cores=None)  # each machine's stand in the fleet's file
+    with (
+        placed(fleet, node_wait) as place,
+        open_store(store_path) as store,
+        Progress(console, quiet=quiet) as progress,
+    ):
+        after = racing.run(replace(request, place=place), store=store, progress=progress)
     checks = inspect(after)
     race_terminal.show_race(console, after, analysis.judge(after), checks)
     for race, found_void in ((after, _is_void(after)), (before, _is_void(before))):
@@ -47,7 +58,8 @@ def rerun(run: str, workload: str | None, quiet: bool, store_path: Path | None) 
         sys.exit(EXIT_FAILURE)
     console.print()
     for column, found in analysis.compare_columns(before, after):
-        comparison.show(console, found, [], compared=found.comparable, column=column)
+        disturbed = comparison.disturbance(before, after)
+        comparison.show(console, found, [], compared=found.comparable, column=column, disturbed=disturbed)
     console.print(f"record  race {after.id} (dragstrip compare {before.id} {after.id})", soft_wrap=True)
 
 

@@ -125,6 +125,13 @@ def report_failure(error: BaseException) -> int:
     if isinstance(error, DragstripError):
         _say(visible(str(error), lines=True))
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        from dragstrip.cli.options import EXIT_VOID
+
+        at = error.filename2 or error.filename
+        where = f" for {visible(str(at))}" if at else ""
+        _say(f"no space is left{where}; make room there and try again. What was measured before is in the store.")
+        return EXIT_VOID
     import platform
     import traceback
 

@@ -12,6 +12,7 @@ from dragstrip import contender
 from dragstrip.cli import completion
 from dragstrip.cli.options import (
     EXIT_FAILURE,
+    EXIT_USAGE,
     CoreOptions,
     DefinitionOptions,
     core_options,
@@ -45,7 +46,10 @@ class VerifyOptions(DefinitionOptions, CoreOptions):
 @definition_options
 @gathered(VerifyOptions)
 def verify(options: VerifyOptions) -> None:
-    """Scrutineering alone: start each contender, prove its answers; exit 1 if any that is ready fails."""
+    """Scrutineering alone: start each contender, prove its answers.
+
+    Ends with 1 if any that is ready fails, with 2 if one that was named could not be tried.
+    """
     rows = []
     cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
     for proof in verification.verify(_entries(options), options.workload, **cores):
@@ -54,7 +58,11 @@ def verify(options: VerifyOptions) -> None:
             _show(proof, options.parity)
     if options.as_json:
         click.echo(json.dumps(rows, indent=2))
-    sys.exit(EXIT_FAILURE if any(row["status"] == "failed" for row in rows) else 0)
+    if any(row["status"] == "failed" for row in rows):
+        sys.exit(EXIT_FAILURE)
+    tried = {row["contender"] for row in rows if row["status"] != "missing"}
+    named = options.names or options.serve  # of a line-up, or of all that there are, some are missing mostly
+    sys.exit(EXIT_USAGE if named and {row["contender"] for row in rows} - tried else 0)
 
 
 def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:

@@ -111,7 +111,7 @@ def parsed(file: Path) -> tuple[dict[str, Any], Source]:
             line=int(at_line[1]) if at_line else None,
             field="the file",
             problem=f"is no TOML: {error}",
-            remedy="correct that line",
+            remedy="correct that line; texts stand in quotes",
         ) from error
     if _is_deep(given):
         raise too_deep

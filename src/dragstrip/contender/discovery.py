@@ -10,6 +10,7 @@ import functools
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from dragstrip.contender.binary import first_match, module_names
 from dragstrip.contender.definition import fill, placeholders
-from dragstrip.contender.fields import Alternative, Contender
+from dragstrip.contender.fields import FILE_NAME, Alternative, Contender
 
 #: Where Debian keeps servers.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -125,7 +126,7 @@ def _on_path(name: str) -> list[Path]:
 def _given_program(path: str) -> Path:
     place = Path(path)
     if not place.is_file() or not os.access(place, os.X_OK):
-        raise _AbsentError(f"{place} is no program that can be executed")
+        raise _AbsentError(f"{place} is no program that can be executed", "give the path of one that is")
     return place
 
 
@@ -299,7 +300,9 @@ def _remedy(contender: Contender) -> str:
     ways = []
     if install.debian or install.pip or install.npm or install.alternatives:
         asking = f" --workload {contender.asking}" if contender.asking else ""
-        ways.append(f"`dragstrip install {contender.name}{asking}` installs it")
+        own = contender.folder if contender.source.file.name == FILE_NAME else contender.source.file
+        word = contender.name if contender.shipped else shlex.quote(str(own))
+        ways.append(f"`dragstrip install {word}{asking}` installs it")
     if install.hint:
         ways.append(f"see {install.hint}")
     return ", or ".join(ways) or f"install what {contender.source.file} names under [needs]"

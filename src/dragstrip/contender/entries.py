@@ -7,12 +7,10 @@ The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``,
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -22,7 +20,8 @@ from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
 from dragstrip.contender.elsewhere import Hosts, allowance
-from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words, load
+from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words
+from dragstrip.contender.folders import folders, load_once, named
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
@@ -41,9 +40,6 @@ DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 
 #: The parameters that say which version of HTTP a contender is started for ("1.1", "2"), and whether over TLS ("on").
 HTTP, TLS = "http", "tls"
-
-#: Folders of the user's own definitions, separated by ``:``.
-FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +158,6 @@ def line_up(word: str) -> LineUp:
     return read(file, LineUp)[0]
 
 
-def load_once(file: Path) -> Contender:
-    """A definition by its file, read again only when that has changed."""
-    return _loaded(file.absolute(), file.stat().st_mtime_ns)
-
-
-@cache
-def _loaded(file: Path, _changed_ns: int) -> Contender:
-    return load(file)
-
-
 def shipped() -> dict[str, Contender]:
     """Every definition that comes with Dragstrip, by name."""
     files = sorted(SHIPPED.glob(f"*/{FILE_NAME}"))
@@ -187,7 +173,7 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
     Raises:
         BadUsage: nothing of that name (the message has the nearest names), or two. BadDefinition: it is refused.
     """
-    more = {load_once(folder / FILE_NAME).name: folder for folder in _folders(extra_dirs)} if "/" not in word else {}
+    more = named(folders(extra_dirs)) if "/" not in word else {}
     if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and is_file(SHIPPED / word / FILE_NAME):
         if word in more:
             raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; use another name")
@@ -201,23 +187,9 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
     raise BadUsage(f"there is no contender {word!r}; {nearest(word, {*shipped(), *more}, 'there are')}")
 
 
-def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
-    """The user's folders with a definition: each of the given ones and the environment's itself, or just below it.
-
-    Raises:
-        BadUsage: a folder of the environment is not there.
-    """
-    given = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
-    absent = next((str(folder) for folder in given if not folder.is_dir()), None)
-    if absent:
-        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is no folder; use folders separated by {os.pathsep}")
-    roots = (*given, *extra_dirs)
-    return sorted({file.parent for one in roots for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})
-
-
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
     """Words for every contender there is: shipped ones by name, the user's by path."""
-    return [*sorted(shipped()), *(str(folder) for folder in _folders(extra_dirs))]
+    return [*sorted(shipped()), *(str(folder) for folder in folders(extra_dirs))]
 
 
 def parse_entry(text: str) -> tuple[str, dict[str, str]]:
@@ -410,13 +382,13 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
         used = [one for word in words for one in placeholders(word)]
     except ValueError as error:
         raise BadUsage(f"--serve {name}: the command can't be read ({error}); {remedy}") from error
+    unknown = next((one for one in used if one not in SERVE_NAMES), None)
+    if unknown:
+        raise BadUsage(f"--serve {name}: there is no {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'there are')}")
     if not {"port", "socket"} & set(used):
         raise BadUsage(
             f"--serve {name}: the command has no {{port}} (or {{socket}}) to be told where to listen; {remedy}"
         )
-    unknown = next((one for one in used if one not in SERVE_NAMES), None)
-    if unknown:
-        raise BadUsage(f"--serve {name}: there is no {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'there are')}")
     place = (folder or Path.cwd()).absolute()
     return Entry(
         name=name,

@@ -63,7 +63,7 @@ class InstallPlan:
             lines += [
                 f"# while that runs, {POLICY} keeps packages from starting their daemons; it is removed afterwards"
             ]
-        return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in self.impossible)])
+        return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in dict.fromkeys(self.impossible))])
 
 
 def plan(

@@ -10,7 +10,7 @@ import ssl
 from dataclasses import dataclass, replace
 
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.loading.request import PLAIN, LoadRequest, Target
+from dragstrip.loading.request import RESUMED, LoadRequest, Target
 from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, quoted, read_answer, read_http2_answer
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
@@ -47,10 +47,13 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     """Asks twice, on a connection each, with the very bytes that the load will send.
 
     Raises:
-        DragstripError: nothing answers there, or not in HTTP, or not with the status that was told to be right.
+        DragstripError: nothing answers there, or not in HTTP, or not with the status that was told to be right, or no
+            TLS session is taken up where sessions should be.
         BadUsage: the answer is no success and nobody said that it should not be, or it changes from one to the next.
     """
-    first, second = (_ask(request, to, wire) for _ in range(PLAIN))
+    trust = _trust(request) if to.tls else None  # one for both: a session is taken up only where it was made
+    first, session = _ask(request, to, wire, trust)
+    second, _ = _ask(request, to, wire, trust, session)
     if first.status != second.status:
         raise DragstripError(
             f"{request.url}: two plain requests were answered with status {first.status}, then {second.status}; "
@@ -68,24 +71,42 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
 
 
 def _refuse_status(request: LoadRequest, answer: Learned) -> None:
+    named = f"{answer.status} {answer.reason}".rstrip()  # HTTP/2 has no reason
     if request.expect_status is not None:
         if answer.status != request.expect_status:
-            answered = f"answers status {answer.status} {answer.reason} where --status {request.expect_status} was told"
+            answered = f"answers status {named} where --status {request.expect_status} was told"
             raise DragstripError(f"{request.url}: {answered}; its body begins {_quoted(answer.body)}")
         return
     if not 200 <= answer.status < 300:
         raise BadUsage(
-            f"{request.url}: answers status {answer.status} {answer.reason}, which is no success; correct the address "
+            f"{request.url}: answers status {named}, which is no success; correct the address "
             f"or the server, or tell that this is the right answer: --status {answer.status}"
         )
 
 
-def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
+def _ask(
+    request: LoadRequest,
+    to: Target,
+    wire: bytes,
+    trust: ssl.SSLContext | None,
+    session: ssl.SSLSession | None = None,
+) -> tuple[Learned, ssl.SSLSession | None]:
+    """The answer to one plain request, and the TLS session that its connection leaves.
+
+    Args:
+        trust: how the connection is encrypted, None for in the clear.
+        session: one to be taken up.
+
+    Raises:
+        BadUsage, DragstripError: as ``learn``.
+    """
     try:
         deadline = Deadline(request.timeout_s)
-        with _connected(request, to, deadline) as sock:
+        with _connected(request, to, deadline, trust, session) as sock:
             tls = _encryption(sock)
+            _refuse_whole(request, sock, session)
             answer = _read(request, to, sock, wire, deadline)
+            left = _session(sock) if request.handshakes == RESUMED else None
     except ssl.SSLCertVerificationError as error:
         raise DragstripError(
             f"{request.url}: the server's certificate is refused: {error.verify_message.rstrip('.')}; --cacert FILE "
@@ -103,7 +124,7 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     except AnswerError as error:
         raise DragstripError(f"{request.url}: the server {error}") from error
     _refuse_size(request, answer)
-    return Learned(
+    learned = Learned(
         status=answer.status,
         reason=answer.reason,
         body=answer.body,
@@ -111,6 +132,21 @@ def _ask(request: LoadRequest, to: Target, wire: bytes) -> Learned:
         closes=answer.closes,
         tls=tls,
     )
+    return learned, left
+
+
+def _session(sock: socket.socket) -> ssl.SSLSession | None:
+    """What a connection leaves to be taken up; TLS 1.3's tickets came before the answer."""
+    return sock.session if isinstance(sock, ssl.SSLSocket) else None
+
+
+def _refuse_whole(request: LoadRequest, sock: socket.socket, session: ssl.SSLSession | None) -> None:
+    """Refuses a whole handshake where a session was there to be taken up."""
+    if session is not None and isinstance(sock, ssl.SSLSocket) and not sock.session_reused:
+        raise DragstripError(
+            f"{request.url}: --tls resumed: the server does not take up the TLS session of the connection before; "
+            "switch its session tickets or its session cache on, or leave --tls resumed out"
+        )
 
 
 def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, deadline: Deadline) -> Answer:
@@ -136,7 +172,13 @@ def _refuse_size(request: LoadRequest, answer: Answer) -> None:
         )
 
 
-def _connected(request: LoadRequest, to: Target, deadline: Deadline) -> socket.socket:
+def _connected(
+    request: LoadRequest,
+    to: Target,
+    deadline: Deadline,
+    trust: ssl.SSLContext | None,
+    session: ssl.SSLSession | None,
+) -> socket.socket:
     if to.unix is not None:
         sock = socket.socket(socket.AF_UNIX)
         try:
@@ -147,11 +189,11 @@ def _connected(request: LoadRequest, to: Target, deadline: Deadline) -> socket.s
             raise
     else:
         sock = socket.create_connection((to.host, to.port), timeout=request.timeout_s)
-    if to.tls is None:
+    if trust is None:
         return sock
     deadline.lend(sock)
     try:
-        return _trust(request).wrap_socket(sock, server_hostname=to.tls)
+        return trust.wrap_socket(sock, server_hostname=to.tls, session=session)
     except OSError:
         sock.close()
         raise

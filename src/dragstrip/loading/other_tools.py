@@ -1,12 +1,13 @@
 """What wrk, ab, hey, oha, h2load and k6 print, read as what it is: one number of one run, without an interval.
 
 Each tool's own words are looked for; what it doesn't say stays unknown. Formats: wrk 4, ab 2.3, hey 0.1, oha 1 (text
-and JSON), h2load (nghttp2 1.5x), k6 (summary as text and JSON).
+and JSON), h2load (nghttp2 1.5x; from 1.69 on its percentiles and its JSON, too), k6 (summary as text and JSON).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class ForeignRun:
         tool: "wrk", "ab", "hey", "oha", "h2load" or "k6".
         rate_per_s: answers a second as the tool reckons them (whether they were right, it seldom knows).
         requests, duration_s, connections, failed: as told; None where it says nothing.
-        keepalive, http: None where it says nothing ("1.0" or "1.1").
+        keepalive, http: None where it says nothing ("1.0", "1.1" or "2"); hey, oha and k6 never say HTTP's version.
         latency_us: percentiles by name ("p50"), in microseconds.
     """
 
@@ -85,7 +86,7 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
         entries = [(str(one["name"]), str(one["unit"]), float(one["value"])) for one in entries_read]
     except (KeyError, TypeError, ValueError) as error:
         raise BadUsage(f"{file}: give a list of objects with name, unit and value ({error!r})") from error
-    if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not value > 0]:
+    if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not 0 < value < math.inf]:
         raise BadUsage(f"{file}: {odd[0]} is no rate above 0; give entries in requests/s")
     return [(name, ForeignRun(tool="github-action-benchmark", rate_per_s=value)) for name, _, value in entries]
 
@@ -94,18 +95,41 @@ def parse(text: str) -> ForeignRun:
     """Reads a tool's output.
 
     Raises:
-        BadUsage: it is of no tool that is known, or has no rate.
+        BadUsage: it is of no tool that is known, is cut off, or has no rate.
     """
+    text = _COLOURS.sub("", text)
+    for sign, tool in _ROWS:
+        if re.match(sign, text):
+            raise BadUsage(
+                f"is {tool}'s CSV of single requests, which has no rate; give the report that it prints else"
+            )
     for sign, reader in _READERS:
         if re.search(sign, text, re.MULTILINE):
-            found = reader(text)
-            if not found.rate_per_s > 0:
-                raise BadUsage(f"{found.tool}'s output has no rate above 0: nothing was answered")
+            try:
+                found = reader(text)
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+                tool = reader.__name__.strip("_").partition("_")[0]
+                raise BadUsage(f"{tool}'s output is cut off or was changed ({error!r}); give all of it") from error
+            if not 0 < found.rate_per_s < math.inf:
+                raise BadUsage(
+                    f"{found.tool}'s output has no rate above 0: nothing was answered; give a run with answers"
+                )
             return found
     raise BadUsage("is no output of wrk, ab, hey, oha, h2load or k6; give all that the tool printed")
 
 
-_UNITS_US = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6, "sec": 1e6, "secs": 1e6, "m": 60e6, "min": 60e6, "h": 3600e6}
+_UNITS_US = {
+    "ns": 1e-3,
+    "us": 1.0,
+    "µs": 1.0,
+    "ms": 1e3,
+    "s": 1e6,
+    "sec": 1e6,
+    "secs": 1e6,
+    "m": 60e6,
+    "min": 60e6,
+    "h": 3600e6,
+}
 
 
 def _number(pattern: str, text: str) -> float | None:
@@ -119,9 +143,9 @@ def _whole(pattern: str, text: str) -> int | None:
 
 
 def _span_us(text: str) -> float | None:
-    """``1.23ms``, ``2m3.5s`` or ``0.5 secs`` as microseconds."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|secs?|min|m|s|h)", text)
-    return sum(float(number) * _UNITS_US[unit] for number, unit in parts) if parts else None
+    """``1.23ms``, ``2m3.5s`` or ``0.5 secs`` as microseconds; None for 0, which the tool's digits could not tell."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|secs?|min|m|s|h)", text)
+    return sum(float(number) * _UNITS_US[unit] for number, unit in parts) or None
 
 
 def _seconds(pattern: str, text: str) -> float | None:
@@ -138,6 +162,11 @@ def _percentiles(pattern: str, text: str, unit: str = "") -> dict[str, float]:
         if micros is not None:
             found[f"p{float(at):g}"] = micros
     return found
+
+
+def _answered_rate(rate: float | None, answered: bool) -> float:
+    """The rate as told; 0 where nothing was answered at all, for ab, hey and oha count failed requests in it."""
+    return (rate or 0.0) if answered else 0.0
 
 
 def _wrk(text: str) -> ForeignRun:
@@ -157,10 +186,15 @@ def _wrk(text: str) -> ForeignRun:
 
 
 def _ab(text: str) -> ForeignRun:
+    """Its text, or with -w its tables in HTML, whose cells have the text's words."""
+    if "<table" in text:
+        text = re.sub(r"^ +", "", re.sub(r"<[^>]*>", " ", text), flags=re.MULTILINE)
     failed = (_whole(r"^Failed requests:\s+(\d+)", text) or 0) + (_whole(r"^Non-2xx responses:\s+(\d+)", text) or 0)
     return ForeignRun(
         tool="ab",
-        rate_per_s=_number(r"^Requests per second:\s+([\d.]+)", text) or 0.0,
+        rate_per_s=_answered_rate(
+            _number(r"^Requests per second:\s+([\d.]+)", text), _number(r"^Total transferred:\s+(\d+)", text) != 0
+        ),
         requests=_whole(r"^Complete requests:\s+(\d+)", text),
         duration_s=_number(r"^Time taken for tests:\s+([\d.]+)", text),
         connections=_whole(r"^Concurrency Level:\s+(\d+)", text),
@@ -171,15 +205,20 @@ def _ab(text: str) -> ForeignRun:
     )
 
 
+#: What oha says of requests that were under way when its time was up; it counts them in no rate of success either.
+_CUT_OFF = "aborted due to deadline"
+
+
 def _hey(text: str) -> ForeignRun:
     statuses = re.findall(r"^\s+\[(\d{3})\]\s+(\d+) responses", text, re.MULTILINE)
+    errors = re.findall(r"^\s+\[(\d+)\]\s+(.*)$", text.partition("Error distribution:")[2], re.MULTILINE)
+    broken = sum(int(count) for count, error in errors if error.strip() != _CUT_OFF)
     return ForeignRun(
         tool="hey",
-        rate_per_s=_number(r"^\s+Requests/sec:\s+([\d.]+)", text) or 0.0,
+        rate_per_s=_answered_rate(_number(r"^\s+Requests/sec:\s+([\d.]+)", text), bool(statuses) or not errors),
         requests=sum(int(count) for _, count in statuses) or None,
         duration_s=_seconds(r"^\s+Total:\s+([\d.]+ secs)", text),
-        failed=sum(int(count) for status, count in statuses if status[0] not in "23") if statuses else None,
-        http="1.1",
+        failed=broken + sum(int(count) for status, count in statuses if status[0] not in "23") if statuses else None,
         latency_us=_percentiles(r"^\s+(\d+)%+ in ([\d.]+ secs)", text),
     )
 
@@ -193,7 +232,6 @@ def _oha(text: str) -> ForeignRun:
         requests=found.requests,
         duration_s=_seconds(r"^\s+Total:\s+([\d.]+ ?\w+)", text),
         failed=found.failed,
-        http="1.1",
         latency_us=_percentiles(r"^\s+(\d+(?:\.\d+)?)%+ in ([\d.]+ ?\w+)", text),
     )
 
@@ -201,29 +239,53 @@ def _oha(text: str) -> ForeignRun:
 def _oha_json(text: str) -> ForeignRun:
     report = json.loads(text)
     statuses: dict[str, int] = report.get("statusCodeDistribution", {})
+    errors: dict[str, int] = report.get("errorDistribution", {})
     percentiles: dict[str, Any] = report.get("latencyPercentiles", {})
     return ForeignRun(
         tool="oha",
-        rate_per_s=float(report["summary"]["requestsPerSec"]),
+        rate_per_s=_answered_rate(float(report["summary"]["requestsPerSec"]), bool(statuses) or not errors),
         requests=sum(statuses.values()) or None,
         duration_s=float(report["summary"]["total"]),
-        failed=sum(count for status, count in statuses.items() if status[0] not in "23"),
-        http="1.1",
+        failed=sum(count for status, count in statuses.items() if status[0] not in "23")
+        + sum(count for error, count in errors.items() if error != _CUT_OFF),
         latency_us={name: 1e6 * float(value) for name, value in percentiles.items() if value is not None},
     )
 
 
 def _h2load(text: str) -> ForeignRun:
-    protocol = re.search(r"^Application protocol: http/(1\.[01])", text, re.MULTILINE)
+    protocol = re.search(r"^Application protocol: (?:http/(1\.[01])|(h2c?)\b)", text, re.MULTILINE)
+    # From 1.69 on: min, max, median, p95, p99, …
+    times = re.search(r"^request\s*:\s+\S+\s+\S+\s+(\S+)\s+(\S+)\s+(\S+)", text, re.MULTILINE)
+    spans = zip(("p50", "p95", "p99"), map(_span_us, times.groups()), strict=True) if times else ()
+    clients = re.findall(r"^spawning thread #\d+: (\d+) total client", text, re.MULTILINE)
     return ForeignRun(
         tool="h2load",
         rate_per_s=_number(r"^finished in \S+, ([\d.]+) req/s", text) or 0.0,
         requests=_whole(r", (\d+) done,", text),
         duration_s=_seconds(r"^finished in ([\d.a-zµ]+),", text),
-        connections=_whole(r"(\d+) total client", text),
+        connections=sum(map(int, clients)) or None,
         failed=_whole(r", (\d+) failed,", text),
         keepalive=True,
-        http=protocol[1] if protocol else None,
+        http=(protocol[1] or "2") if protocol else None,
+        latency_us={name: micros for name, micros in spans if micros is not None},
+    )
+
+
+_H2LOAD_KEYS = {"p50": "median", "p95": "p95", "p99": "p99"}
+
+
+def _h2load_json(text: str) -> ForeignRun:
+    """Its --output-file, in seconds; it tells neither connections nor protocol."""
+    told = json.loads(text)["measurements"]
+    times = told["performance"]["request"]
+    return ForeignRun(
+        tool="h2load",
+        rate_per_s=float(told["request_per_second"]),
+        requests=int(told["requests"]["done"]),
+        duration_s=float(told["duration"]),
+        failed=int(told["requests"]["failed"]),
+        keepalive=True,
+        latency_us={name: 1e6 * float(times[key]) for name, key in _H2LOAD_KEYS.items()},
     )
 
 
@@ -234,7 +296,6 @@ def _k6(text: str) -> ForeignRun:
         tool="k6",
         rate_per_s=_number(r"http_reqs\.*:\s+\d+\s+([\d.]+)/s", text) or 0.0,
         requests=_whole(r"http_reqs\.*:\s+(\d+)", text),
-        http="1.1",
         latency_us={_k6_name(name): micros for name, value in percentiles if (micros := _span_us(value)) is not None},
     )
 
@@ -247,7 +308,6 @@ def _k6_json(text: str) -> ForeignRun:
         tool="k6",
         rate_per_s=float(reqs.get("rate", 0.0)),
         requests=int(reqs["count"]) if "count" in reqs else None,
-        http="1.1",
         latency_us={
             _k6_name(name): 1e3 * float(value) for name, value in durations.items() if name == "med" or name[:2] == "p("
         },
@@ -263,10 +323,17 @@ def _k6_name(name: str) -> str:
     return "p50" if name == "med" else name.replace("(", "").replace(")", "")
 
 
+#: Colours, which some tools print on a terminal, and `script` keeps.
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+#: Lines of single requests, by their heads.
+_ROWS = ((r"\s*response-time,DNS\+dialup", "hey"), (r"\s*request-start,DNS,DNS\+dialup", "oha"))
+
 #: What tells each tool's output, and who reads it; the first that fits.
 _READERS: tuple[tuple[str, Callable[[str], ForeignRun]], ...] = (
     (r'\A\s*\{[\s\S]*"requestsPerSec"', _oha_json),
     (r'\A\s*\{[\s\S]*"http_reqs"', _k6_json),
+    (r'\A\s*\{[\s\S]*"generator"\s*:\s*"h2load', _h2load_json),
     (r"This is ApacheBench|^Requests per second:", _ab),
     (r"threads? and \d+ connections|^Requests/sec:", _wrk),
     (r"^finished in \S+, [\d.]+ req/s", _h2load),

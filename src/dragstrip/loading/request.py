@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from dragstrip import machine
@@ -57,6 +58,13 @@ USUAL_ELSEWHERE_PER_S = 1000.0
 #: Source addresses of ``--sources auto`` where every request has a connection: ports that rest need others beside them.
 CHURN_SOURCES = 16
 
+#: Of connections over TLS: each makes a whole handshake, or takes up a session of one before it. The words are those
+#: of a workload's ``tls``.
+Handshakes = Literal["full", "resumed"]
+FULL: Handshakes = "full"
+RESUMED: Handshakes = "resumed"
+HANDSHAKES = (FULL, RESUMED)
+
 _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -87,6 +95,7 @@ class LoadRequest:
         unix: a socket file to connect to, whatever host the URL names.
         cacert: PEM file of those who may have signed the server's certificate; None for those whom this machine trusts.
         insecure: takes any certificate.
+        handshakes: "full": each connection over TLS makes a whole one; "resumed": it takes up a session of one before.
         close_after: requests after which a kept connection ends, the last of them saying so.
         pipeline: requests on their way on one connection, 1 to 1024.
         first_byte: records the time to each answer's first byte.
@@ -116,6 +125,7 @@ class LoadRequest:
     unix: str | None = None
     cacert: str | None = None
     insecure: bool = False
+    handshakes: Handshakes = FULL
     close_after: int | None = None
     pipeline: int = 1
     streams: int = 1
@@ -164,6 +174,8 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
         raise BadUsage(f"{url} is no URL ({error}); {remedy}") from error
     if parts.scheme not in ("http", "https"):
         hint = "--unix PATH http://localhost/" if parts.scheme == "unix" else "http://127.0.0.1:8080/"
+        if re.fullmatch(r"[\w.-]+(:\d+)?(/\S*)?", url):  # as ab takes it
+            hint = f"http://{url}" if "/" in url else f"http://{url}/"
         raise BadUsage(f"{url}: it begins with neither http:// nor https://; use {hint}")
     if parts.username is not None:
         raise BadUsage(f"{url}: a name or password in the address is not sent; use -H 'Authorization: …'")
@@ -334,8 +346,12 @@ def spread(request: LoadRequest) -> int:
     return max(-(-2 * request.connections // ports), 1 if request.keepalive else CHURN_SOURCES)
 
 
-def notes_before(request: LoadRequest) -> list[str]:
-    """What may go wrong in a run like this, in words."""
+def notes_before(request: LoadRequest, *, elsewhere: bool = False) -> list[str]:
+    """What may go wrong in a run like this, in words.
+
+    Args:
+        elsewhere: another machine is loaded, which no other loopback address can reach.
+    """
     notes: list[str] = []
     ports = local_ports()
     if request.requests is None or ports is None or request.unix is not None:
@@ -346,19 +362,27 @@ def notes_before(request: LoadRequest) -> list[str]:
         notes.append(
             f"{new:,} new connections are more than the {there:,} local ports that there are: a server that leaves the "
             "closing to its clients makes them run out (each rests for a second or more), and the rest then fails to "
-            "connect; use --sources auto"
+            f"connect; {'keep connections alive, or send fewer' if elsewhere else 'use --sources auto'}"
         )
     return notes
 
 
-def worker_cores(request: LoadRequest) -> tuple[tuple[int, ...], int, list[str]]:
-    """The engine's cores, one per thread, how many connections are of use, and notes where that isn't as asked."""
+def worker_cores(request: LoadRequest, own: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], int, list[str]]:
+    """The engine's cores, one per thread, how many connections are of use, and notes where that isn't as asked.
+
+    Args:
+        own: cores of an engine that runs already; None: they are chosen here.
+    """
     notes: list[str] = []
     connections = request.connections
     if request.requests is not None and request.requests - request.plain < connections:
         connections = request.requests - request.plain
         if request.requests < request.connections:
             notes.append(f"-c {request.connections}: {request.requests} requests need no more than {connections}")
+    if own is not None:
+        if request.threads and request.threads > len(own):
+            notes.append(f"-t {request.threads}: a generator runs one on each of its cores, here {len(own)}")
+        return own, connections, notes
     lane = machine.lanes(None, None).engine
     usable = [*lane, *(core for core in sorted(os.sched_getaffinity(0)) if core not in lane)]
     wanted = request.threads or len(lane)

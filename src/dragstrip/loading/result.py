@@ -246,6 +246,13 @@ class LoadResult:
         return sum(part.connects for part in self.slices) + (self.connections if self.request.keepalive else 0)
 
     @property
+    def handshakes_per_s(self) -> float | None:
+        """Connections encrypted a second while the load went on; None in the clear."""
+        if self.target.tls is None:
+            return None
+        return sum(part.connects for part in self.slices) / self.duration_s if self.duration_s else 0.0
+
+    @property
     def reused(self) -> int:
         """Answers under load on a connection that had carried one before, at least."""
         return max(self.answered - self.connects, 0)

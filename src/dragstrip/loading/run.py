@@ -28,6 +28,7 @@ from dragstrip.loading.request import (
     LARGE_BODY,
     LEAST_BY_LENGTH,
     PLAIN,
+    RESUMED,
     LoadRequest,
     Target,
     bounded,
@@ -48,7 +49,7 @@ from dragstrip.record import Backend
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, Script, SessionPlan, Tally
+    from dragstrip._engine import Engine, Script, SessionPlan, Tally, Tls
 
 __all__ = [
     "Learned", "LoadRequest", "LoadResult", "Offer", "Prepared", "Progress", "Slice", "Step", "Target", "drive",
@@ -63,8 +64,14 @@ _HOUR_NS = 3_600_000_000_000
 
 
 class Progress(Protocol):
-    """What shows a run as it goes; called while it goes on."""
+    """What shows a run as it goes; called while it goes on.
 
+    Args:
+        shown: somebody looks. Other machines tell how they stand only then.
+    """
+
+    @property
+    def shown(self) -> bool: ...
     def begun(self, request: LoadRequest, learned: Learned, doubts: list[str]) -> None: ...
     def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
 
@@ -143,8 +150,12 @@ class Loaded:
     notes: tuple[str, ...]
 
 
-def prepare(request: LoadRequest) -> Prepared:
+def prepare(request: LoadRequest, own: tuple[int, ...] | None = None) -> Prepared:
     """Learns the right answers, and settles with how many cores and connections the run is made.
+
+    Args:
+        own: cores of an engine that runs already, for another machine; a script's ``done`` is that one's, too. None: of
+            this machine.
 
     Raises:
         BadUsage, DragstripError: as ``run``.
@@ -152,11 +163,12 @@ def prepare(request: LoadRequest) -> Prepared:
     to = target(request.url, request.unix, request.allowed)
     script = None
     if request.script is not None:
-        script = load_script(request.script, request, to, workers=len(worker_cores(request)[0]))
+        workers = len(worker_cores(request, own)[0])
+        script = load_script(request.script, request, to, workers, done_elsewhere=own is not None)
         request, to = _by_script(request, to, script)
         check(request)
     wires = [(alone, at, asked, asked.raw or request_bytes(alone, at)) for alone, at, asked in each(request, to)]
-    cores, connections, notes = worker_cores(request)
+    cores, connections, notes = worker_cores(request, own)
     learned_of: dict[Asked, Learned] = {}  # the same request twice has one right answer
     for alone, at, asked, wire in wires:
         if asked not in learned_of:
@@ -173,6 +185,11 @@ def prepare(request: LoadRequest) -> Prepared:
         notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
     if to.tls and request.insecure:
         notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
+    if request.handshakes == RESUMED and request.keepalive and request.close_after is None and not learned.closes:
+        notes.append(
+            "--tls resumed: connections that stay open have one handshake each, most of them before there is a session "
+            "to take up; --no-keepalive or --close-after has more"
+        )
     return Prepared(
         request=request,
         target=to,
@@ -183,7 +200,7 @@ def prepare(request: LoadRequest) -> Prepared:
         by_length=not any_body and _by_length(request, to, max(len(answer.body) for answer in answers)),
         any_body=any_body,
         notes=tuple(notes),
-        doubts=tuple(notes_before(request)),
+        doubts=tuple(notes_before(request, elsewhere=to.elsewhere is not None)),
         script=script,
         printed=printed(script) if script else "",
     )
@@ -340,7 +357,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         connections=prepared.connections,
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
-        tls=engine.Tls(to.tls, cacert=request.cacert, insecure=request.insecure) if to.tls else None,
+        tls=_tls(to.tls, request) if to.tls else None,
         requests_per_connection=request.close_after or 0,
         pipelining=request.pipeline,
         first_byte=request.first_byte,
@@ -350,6 +367,13 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         script=prepared.script,
         turns=turns,
     )
+
+
+def _tls(name: str, request: LoadRequest) -> Tls:
+    from dragstrip import _engine as engine
+
+    resume = request.handshakes == RESUMED
+    return engine.Tls(name, cacert=request.cacert, insecure=request.insecure, resume=resume)
 
 
 def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:

@@ -35,8 +35,14 @@ class Numbers:
     stdev: float
 
 
-def load_script(asked: ScriptAsked, request: LoadRequest, to: Target, workers: int) -> Script:
+def load_script(
+    asked: ScriptAsked, request: LoadRequest, to: Target, workers: int, *, done_elsewhere: bool = False
+) -> Script:
     """Runs a script's file, and its ``setup`` and ``init`` for each worker.
+
+    Args:
+        workers: 0: it is loaded for its ``done`` alone.
+        done_elsewhere: another machine calls that.
 
     Raises:
         BadUsage: it fails there (file and line are told), or this build has no Lua.
@@ -63,6 +69,7 @@ def load_script(asked: ScriptAsked, request: LoadRequest, to: Target, workers: i
             args=[request.url, *asked.args],
             address=None if to.unix else (to.host, to.port),
             workers=workers,
+            done_elsewhere=done_elsewhere,
         )
     except engine.ScriptError as error:
         raise BadUsage(str(error)) from error

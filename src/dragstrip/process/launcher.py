@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip import machine
 from dragstrip.errors import PortTaken, StageError
+from dragstrip.process.log import tail, without_repeats
 from dragstrip.process.ports import is_held
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 from dragstrip.process.supervisor import descendants
@@ -148,7 +149,7 @@ class ServerProcess:
 
     def log_tail(self, lines: int = 20) -> str:
         """Its last lines of output, also after it has been stopped."""
-        text = self._ended.log_tail if self._ended else _tail(self.log)
+        text = self._ended.log_tail if self._ended else tail(self.log)
         return "\n".join(text.splitlines()[-lines:])
 
     def counts(self) -> tuple[int, int]:
@@ -281,7 +282,7 @@ class Launcher:
         )  # fmt: skip
         self._running = running
         try:
-            self._wait_until_right(running, start.wake_s, began_ns, is_right)
+            self._wait_until_right(running, start, began_ns, is_right)
         except Exception:
             running.stop(grace_s=INTERRUPTED_GRACE_S)
             raise
@@ -311,7 +312,7 @@ class Launcher:
         return said
 
     def _wait_until_right(
-        self, running: ServerProcess, wake_s: float, began_ns: int, is_right: Callable[[str, int], str | None]
+        self, running: ServerProcess, start: Start, began_ns: int, is_right: Callable[[str, int], str | None]
     ) -> None:
         """Asks until the answer is right; every wait ends at once when the server dies."""
         pause_s, reason = FIRST_TRY_S, None
@@ -322,20 +323,21 @@ class Launcher:
                 reason = error.strerror or str(error)
             if reason is None and running.alive():  # else somebody else's server answered on that port
                 return
-            if time.monotonic_ns() - began_ns > wake_s * 1e9:
+            if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
                 break
             self._await(lambda: self._ends.get(running.number), pause_s, lose=False)
             pause_s = min(pause_s * 1.5, LONGEST_TRY_S)
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
         ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
+        limit = " (start.wake_s)" if start.kind == "definition" else ""  # a command has no such key
         what = (
             f"died {waited_s:.2f} s after its start ({ended})"
             if died
-            else (f"was not right within {wake_s:g} s of its start (start.wake_s)")
+            else f"was not right within {start.wake_s:g} s of its start{limit}"
         )
         last = f"; the last try: {reason}" if reason else ""
-        message = f"{running.name}: {what}{last}; its last lines:\n{ended.log_tail or '(no output)'}"
+        message = f"{running.name}: {what}{last}; its last lines:\n{without_repeats(ended.log_tail) or '(no output)'}"
         if not running.host.startswith("unix:") and is_held(running.port, running.host):
             raise PortTaken(f"{message}\nAnother program holds port {running.port}, which was free before its start.")
         raise StageError(message)
@@ -351,9 +353,9 @@ class Launcher:
         said = self._await(lambda: self._ends.get(number), grace_s + LOST_S)
         if said is None:
             self._clean_after_lost_supervisor()
-            tail = _tail(self._running.log) if self._running else ""
+            last = tail(self._running.log) if self._running else ""
             how = "its supervisor was lost; killed"
-            return Ended(exit_status=None, died=True, cpu_ns=None, peak_memory_bytes=None, how=how, log_tail=tail)
+            return Ended(exit_status=None, died=True, cpu_ns=None, peak_memory_bytes=None, how=how, log_tail=last)
         return Ended(
             exit_status=said["exit_status"], died=said["is"] == "died" or number not in self._stopping,
             cpu_ns=said["cpu_ns"], peak_memory_bytes=said["peak_memory_bytes"], how=said["how"],
@@ -476,14 +478,6 @@ def _give(scratch: Path, user: tuple[int, int]) -> None:
 def _remove(scratch: Path, log: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
     log.unlink(missing_ok=True)
-
-
-def _tail(log: Path) -> str:
-    """The log's last 16 KiB as text."""
-    try:
-        return log.read_bytes()[-(1 << 14) :].decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _threads(pid: int) -> tuple[str, ...]:

@@ -101,6 +101,7 @@ def columns_of(request: Request, entered: Sequence[Entered], plans: Sequence[Pla
             entrants=one.qualification.entrants(),
             absent=one.absent,
             pipelining=one.setup.load.pipelining,
+            waits=one.setup.workload.waits,
         )
         for one, plan in zip(entered, plans, strict=True)
     )

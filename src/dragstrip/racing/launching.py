@@ -69,7 +69,8 @@ class Launching:
             return self._launch(entry, workload, http, instance)
 
     def _already_running(self, entry: Entry, workload: Workload, host: str, port: int) -> Launched:
-        reason = is_right(self._first_exchange(entry, workload, Data(), None))(host, port)
+        first = self._first_exchange(entry, workload, Data(), None)
+        reason = is_right(first, remedy=_remedy(entry, workload))(host, port)
         if reason:
             raise StageError(f"{entry.name}: the server at {host}:{port} is not right: {reason}")
         return Launched(entry=entry, running=AtAddress(host, port), own_count=None)
@@ -98,9 +99,20 @@ class Launching:
             address=self.address,
             identity=authority.identity if authority else None,
         )
-        probe = is_right(self._first_exchange(entry, workload, data, before), within_s=start.wake_s, tls=tls)
+        first = self._first_exchange(entry, workload, data, before)
+        probe = is_right(first, within_s=start.wake_s, tls=tls, remedy=_remedy(entry, workload))
         running = self._supervisors[entry.name].launch(start, scratch=scratch, cores=self.cores, is_right=probe)
         return Launched(entry=entry, running=running, own_count=start.own_count, data=data, tls=tls, drawn_by=drawn_by)
 
     def _first_exchange(self, entry: Entry, workload: Workload, data: Data, before: Data | None) -> Exchange:
         return plainest(Asking.of(workload, self.seed, entry, data, before).exchanges(keepalive=False))
+
+
+def _remedy(entry: Entry, workload: Workload) -> str:
+    """What to do where a server of the user's own answers something else: most do, the first time."""
+    if entry.contender is not None:
+        return ""
+    return (
+        f"where that is the right answer, race by a workload that says so, in place of {workload.name}: --workload "
+        "FILE.toml (docs/workloads.md)"
+    )

@@ -206,12 +206,17 @@ def _candidate(
             progress.building(entry.name, command, BUILD_S)
         built = place.build(entry)
     except StageError as error:
-        return _Candidate(entry, state.version, rejected=str(error))
+        return _Candidate(entry, state.version, rejected=_why(error, entry))
     key = store.key(entry, state, built) if store is not None else None
     kept = store.find(key) if store is not None else None
     if kept is None:
         progress.scrutineering(entry.name)
     return _Candidate(entry, state.version, key, kept)
+
+
+def _why(error: StageError, entry: Entry) -> str:
+    """What went wrong, for those who are told the contender's name before it."""
+    return str(error).removeprefix(f"{entry.name}: ")
 
 
 def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progress) -> None:
@@ -242,7 +247,7 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
     try:
         candidate.launched = servers.add(setup.launch(candidate.entry))
     except StageError as error:
-        candidate.rejected = str(error)
+        candidate.rejected = _why(error, candidate.entry)
     finally:
         candidate.limit = None
         candidate.started.set()
@@ -291,7 +296,7 @@ def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progre
         try:
             candidate.calibrated = calibrate(setup, launched)
         except StageError as error:
-            candidate.rejected = str(error)
+            candidate.rejected = _why(error, candidate.entry)
             servers.stop([launched])
 
 

@@ -18,6 +18,7 @@ from dragstrip.racing.request import database_lane, refuse_elsewhere
 from dragstrip.racing.run import loop_of
 from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
 from dragstrip.store.database import Store
+from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
 
 
@@ -41,9 +42,25 @@ def resume(
         allowed: hosts of addresses that are no part of this machine.
 
     Raises:
-        BadUsage: the race has ended by its own rule, or a contender's definition has changed since.
+        BadUsage: the race has ended by its own rule, or goes on in another process, or a contender's definition has
+            changed since.
     """
-    race = store.load(race_id)
+    own_id = store.load(race_id).id
+    with writing(store.path, own_id):
+        race = store.load(own_id)  # as whoever had it before has left it
+        return _go_on(race, entries, workloads, store, progress, extra_s, place, allowed)
+
+
+def _go_on(
+    race: Race,
+    entries: Sequence[Entry],
+    workloads: Sequence[Workload],
+    store: Store,
+    progress: Progress,
+    extra_s: float | None,
+    place: Place,
+    allowed: Sequence[AllowedHost],
+) -> Race:
     _refuse_ended(race, extra_s)
     given = {workload.name: workload for workload in workloads}
     wanted = dict.fromkeys(column.workload for column in analysis.by_column(race))

@@ -46,6 +46,7 @@ from dragstrip.racing.request import (
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import METHOD_VERSION, Event, Load, Purpose, Race
 from dragstrip.store.database import Store
+from dragstrip.store.one_writer import writing
 from dragstrip.version import __version__
 from dragstrip.workload import Workload
 
@@ -77,8 +78,9 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         entered = enter(request, setup, states, progress, kept)
         facts |= request.place.profile(store.path, facts, lanes)
         race = _record(request, entered, began, {**facts, **io_facts(setup), **database_facts(setup)})
-        store.begin(race)
-        race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
+        with writing(store.path, race.id):
+            store.begin(race)
+            race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
     for column, one in zip(analysis.by_column(race), entered, strict=True):
         _forget_fallen(column, one.qualification, kept[one.workload])
     return race
@@ -160,6 +162,7 @@ def _record(request: Request, entered: Sequence[Entered], began: Began, facts: M
         backend=backend_of(setup),
         events=(*_purpose(request.purpose, began), *_calibration_events(entered)),
         columns=columns,
+        waits=any(workload.waits for workload in request.workloads),
     )
 
 

@@ -27,9 +27,10 @@ WARM_UP_MOST = 3
 #: and the first of them are of a cold server.
 WINDOWS_LEAST = 2
 
-#: The first look at a server of which nothing is known, for the length of its slices; and one that is long enough for
-#: handshakes of many connections at once, before whose end no request is under way.
-FIRST_LOOK_NS, LONG_LOOK_NS = 20_000_000, 400_000_000
+#: The first look at a server of which nothing is known, for the length of its slices. Then those that are long enough
+#: for handshakes of many connections at once, before whose end no request is under way; the last, also beside others
+#: who take the cores.
+LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
 
 
 def warm_up(setup: RaceSetup, launched: Launched, p50_ns: int | None = None) -> WarmUp:
@@ -77,9 +78,10 @@ def _first_look(setup: RaceSetup, launched: Launched) -> int:
     Raises:
         StageError: it answered nothing: ten slices more would each wait for the time limit of an answer.
     """
-    (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=FIRST_LOOK_NS)])
-    if not tally.answered and not tally.failed:
-        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=LONG_LOOK_NS)])
+    for look_ns in LOOKS_NS:
+        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=look_ns)])
+        if tally.answered or tally.failed:
+            break
     if not tally.answered:
         launched.disconnect(setup.engine)
         reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))

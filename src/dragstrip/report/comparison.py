@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -17,9 +17,14 @@ from dragstrip.report import figures, glyphs
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Change, Comparison, Unlike
+    from dragstrip.record import Race
 
 #: No colour alone: each weight has a mark, as each verdict has.
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
+
+
+#: A threshold: as it was given ("slower:3%"), "slower" or "faster", and the share.
+Rule: TypeAlias = tuple[str, str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +106,38 @@ def _short(value: Any) -> str:
     return text if len(text) < 60 else f"{text[:57]}…"
 
 
-def judge(comparison: Comparison, rules: Sequence[tuple[str, str, float]]) -> list[Ruling]:
-    """Each rule (text, "slower" or "faster", share) for each contender, decided by the interval and never the point."""
-    found = []
-    for text, word, share in rules:
-        for change in comparison.changes:
-            edge = 1 / (1 + share) if word == "slower" else 1 + share
-            span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}"
-            if not change.has_interval:
-                outcome, why = "open", f"{change.name}: no interval, {_lack(change) or 'no number in one of the races'}"
-            elif change.high < edge if word == "slower" else change.low > edge:
-                outcome, why = "fails", f"{change.name} is {word} by more than {figures.percent(share)} ({span})"
-            elif change.low >= edge if word == "slower" else change.high <= edge:
-                outcome, why = "holds", f"{change.name} is not {word} by more than {figures.percent(share)} ({span})"
-            else:
-                outcome = "open"
-                why = (
-                    f"{change.name}: {word} by more than {figures.percent(share)} "
-                    f"is neither shown nor excluded ({span})"
-                )
-            found.append(Ruling(text, change.name, outcome, why))
-    return found
+def judge(comparison: Comparison, rules: Sequence[Rule]) -> list[Ruling]:
+    """Each rule for each contender, decided by the interval and never the point."""
+    return [
+        ruling(
+            rule,
+            change.name,
+            (change.low, change.high) if change.has_interval else None,
+            lack=_lack(change) or "no number in one of the races",
+        )
+        for rule in rules
+        for change in comparison.changes
+    ]
+
+
+def ruling(rule: Rule, name: str, interval: tuple[float, float] | None, *, lack: str = "", of: str = "") -> Ruling:
+    """What becomes of a threshold, by a contender's speed over what it is compared with.
+
+    Args:
+        interval: None where there is none; ``lack``: why.
+        of: what the interval is of, behind its numbers.
+    """
+    text, word, share = rule
+    if interval is None:
+        return Ruling(text, name, "open", f"{name}: no interval, {lack}")
+    low, high = interval
+    edge = 1 / (1 + share) if word == "slower" else 1 + share
+    than, span = f"{word} by more than {figures.percent(share)}", f"({figures.ratio(low)}–{figures.ratio(high)}{of})"
+    if high < edge if word == "slower" else low > edge:
+        return Ruling(text, name, "fails", f"{name} is {than} {span}")
+    if low >= edge if word == "slower" else high <= edge:
+        return Ruling(text, name, "holds", f"{name} is not {than} {span}")
+    return Ruling(text, name, "open", f"{name}: {than} is neither shown nor excluded {span}")
 
 
 def design(comparison: Comparison) -> str:
@@ -150,6 +166,23 @@ def drift(comparison: Comparison) -> str:
         return ""
     span = f" ({figures.ratio_span(moved.low, moved.high)})" if moved.has_interval else ""
     return f"The machine: {moved.name} by itself ran at {figures.ratio(moved.ratio)} times its former speed{span}."
+
+
+def disturbance(before: Race, after: Race) -> str:
+    """What two races on a very disturbed machine can't tell; "" where neither was.
+
+    What others do to the two differs, and an interval over the launches of each race does not see that.
+    """
+    from dragstrip.validity import noise
+
+    seen = [(when, noise(race)) for when, race in (("then", before), ("now", after))]
+    shares = [f"{figures.percent(one.lost)} {when}" for when, one in seen if one.lost is not None]
+    if not any(one.level == "very disturbed" for _, one in seen):
+        return ""
+    return (
+        f"The machine was very disturbed: others took {' and '.join(shares)} of its cores' time. Two races don't share "
+        "that, so a ratio may be further off than its interval says: race both versions in one race."
+    )
 
 
 def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> dict[str, Any]:
@@ -189,7 +222,13 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def show(
-    console: Console, comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = ""
+    console: Console,
+    comparison: Comparison,
+    rulings: Sequence[Ruling],
+    *,
+    compared: bool,
+    column: str = "",
+    disturbed: str = "",
 ) -> None:
     """Prints it: the ratios first, then the thresholds, then in what the races differ.
 
@@ -208,14 +247,13 @@ def show(
             cells = (Text(change.name), figures.ratio(change.ratio), figures.ratio_span(change.low, change.high))
             table.add_row(*cells, glyphs.word(change.verdict), f"{change.rounds_old}, {change.rounds_new}")
         parts += [table, Text()]
+        parts += [Text.assemble(("▲ ", "yellow"), disturbed)] if disturbed else []
         parts += [Text(line, style="dim") for line in (drift(comparison), design(comparison)) if line]
     else:
         parts.append(Text("These races can't be compared: see ■ below. --anyway compares them all the same.", "bold"))
     for name, reason in comparison.fallen:
         parts.append(Text.assemble(("■ ", "magenta"), (name, "bold"), f" had numbers then and is out now: {reason}"))
-    for ruling in rulings:
-        style = {"fails": "bold magenta", "open": "yellow", "holds": "blue"}[ruling.outcome]
-        parts.append(Text.assemble((f"{ruling.outcome:5} ", style), f"{ruling.rule}: {ruling.text}"))
+    parts += map(ruling_line, rulings)
     if comparison.unlike:
         parts += [Text(), Text("in what they differ", style="bold")]
         for difference in comparison.unlike:
@@ -227,18 +265,26 @@ def show(
     glyphs.emit(console, *parts)
 
 
+def ruling_line(ruling: Ruling, column: str = "") -> Text:
+    """A ruling as a line of the terminal."""
+    style = {"fails": "bold magenta", "open": "yellow", "holds": "blue"}[ruling.outcome]
+    return Text.assemble((f"{ruling.outcome:5} ", style), f"{ruling.rule}{_at(column)}: {ruling.text}")
+
+
 def _at(column: str) -> str:
     return f", at {column}" if column else ""
 
 
-def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = "") -> str:
-    """A job's summary: nothing from outside is taken for markup; ``column`` as in ``show``."""
+def markdown(
+    comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = "", disturbed: str = ""
+) -> str:
+    """A job's summary: nothing from outside is taken for markup; ``column`` and ``disturbed`` as in ``show``."""
     lines = [f"## Dragstrip: race {_md(comparison.new)} against {_md(comparison.old)}{_md(_at(column))}", ""]
-    for ruling in rulings:
-        if ruling.outcome != "holds":
-            lines.append(f"- **{ruling.outcome}** `{ruling.rule}`: {_md(ruling.text)}")
+    for one in rulings:
+        if one.outcome != "holds":
+            lines.append(f"- **{one.outcome}** `{one.rule}`: {_md(one.text)}")
     lines += [f"- **out now**: {_md(name)}: {_md(reason)}" for name, reason in comparison.fallen]
-    if rulings and all(ruling.outcome == "holds" for ruling in rulings) and not comparison.fallen:
+    if rulings and all(one.outcome == "holds" for one in rulings) and not comparison.fallen:
         lines.append(f"- all thresholds hold: {', '.join(sorted({f'`{r.rule}`' for r in rulings}))}")
     if compared:
         head = KNOWN[comparison.metric].compared.removesuffix(" ×")
@@ -248,7 +294,7 @@ def markdown(comparison: Comparison, rulings: Sequence[Ruling], *, compared: boo
             word = f"{glyphs.VERDICT_MARK[c.verdict]} {c.verdict}"
             ratio = figures.ratio(c.ratio)
             lines.append(f"| {_md(c.name)} | {ratio} | {interval} | {word} | {c.rounds_old}, {c.rounds_new} |")
-        lines += ["", *(_md(line) for line in (drift(comparison), design(comparison)) if line)]
+        lines += ["", *(_md(line) for line in (disturbed, drift(comparison), design(comparison)) if line)]
     else:
         lines += ["", "**These races can't be compared.**"]
     if comparison.unlike:

@@ -36,7 +36,7 @@ def _reached(finding: Finding) -> str:
 
 def _clock(finding: Finding) -> str:
     apart_s, trip_us = finding.numbers["offset_ns"] / 1e9, finding.numbers["round_trip_ns"] / 1000
-    return f"its clock is {apart_s:+,.3f} s from this machine's (a round trip takes {trip_us:,.0f} µs)"
+    return f"its clock is {apart_s:+z,.3f} s from this machine's (a round trip takes {trip_us:,.0f} µs)"
 
 
 def _link(finding: Finding) -> str:

@@ -194,13 +194,14 @@ def connect(
 
 
 def is_right(
-    exchange: Exchange, *, within_s: float | None = None, tls: Encryption | None = None
+    exchange: Exchange, *, within_s: float | None = None, tls: Encryption | None = None, remedy: str = ""
 ) -> Callable[[str, int], str | None]:
     """A probe for the stage: one connection, one request; None when the answer is right, else the reason.
 
     Args:
         within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
         tls: None for no encryption.
+        remedy: what to do about an answer that is another one.
     """
     until = Deadline(within_s) if within_s is not None else None
     reason: str | None = None
@@ -212,6 +213,7 @@ def is_right(
         try:
             with connect(host, port, deadline, tls) as sock:
                 reason = fault(exchange, fetch(sock, exchange, deadline))
+                reason = f"{reason}; {remedy}" if reason and remedy else reason
                 answered = True
         except TROUBLE as error:
             late = isinstance(error, LateError | TimeoutError)

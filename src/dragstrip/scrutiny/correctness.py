@@ -18,7 +18,16 @@ from dragstrip import parity
 from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
 from dragstrip.scrutiny.encryption import Encryption, facts_of
 from dragstrip.scrutiny.http2 import VERSION, Http2Session
-from dragstrip.scrutiny.reader import ANSWER_S, Answer, AnswerError, Deadline, LateError, quoted, read_answer
+from dragstrip.scrutiny.reader import (
+    ANSWER_S,
+    Answer,
+    AnswerError,
+    Deadline,
+    EndedError,
+    LateError,
+    quoted,
+    read_answer,
+)
 from dragstrip.workload import HTTP2, Exchange, in_chunks
 
 #: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
@@ -235,7 +244,12 @@ def _over_one_connection(
                 trial.opened += 1
             elif asked and carrier is sock:
                 _refuse_unasked(sock, asked)
-            answer = trial.ask(carrier, exchange, cut(exchange))
+            try:
+                answer = trial.ask(carrier, exchange, cut(exchange))
+            except EndedError as error:  # its end was still on the way when the request left
+                if not asked:
+                    raise
+                raise _closed_unsaid(asked, ", or as the next request came") from error
             trial.answers.append(answer)
             asked += 1
             if answer.closes:
@@ -256,9 +270,14 @@ def _refuse_unasked(sock: socket.socket, asked: int) -> None:
         return
     if early:
         raise AnswerError(f"sends what nobody asked for, {quoted(early)}; one answer for each request would be right")
+    raise _closed_unsaid(asked)
+
+
+def _closed_unsaid(asked: int, or_else: str = "") -> AnswerError:
     answers = "an answer" if asked == 1 else f"{asked:,} answers"
-    raise AnswerError(
-        f"closed the connection after {answers} without saying so; 'Connection: close' in the last one would be right"
+    return AnswerError(
+        f"closed the connection after {answers} without saying so{or_else}; 'Connection: close' in the last one would "
+        "be right"
     )
 
 

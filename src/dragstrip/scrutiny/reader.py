@@ -37,6 +37,9 @@ _LEAST_S = 0.001
 #: How every answer begins.
 _START = b"HTTP/1."
 
+#: The type of HTTP/2's first frame, its fourth byte (RFC 9113, 4.1 and 6.5).
+_SETTINGS = b"\x04"
+
 #: How many bytes of chunk sizes and extensions come with one byte of body at most: a chunk a byte has six.
 _FRAMING_BYTES = 8
 
@@ -60,6 +63,10 @@ class AnswerError(Exception):
 
 class LateError(AnswerError):
     """The same, because of the deadline: asking the same server once more would take as long."""
+
+
+class EndedError(AnswerError):
+    """The connection ended before anything came: on one that was kept, it may have ended behind the answer before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +222,8 @@ class _Reading:
             try:
                 event = self._h11.next_event()
             except h11.RemoteProtocolError as error:
-                raise AnswerError(self._unsound(error)) from error
+                kind = EndedError if self._ended and not self._wire_bytes else AnswerError
+                raise kind(self._unsound(error)) from error
             if isinstance(event, h11.Response):
                 self._begin(event)
             elif isinstance(event, h11.InformationalResponse):
@@ -239,7 +247,8 @@ class _Reading:
         except TimeoutError:
             raise LateError(self._late()) from None
         except ConnectionResetError as error:
-            raise AnswerError(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
+            kind = AnswerError if self._wire_bytes else EndedError
+            raise kind(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
         self._ended = not piece
         self._wire_bytes += len(piece)
         if self._head is None:
@@ -247,6 +256,10 @@ class _Reading:
         start = self._first[: len(_START)]
         if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
             given = quoted(self._first)
+            if self._first[3:4] == _SETTINGS and self._first[:1] == b"\0":
+                raise AnswerError(
+                    f"answers in HTTP/2 ({given}); HTTP/1.1 would be right, unless it is asked by --http 2"
+                )
             raise AnswerError(
                 f"answers with what is no HTTP/1, {given}; a status line like 'HTTP/1.1 200 OK' would be right"
             )

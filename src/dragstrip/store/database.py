@@ -31,7 +31,7 @@ from dragstrip.store.messages import ELSEWHERE, few, in_words
 from dragstrip.store.rows import insert, json_of, pick, rows, values
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
 from dragstrip.store.schema import MIGRATIONS as MIGRATIONS
-from dragstrip.store.schema import migrate
+from dragstrip.store.schema import migrate, roll_back
 
 #: How long another writer is waited for.
 BUSY_S = 10.0
@@ -387,7 +387,7 @@ class Store:
             try:
                 yield
             except BaseException:
-                self._db.execute("ROLLBACK")
+                roll_back(self._db)
                 raise
             self._db.execute("COMMIT")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dragstrip.errors import StoreError
 from dragstrip.store.messages import AGAIN
-from dragstrip.store.schema import migrate, version_of
+from dragstrip.store.schema import migrate, roll_back, version_of
 
 TABLES = ("race", "contender", "round", "launch", "block", "event")
 
@@ -51,7 +51,7 @@ def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
             copy_race(db, race_id, "main", "outgoing")
             db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            roll_back(db)
             raise
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
         # SQLite's own check sees broken pages, not a changed digit: hence a seal over the contents.

@@ -17,7 +17,7 @@ from dragstrip.store.facts import kind_of, kind_values, void_of, void_values
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
 JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks", "kinds"}
-FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up"})
+FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up", "waits"})
 
 #: numpy's truth values, which SQLite took for bytes: races before step 7 of the schema hold them.
 _NUMPY_FLAGS: Mapping[Any, bool] = {b"\x00": False, b"\x01": True}

@@ -13,7 +13,7 @@ from dragstrip.store.messages import ELSEWHERE
 APPLICATION_ID = 0x44524147
 
 #: Step n takes a store from version n - 1 to n; steps are only ever added.
-MIGRATIONS = tuple(f"store_{step}.sql" for step in range(1, 14))
+MIGRATIONS = tuple(f"store_{step}.sql" for step in range(1, 15))
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -35,8 +35,14 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
                 db.execute(f"PRAGMA user_version = {version + 1}")
             db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            roll_back(db)
             raise
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """Undoes what was begun; SQLite has done so itself where the disk was full, and would hide that by an error."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
 
 
 def _statements(name: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dragstrip.analysis.fitness import (
     choose,
     database_use,
     limited,
+    lost_shares,
     rises_of,
     shares_lane,
 )
@@ -190,8 +191,8 @@ def _rounds(race: Race) -> Check:
     void = len(race.rounds) - valid
     if valid >= LEAST_ROUNDS:
         return check_result("rounds", (), passed(Saw.ROUNDS, valid=valid, void=void))
-    counts = {"valid": valid, "void": void, "least": LEAST_ROUNDS}
-    return check_result("rounds", [Finding(WARN, Saw.FEW_ROUNDS, values=counts)])
+    values = {"valid": valid, "void": void, "least": LEAST_ROUNDS, "ended": race.finished}
+    return check_result("rounds", [Finding(WARN, Saw.FEW_ROUNDS, values=values)])
 
 
 def _lanes(race: Race) -> Check:
@@ -382,12 +383,15 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
 
 def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
     findings, beside = [], database_use(race) if shares_lane(race) else {}
+    lost = lost_shares(race, race.rounds)
     for side in sides:
         busy, cores = side.busy(), side.cores
         if busy is not None and side.name in beside:
             busy += beside[side.name].cores  # what its own backends had of the same cores
         if busy is not None and busy < SERVER_IDLE:
-            findings.append(Finding(WARN, Saw.NOT_SATURATED, (side.name,), {"busy": busy, "cores": cores}))
+            disturbed = busy + lost.get(side.name, 0.0) >= SERVER_IDLE  # nobody knows what it would have done
+            values = {"busy": busy, "cores": cores, "disturbed": disturbed}
+            findings.append(Finding(WARN, Saw.NOT_SATURATED, (side.name,), values))
     unread = [side.name for side in sides if side.busy() is None]
     return check_result("saturation", findings, passed(Saw.SATURATED, least=SERVER_IDLE, unread=unread))
 

@@ -115,6 +115,12 @@ class Workload:
         return any(kind.answer.statements for kind in self.kinds)
 
     @property
+    def waits(self) -> bool:
+        """Whether its answers wait for something else: a time that is said, a database, or as the definition says."""
+        answers = [kind.answer for kind in self.kinds]
+        return any(one.waits if one.waits is not None else one.earliest_ms > 0 or one.statements > 0 for one in answers)
+
+    @property
     def by_length(self) -> bool:
         """Whether large bodies are mostly compared by their length under load."""
         return all(kind.answer.check == "length" for kind in self.kinds)

@@ -77,6 +77,11 @@ class AnswerFields(Strict):
     earliest_ms: float = Field(
         default=0.0, ge=0, le=60_000, description="milliseconds; an answer sooner after its request left is wrong"
     )
+    waits: bool | None = Field(
+        default=None,
+        description="whether it waits for something else, so that `--metric auto` stays with throughput; usual: yes "
+        "where it has `earliest_ms` or `statements`",
+    )
 
 
 class DrawFields(Varying):

@@ -11,12 +11,13 @@ import pytest
 import samples
 
 from dragstrip import analysis, validity
-from dragstrip.analysis.fitness import SameRate, UnfitReason, choose, lost_shares, unfit
+from dragstrip.analysis.fitness import GeneratorLimit, SameRate, UnfitReason, choose, lost_shares, unfit
 from dragstrip.analysis.unequal_disturbance import unevenness
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report.race import notes
 from dragstrip.report.race.export import race_json, schema
+from dragstrip.report.race.summary import headline
 from dragstrip.report.race.wording import disturbed_text, metric_reason_text, sentence
 
 MS = samples.MS
@@ -61,8 +62,8 @@ def test_on_a_quiet_machine_throughput_decides_without_a_word() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (taken(0.2), "other programs took 20 % of the time"),
-        (lambda b: replace(b, steal_ns=10 * MS), "other programs and the hypervisor took 29 % of the time"),
+        (taken(0.2), "other programs kept servers or load generator waiting for 20 % of the time"),
+        (lambda b: replace(b, steal_ns=10 * MS), "other programs and the hypervisor kept servers or load"),
         (lambda b: replace(b, engine_cpu_ns=24_500_000, server_cpu_ns=20 * MS), "the load generator, not "),
     ],
 )
@@ -106,6 +107,80 @@ def test_an_open_loop_is_decided_by_cpu_per_request() -> None:
     race = auto()
     offered = replace(race, load=replace(race.load, rate_per_s=1000.0))
     assert (choose(offered).metric, choose(offered).reason) == ("cpu", SameRate())
+
+
+# --- answers that wait --------------------------------------------------------------------------------------------
+
+
+def held_back(*names: str) -> Callable[[Block], Block]:
+    """The generator was the limit of these contenders."""
+
+    def change(block: Block) -> Block:
+        return replace(block, engine_cpu_ns=24_500_000, server_cpu_ns=20 * MS) if block.contender in names else block
+
+    return change
+
+
+def test_where_answers_wait_a_disturbed_machine_leaves_throughput() -> None:
+    """From version 6 on: a server that waits takes no CPU time meanwhile. Version 5 judges the race as it did."""
+    waiting = replace(with_blocks(auto(), taken(0.2)), waits=True)
+    judged = analysis.judge(waiting)
+    assert (judged.metric, judged.metric_reason, judged.method) == ("throughput", None, 6)
+    assert {pair.metric for pair in judged.pairs} == {"throughput"}
+    for before in (analysis.judge(waiting, method=5), analysis.judge(replace(waiting, method=5))):
+        assert (before.metric, before.method) == ("cpu", 5)
+        assert metric_reason_text(before.metric_reason) == (
+            "other programs kept servers or load generator waiting for 20 % of the time"
+        )
+    assert analysis.round_numbers(waiting).metric == "throughput"
+    assert analysis.round_numbers(waiting, method=5).metric == "cpu"
+
+
+def test_where_answers_wait_a_generator_at_its_limit_leaves_those_that_it_does_not_limit() -> None:
+    """Two can still be compared by throughput, and the third has no verdict; CPU time would hide who waits."""
+    rates = {"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}
+    race = replace(with_blocks(auto(rates_per_s=rates, rounds=14), held_back("held")), waits=True)
+    judged = analysis.judge(race)
+    words = {(p.a, p.b): (p.verdict, p.unfit) for p in judged.pairs}
+    assert (judged.metric, judged.metric_reason) == ("throughput", None)
+    assert words["one", "two"] == ("faster", ())
+    assert words["held", "one"] == ("undecided", ((UnfitReason.GENERATOR, ("held",)),))
+    assert choose(race, method=5).reason == GeneratorLimit(("held",))
+
+
+def test_where_answers_wait_and_throughput_compares_nobody_cpu_decides_and_says_what_it_hides() -> None:
+    """One of two, or two of three, were held back by the generator."""
+    two = replace(with_blocks(auto(), held_back("quick")), waits=True)
+    rates = {"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}
+    three = replace(with_blocks(auto(rates_per_s=rates), held_back("held", "one")), waits=True)
+    for race, names in ((two, ("quick",)), (three, ("held", "one"))):
+        assert choose(race).metric == "cpu"
+        assert choose(race).reason == GeneratorLimit(names, waits=True)
+    said = headline(two, analysis.judge(two), validity.inspect(two))
+    assert "CPU time per request decides: the load generator, not quick, was the limit of the throughput, and" in said
+    assert "who waits for one answer at a time does not show" in said
+
+
+def test_where_answers_wait_an_open_loop_is_decided_by_cpu_and_says_where_waits_show() -> None:
+    """All are offered the same rate: throughput would say nothing."""
+    race = replace(auto(), waits=True)
+    race = replace(race, load=replace(race.load, rate_per_s=1000.0))
+    assert (choose(race).metric, choose(race).reason) == ("cpu", SameRate(waits=True))
+    assert choose(race, method=5).reason == SameRate()
+    assert metric_reason_text(choose(race).reason).endswith("the latencies show")
+
+
+def test_each_workload_of_several_has_its_own_choice() -> None:
+    """On the same disturbed machine: by CPU time where servers work, by throughput where they wait."""
+    race = samples.race_of_two()
+    race = replace(
+        with_blocks(race, taken(0.2)),
+        plan=replace(race.plan, metric="auto"),
+        columns=(race.columns[0], replace(race.columns[1], waits=True)),
+        waits=True,
+    )
+    assert [column.metric for column in analysis.judge(race).columns] == ["cpu", "throughput"]
+    assert [column.metric for column in analysis.judge(race, method=5).columns] == ["cpu", "cpu"]
 
 
 def test_a_metric_that_there_is_none_of_is_refused() -> None:

@@ -39,7 +39,7 @@ EVERY_OPTION = {
     "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "
     "--raw r "
     "--url-template /{int:1..2} --urls 5 --latency --no-keepalive --close-after 3 --pipeline 4 --streams 2 --unix u "
-    "--cacert c --insecure --sources auto --first-byte "
+    "--cacert c --insecure --tls resumed --sources auto --first-byte "
     "--http 1.0 -k --timeout 2s --status 200 --check full --io uring --awake auto -R 1k --ramp 1:2 --steps 1k:1s,2k:2s "
     "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
     "--min-reached 99% --allow-host lab --fleet f -q",
@@ -47,10 +47,10 @@ EVERY_OPTION = {
     "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
     "--http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency "
     "--typical --runs 3 --seed 1 --json j --html h --export-markdown m -n n --fresh-scrutiny --resume last "
-    "--server-cores 1 --engine-cores 0 --io auto --awake off --pairs -v -q --store s --fleet f --node-wait 1m "
-    "--allow-host lab:rate=any",
+    "--server-cores 1 --engine-cores 0 --io auto --awake off --fail-if slower:3% --strict --pairs -v -q --store s "
+    "--fleet f --node-wait 1m --allow-host lab:rate=any",
     "report": "last --html h --json j --svg s --store x",
-    "rerun": "last --workload w -q --store s",
+    "rerun": "last --workload w -q --store s --fleet f --node-wait 1s",
     "runs": "--json --store s",
     "serve": "--port 0 --store s",
     "show": "last --pairs -v --parity --method 6 --json --store s",

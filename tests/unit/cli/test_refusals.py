@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragstrip.cli.main import run
+from dragstrip.cli.streams import report_failure
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,28 @@ def test_wrong_words_are_refused_with_what_would_do_and_exit_2(
     refused = capsys.readouterr().err
     assert told in refused
     assert "Traceback" not in refused
+
+
+def test_a_command_that_is_mistyped_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """And with where all of them are listed, if none is near."""
+    assert run(["rase", "node"]) == 2
+    assert "No such command 'rase'; did you mean race?" in capsys.readouterr().err
+    assert run(["zzz"]) == 2
+    assert "No such command 'zzz'; dragstrip --help lists all" in capsys.readouterr().err
+
+
+def test_a_number_that_is_none_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the parser's own words for its types."""
+    assert run(["race", "a", "b", "--rounds", "ten"]) == 2
+    assert "'ten' is not a valid number" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_no_fault_to_report(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said so, with the place; the code is not that of a contender that is slower."""
+    with pytest.raises(OSError, match="No space left") as raised:
+        Path("/dev/full").write_text("x")
+    assert report_failure(raised.value) == 3
+    assert "no space is left; make room there" in capsys.readouterr().err
+    raised.value.filename = "/tmp/a"
+    report_failure(raised.value)
+    assert "no space is left for /tmp/a; make room" in capsys.readouterr().err

@@ -126,6 +126,12 @@ def test_of_several_faults_the_first_by_line_is_told(folder: Path) -> None:
         define(folder, text)
 
 
+def test_a_text_without_quotes_is_told_what_it_lacks(folder: Path) -> None:
+    """The parser calls it an invalid value, which says nothing to one who has never written TOML."""
+    with pytest.raises(BadDefinition, match=r"contender\.toml:\d+: .*Invalid value.*texts stand in quotes"):
+        define(folder, GOOD + "homepage = example\n")
+
+
 def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     """Not with a traceback."""
     (folder / "contender.toml").write_bytes(b"\xff\xfe\x00")
@@ -248,6 +254,7 @@ def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(t
         (f"{'x' * 61}=./server {{port}}", ["1 to 60"]),
         ("mine=./server '{port}", ["can't be read"]),
         ("mine=./server {port} {prot}", ["no {prot}", "did you mean port"]),
+        ("mine=./server {prot}", ["no {prot}", "did you mean port"]),
         ("mine=", ["a name and a command"]),
     ],
 )
@@ -341,6 +348,19 @@ def test_what_is_missing_is_said_with_a_remedy(folder: Path, needs: str, words: 
         assert word in state.reason
     with pytest.raises(NotReady, match="is not ready"):
         contender.prepare(contender.variant(mine), scratch=folder / "s", port=1, cores=(0,), workload="hello")
+
+
+def test_one_of_the_users_own_is_installed_by_its_folder_or_file(folder: Path) -> None:
+    """Its name alone finds nothing; a shipped one's does."""
+    mine = define(folder, GOOD.replace("[start]", '[install]\npip = ["x"]\n[needs]\npython = ["no_such"]\n[start]'))
+    state = contender.check(mine)
+    assert isinstance(state, Missing)
+    assert state.remedy == f"`dragstrip install {mine.folder}` installs it"
+    other = mine.folder / "my own.toml"
+    (mine.folder / "contender.toml").rename(other)
+    state = contender.check(contender.find(str(other)))
+    assert isinstance(state, Missing)
+    assert state.remedy == f"`dragstrip install '{other}'` installs it"
 
 
 def nginx_at(folder: Path, said: str, *modules: str, version: str = "nginx/1.99.9", holds: str = "") -> Path:

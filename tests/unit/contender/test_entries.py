@@ -105,6 +105,16 @@ def test_a_name_that_a_shipped_contender_has_is_refused(mine: Path) -> None:
         contender.entry("node", [mine])
 
 
+def test_two_definitions_of_one_name_are_refused(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing says which of the two is meant; one folder that is named twice, otherwise each time, is one."""
+    monkeypatch.chdir(mine)
+    monkeypatch.setenv("DRAGSTRIP_CONTENDERS", str(mine))
+    assert contender.entry("my-server", [Path()]).name == "my-server"
+    shutil.copytree(mine / "anything", mine / "copy")
+    with pytest.raises(BadUsage, match=f"{mine}/anything and {mine}/copy both define 'my-server'; change the name"):
+        contender.entry("my-server")
+
+
 @pytest.mark.live
 @pytest.mark.thorough
 def test_every_command_takes_folders_and_settings(mine: Path) -> None:
@@ -152,6 +162,7 @@ def test_a_program_of_the_users_own_makes_a_missing_contender_ready(folder: Path
     state = contender.check(entry)
     assert isinstance(state, Missing)
     assert f"{program} is no program that can be executed" in state.reason
+    assert state.remedy == "give the path of one that is"  # to install the contender would change nothing
     program.chmod(0o755)
     state = contender.check(entry)
     assert isinstance(state, Ready)

@@ -222,7 +222,7 @@ def test_what_one_workload_takes_is_missed_there_alone(tmp_path: Path) -> None:
     state = contender.check(asked)
     assert isinstance(state, contender.Missing)
     assert state.reason.endswith("fails with status 1: its library")
-    assert state.remedy == "`dragstrip install own --workload json` installs it"
+    assert state.remedy == f"`dragstrip install {tmp_path} --workload json` installs it"
     assert asked.for_workload("json", asks_database=False) is asked
     assert (plain.parity, asked.parity) == ({}, {"JSON library": "its own, 4 at once"})
 
@@ -234,3 +234,16 @@ def test_an_installation_brings_what_each_workload_takes(tmp_path: Path) -> None
         told = dragstrip("install", str(tmp_path), *more).stdout  # it asks, and gets no answer
         assert "its-library" in told, more
     assert "installed already" in dragstrip("install", str(tmp_path), "--workload", "hello").stdout
+
+
+def test_what_was_named_and_can_not_be_had_is_a_failure(tmp_path: Path) -> None:
+    """Told once, whatever its workloads want besides; of a line-up, some are missing mostly."""
+    (tmp_path / "contender.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nhost = "mine"\nlanguage = "C"\nworkloads = ["hello", "json"]\n'
+        '[workload.json]\nneeds.commands = ["no-such"]\n[needs]\ncommands = ["no-such"]\n'
+        '[start]\ncommand = ["no-such", "{port}"]\n'
+    )
+    done = dragstrip("install", str(tmp_path), "--yes")
+    assert done.returncode == 1
+    assert done.stdout.count("can't be installed here: mine") == 1
+    assert "not ready: mine; `dragstrip contenders` says" in done.stderr

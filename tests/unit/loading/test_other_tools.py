@@ -33,6 +33,43 @@ Status code distribution:
   [503] 4 responses
 """
 
+#: In the shape of nghttp2 1.52's, over two threads and before a server that stalled; lines of progress left out.
+H2LOAD = """starting benchmark...
+spawning thread #0: 5 total client(s). 1000 total requests
+spawning thread #1: 5 total client(s). 1000 total requests
+TLS Protocol: TLSv1.3
+Cipher: TLS_AES_128_GCM_SHA256
+Server Temp Key: X25519 253 bits
+Application protocol: h2
+
+finished in 1.01s, 1930.69 req/s, 2.08KB/s
+requests: 2000 total, 1954 started, 1950 done, 1950 succeeded, 50 failed, 50 errored, 4 timeout
+status codes: 1950 2xx, 0 3xx, 0 4xx, 0 5xx
+"""
+
+#: In the shape of ab 2.3's -w.
+AB_HTML = """<p>
+ This is ApacheBench, Version 2.3 <i>&lt;$Revision$&gt;</i><br>
+</p>
+<table >
+<tr ><th colspan=2 bgcolor=white>Concurrency Level:</th><td colspan=2 bgcolor=white>10</td></tr>
+<tr ><th colspan=2 bgcolor=white>Time taken for tests:</th><td colspan=2 bgcolor=white>0.021 seconds</td></tr>
+<tr ><th colspan=2 bgcolor=white>Complete requests:</th><td colspan=2 bgcolor=white>200</td></tr>
+<tr ><th colspan=2 bgcolor=white>Failed requests:</th><td colspan=2 bgcolor=white>3</td></tr>
+<tr ><th colspan=2 bgcolor=white>Keep-Alive requests:</th><td colspan=2 bgcolor=white>190</td></tr>
+<tr ><th colspan=2 bgcolor=white>Total transferred:</th><td colspan=2 bgcolor=white>31200 bytes</td></tr>
+<tr ><th colspan=2 bgcolor=white>Requests per second:</th><td colspan=2 bgcolor=white>9639.02</td></tr>
+</table>
+"""
+
+#: In the shape of oha 1.16's and hey 0.1's, of runs in which the server did not answer all.
+ERRORS = """
+Error distribution:
+  [10] aborted due to deadline
+  [7] connection error
+  [2]\tGet "http://127.0.0.1:8080/": EOF
+"""
+
 K6 = """
      http_req_duration..............: avg=1.2ms min=300µs med=900µs max=40ms p(90)=2.1ms p(95)=3ms
      http_reqs......................: 12000  3987.25/s
@@ -46,6 +83,11 @@ def test_each_tool_s_shape_is_told_from_the_others() -> None:
     assert oha.duration_s == pytest.approx(0.5003)
     assert oha.latency_us == pytest.approx({"p50": 400.0, "p99": 1900.0})
     assert oha.keepalive is None
+    h2load = other_tools.parse(H2LOAD)
+    assert (h2load.tool, h2load.rate_per_s, h2load.requests, h2load.failed) == ("h2load", 1930.69, 1950, 50)
+    assert (h2load.connections, h2load.http) == (10, "2")
+    assert other_tools.parse(H2LOAD.replace(": h2\n", ": h2c\n")).http == "2"
+    assert other_tools.parse(H2LOAD.replace(": h2\n", ": http/1.1\n")).http == "1.1"
     told = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11}}
     as_json = other_tools.parse(json.dumps(told | {"latencyPercentiles": {"p50": 0.001, "p99.99": None}}))
     assert (as_json.tool, as_json.rate_per_s, as_json.requests) == ("oha", 5.5, 11)
@@ -55,6 +97,95 @@ def test_each_tool_s_shape_is_told_from_the_others() -> None:
     assert k6.latency_us == pytest.approx({"p50": 900.0, "p90": 2100.0, "p95": 3000.0})
     metrics = {"http_reqs": {"values": {"count": 10, "rate": 2.5}}, "http_req_duration": {"values": {"med": 1.5}}}
     assert other_tools.parse(json.dumps({"metrics": metrics})).latency_us == {"p50": 1500.0}
+
+
+def test_requests_without_an_answer_are_among_the_failed() -> None:
+    """Of oha's text and JSON, but for those that its deadline cut off. hey, oha and k6 do not say HTTP's version."""
+    found = other_tools.parse(OHA + ERRORS)
+    assert (found.requests, found.failed, found.http) == (9944, 4 + 7 + 2, None)
+    told = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11, "500": 1}}
+    errors = {"errorDistribution": {"aborted due to deadline": 10, "connection error": 7}}
+    assert other_tools.parse(json.dumps(told | errors)).failed == 1 + 7
+    hey = OHA.replace("  Success rate:\t100.00%\n", "").replace("500.3000 ms", "0.5003 secs")
+    found = other_tools.parse(hey + ERRORS)
+    assert (found.tool, found.failed, found.http) == ("hey", 4 + 7 + 2, None)
+    assert other_tools.parse(K6).http is None
+
+
+def test_h2load_s_percentiles_and_json_are_read() -> None:
+    """As 1.69 and later write them; in JSON, seconds."""
+    rows = "".join(
+        f"{name:<12}: {least:>10}  {most:>10}  {'840us':>10}  {'3.10ms':>10}  {'1.20s':>10}  {'1.01ms':>10}"
+        f"  {'9us':>10}    75.00%\n"
+        for name, least, most in (("request", "30us", "2.00s"), ("connect", "1us", "2us"), ("TTFB", "1us", "2us"))
+    )
+    newer = other_tools.parse(H2LOAD + rows)
+    assert newer.latency_us == pytest.approx({"p50": 840.0, "p95": 3100.0, "p99": 1_200_000.0})
+    assert other_tools.parse(H2LOAD).latency_us == {}
+    counts = {"total": 2000, "started": 2000, "done": 1950, "succeeded": 1940, "failed": 60, "errored": 50}
+    times = {"min": 3e-5, "max": 2.0, "median": 8.4e-4, "p95": 3.1e-3, "p99": 1.2, "samples": [3e-5, 2.0]}
+    measured = {"duration": 1.01, "request_per_second": 1930.69, "requests": counts, "performance": {"request": times}}
+    generator = {"generator": "h2load nghttp2/1.70.0"}
+    written = json.dumps({"version": "v1", "metadata": generator, "measurements": measured})
+    found = other_tools.parse(written)
+    assert (found.tool, found.rate_per_s, found.requests, found.failed) == ("h2load", 1930.69, 1950, 60)
+    assert (found.connections, found.http, found.duration_s) == (None, None, 1.01)
+    assert found.latency_us == pytest.approx(newer.latency_us)
+
+
+def test_ab_s_tables_in_html_and_colours_are_read() -> None:
+    """ab's -w; and what `script` keeps of a terminal."""
+    ab = other_tools.parse(AB_HTML)
+    told = (ab.tool, ab.rate_per_s, ab.requests, ab.connections, ab.failed, ab.keepalive)
+    assert told == ("ab", 9639.02, 200, 10, 3, True)
+    assert ab.duration_s == pytest.approx(0.021)
+    coloured = "".join(f"\x1b[1;32m{line}\x1b[0m\n" for line in OHA.splitlines())
+    assert other_tools.parse(coloured) == other_tools.parse(OHA)
+
+
+def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> None:
+    """oha's -u; 0.0000 in hours, or ab's 0 ms, is no time."""
+    in_ns = OHA.replace("500.3000 ms", "500300000.0000 ns").replace("0.4000 ms", "400000.0000 ns")
+    assert other_tools.parse(in_ns) == other_tools.parse(OHA)
+    in_hours = other_tools.parse(OHA.replace("500.3000 ms", "0.0001 hr").replace("0.4000 ms", "0.0000 hr"))
+    assert in_hours.duration_s == pytest.approx(0.36)
+    assert in_hours.latency_us == pytest.approx({"p99": 1900.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (AB_HTML.replace("31200 bytes", "0 bytes"), "nothing was answered"),
+        (OHA.partition("Status code")[0] + ERRORS, "nothing was answered"),
+        ("response-time,DNS+dialup,DNS,Request-write,Response-delay,Response-read,status-code,offset\n", "hey's CSV"),
+        ("request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n", "oha's CSV"),
+        (
+            json.dumps({"summary": {"requestsPerSec": 5.5, "total": 2.0}, "errorDistribution": {"timeout": 11}}),
+            "nothing was answered",
+        ),
+    ],
+)
+def test_a_rate_of_failed_requests_alone_is_refused(text: str, told: str) -> None:
+    """ab, hey and oha count these in their rates; a table of single requests has none."""
+    with pytest.raises(BadUsage, match=told):
+        other_tools.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"summary": {"requestsPerSec": 5.5, "total": 2.0}, "latencyPercent',
+        '{"summary": {"requestsPerSec": null, "total": 2.0}}',
+        '{"summary": "requestsPerSec", "requestsPerSec": 1}',
+        '{"http_reqs": {"count": 10, "rate": 2.5}}',
+        '{"metadata": {"generator": "h2load nghttp2/1.70.0"}, "measurements": {"duration": 1.0}}',
+        "  2 threads and 10 connections\nRequests/sec:   1.2.3\n",
+    ],
+)
+def test_what_was_cut_off_or_changed_is_refused(text: str) -> None:
+    """By the tool's name; it is no fault of this program."""
+    with pytest.raises(BadUsage, match=r"^(oha|k6|h2load|wrk)'s output is cut off or was changed"):
+        other_tools.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "hello", "Requests/sec:      0.00\n"])
@@ -72,33 +203,42 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as spare:
         port = spare.getsockname()[1]
     url = f"http://127.0.0.1:{port}/"
+    words = ["-n", "200", "-c", "4"]
     asked = {
-        "wrk": ["wrk", "-d", "1", "-t", "1", "-c", "4", "--latency", url],
-        "ab": ["ab", "-q", "-n", "200", "-c", "4", "-H", "Connection: close", url],
-        "hey": ["hey", "-n", "200", "-c", "4", url],
-        "h2load": ["h2load", "--h1", "-n", "200", "-c", "4", url],
+        "wrk": ["wrk", "-d", "1", "-t", "1", "-c", "4", "--latency"],
+        "ab": ["ab", "-q", *words, "-H", "Connection: close"],
+        "ab -w": ["ab", "-q", "-w", *words],
+        "hey": ["hey", *words],
+        "h2load": ["h2load", "--h1", *words],
+        "oha": ["oha", "--no-tui", *words],
+        "oha --output-format json": ["oha", "--no-tui", "--output-format", "json", *words],
     }
-    here = {tool: words for tool, words in asked.items() if shutil.which(tool)}
+    here = {name: words for name, words in asked.items() if shutil.which(words[0])}
     if not here:
-        pytest.skip("none of wrk, ab, hey, h2load is installed")
+        pytest.skip("none of wrk, ab, hey, h2load, oha is installed")
     server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
     try:
         _until_up(port)
-        for tool, words in here.items():
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-            file = tmp_path / f"{tool}.txt"
+        for name, words in here.items():
+            done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
+            file = tmp_path / "out.txt"
             file.write_text(done.stdout)
             found = other_tools.load(file)
-            assert found.tool == tool, done.stdout + done.stderr
+            assert found.tool == words[0], done.stdout + done.stderr
             assert found.rate_per_s > 0
-            assert found.failed == 0 if found.failed is not None else True
-            if tool != "wrk":
-                assert found.requests == 200 or tool == "hey"
+            assert found.failed == 0
+            if found.tool != "wrk":
+                assert found.requests == 200
             assert found.connections in (4, None)
-            assert found.keepalive is {"wrk": True, "ab": False, "hey": None, "h2load": True}[tool]
+            assert found.keepalive is {"wrk": True, "ab": False, "h2load": True}.get(found.tool), name
     finally:
         server.terminate()
         server.wait()
+    # Nobody listens any more. wrk and, without -r, ab then print no report at all.
+    for words in here.values():
+        done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
+        with pytest.raises(BadUsage, match=r"nothing was answered|is no output of"):
+            other_tools.parse(done.stdout)
 
 
 def _until_up(port: int) -> None:

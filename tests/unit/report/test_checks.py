@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import samples
 
 from dragstrip import validity
@@ -24,6 +25,21 @@ def test_a_remedy_is_told_once_for_all_that_were_seen_alike() -> None:
     died = [Finding("warn", Saw.DIED, (name,), {"rounds": [3, 7]}) for name in "ab"]
     each = [f"{name} died before it was told to in round 3, 7; see its log" for name in "ab"]
     assert checks.check_text(check_result("launches", died)) == "; ".join(each)
+
+
+@pytest.mark.parametrize(
+    ("finished", "wanted"),
+    [
+        ("budget", "mislead; give it a larger --budget"),
+        ("rounds", "mislead; fix more of them (--rounds)"),
+        ("interrupted", "mislead; go on with it (--resume)"),
+        ("too few contenders", "mislead"),
+    ],
+)
+def test_too_few_rounds_are_told_what_would_give_more(finished: str, wanted: str) -> None:
+    """By what ended the race; of contenders that fell out the report says why."""
+    (check,) = (one for one in validity.inspect(samples.race(rounds=3, finished=finished)) if one.check == "rounds")
+    assert checks.check_text(check).endswith(wanted)
 
 
 def test_a_program_is_handed_checks_that_tell_their_sentence() -> None:

@@ -266,6 +266,9 @@ def test_a_program_gets_each_column_as_a_result(race: Race) -> None:
     assert list(result.columns) == ["hello", "multiply"]
     assert result.columns["multiply"].pair("steady", "quick").verdict == "faster"
     assert Result.of(samples.race()).columns == {}
+    shown = repr(Result.of(samples.race(seed=7)))
+    assert shown.startswith("<dragstrip.Result of race 000000000007: quick served 1.3")
+    assert "\n" not in shown
     with pytest.raises(BadUsage, match=r"columns\[NAME\]\.pair, NAME of hello, multiply"):
         result.pair("steady", "quick")
     assert "&lt;script&gt;" in result._repr_html_()

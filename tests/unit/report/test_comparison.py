@@ -232,3 +232,17 @@ def test_thresholds_become_a_test_report(store: Path, tmp_path: Path) -> None:
     (suite,) = list(junitparser.JUnitXml.fromfile(str(tmp_path / "c.xml")))
     assert (suite.tests, suite.failures) == (1, 1)
     assert "slower by more than 3 %" in next(iter(suite)).result[0].message
+
+
+def test_a_very_disturbed_machine_is_told_beside_the_ratios() -> None:
+    """Two races don't share what others did; of quiet ones nothing is said."""
+    quiet = samples.race(rounds=12)
+    blocks = [tuple(replace(b, engine_wait_ns=14 * samples.MS) for b in one.blocks) for one in quiet.rounds]
+    rounds = tuple(replace(one, blocks=each) for one, each in zip(quiet.rounds, blocks, strict=True))
+    loud = replace(quiet, id="00000000000a", rounds=rounds)
+    assert comparison.disturbance(quiet, quiet) == ""
+    for before, after in ((quiet, loud), (loud, quiet), (loud, loud)):
+        assert "very disturbed: others took" in comparison.disturbance(before, after)
+    found, told = compare(quiet, loud), comparison.disturbance(quiet, loud)
+    assert "race both versions in one race" in comparison.markdown(found, [], compared=True, disturbed=told)
+    assert "disturbed" not in comparison.markdown(found, [], compared=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -92,6 +93,32 @@ def test_every_section_opens_without_an_error_or_a_request(
     assert HOSTILE in shown.locator("main").inner_text()
     assert shown.locator("#chart-ranking svg text", has_text="<script>").count() >= 1
     assert watched.said == []
+    watched.close()
+
+
+def test_on_a_phone_a_figure_stands_apart_from_its_interval(running: Any, file: Path) -> None:
+    """In the table of figures both stand in one line there: 35,192 28,391–43,622."""
+    watched = Watched(running, file.as_uri(), width=390)
+    shown = watched.page
+    shown.goto(f"{file.as_uri()}#figures")
+    cells = shown.locator("#figures td[data-label='requests/s']").all_inner_texts()
+    assert len(cells) == len(NAMES)
+    assert all(re.fullmatch(r"[\d,.]+\s+[\d,.]+–[\d,.]+", cell.strip()) for cell in cells), cells
+    watched.close()
+
+
+def test_options_are_not_broken_and_settings_are_in_words(running: Any, tmp_path: Path) -> None:
+    """A browser breaks lines after an option's dashes; `{cores}` is a definition's own notation."""
+    race = samples.race(rounds=3, finished="budget")
+    race = replace(race, entrants=tuple(replace(one, parameters={"workers": "{cores}"}) for one in race.entrants))
+    path = tmp_path / "race.html"
+    race_page.write(race, judge(race), inspect(race), path)
+    watched = Watched(running, path.as_uri())
+    watched.page.goto(f"{path.as_uri()}#contenders")
+    cells = watched.page.locator("#contenders td[data-label='settings']").all_inner_texts()
+    assert cells == ["workers = one per core"] * 2
+    option = watched.page.locator("#notes .option", has_text="--budget").first
+    assert option.evaluate("(one) => getComputedStyle(one).whiteSpace") == "nowrap"
     watched.close()
 
 

@@ -508,6 +508,9 @@ def test_the_page_says_how_to_run_it_again() -> None:
     )
     assert "--seed 7 --rounds 20 --server-cores 1 --engine-cores 0" in line
     assert "--budget 60s --margin 1% --metric throughput" in line
+    over_fleet = race_page.command(replace(race, machine={**race.machine, "fleet": {"server": "a b", "one": "c d"}}))
+    assert "--seed 7 --rounds 20 --fleet fleet.toml" in over_fleet
+    assert "-cores" not in over_fleet
 
 
 # --- terminal -----------------------------------------------------------------------------------
@@ -596,6 +599,13 @@ def test_the_parity_sheet_marks_what_differs(race: Race) -> None:
     assert re.search(r"^▲\s+server header\s+return", wide, re.MULTILINE)
     assert re.search(r"^\s+HTTP version\s+1\.1", wide, re.MULTILINE)
     assert "▲ server header" in narrow
+    logs = [{"access log": log} for log in ("off", "none", "to a file")]
+    sheets = [
+        tuple(replace(one, parity=log) for one, log in zip(race.entrants, logs[:n], strict=False)) for n in (2, 3)
+    ]
+    two, three = (page_of_parity(replace(race, entrants=entrants), 120) for entrants in sheets)
+    assert re.search(r"^\s+access log\s+off\s+none", two, re.MULTILINE)
+    assert re.search(r"^▲\s+access log\s+off\s+none\s+to a file", three, re.MULTILINE)
     assert "twin: twin" in narrow
     assert "no parity sheet" in page_of_parity(samples.race({}, rounds=0, out={"dud": "x"}), 80)
 
@@ -776,6 +786,11 @@ GLANCES = {
         r"TOO CLOSE TO CALL \w+ against \w+, −\d.* to \+\d.* % \w+ against \w+: too close to call, between",
     ),
     "too early": (samples.race(rounds=3), (), r"TOO EARLY quick 1\.3\d × steady after 3 rounds quick against steady"),
+    "one left": (
+        samples.race({"quick": 1000.0}, rounds=0, out={"dud": "died"}, finished="too few contenders"),
+        (),
+        "NO VERDICT 1 of 2 contenders left No verdict: fewer than two contenders are left in the race; out: dud",
+    ),
     "void": (samples.race(), [VOID], r"VOID no result for quick and steady This race is void, .* half of the passes"),
 }
 

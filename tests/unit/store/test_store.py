@@ -31,6 +31,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new folder" / "races.sqlite"
 
 
+def test_a_store_that_can_not_grow_says_why(tmp_path: Path) -> None:
+    """SQLite undoes by itself what no disk takes; to undo it again is an error that would hide the cause."""
+    code = (
+        "import resource, sys; from pathlib import Path; from dragstrip.store.database import Store\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))\n"
+        "with Store(Path(sys.argv[1])): pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "x.sqlite"], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith("x.sqlite can't be opened: disk I/O error")
+
+
 def test_a_race_comes_back_equal(path: Path) -> None:
     """Every field of every part, in order: maps, tuples, bytes, None, void reasons, events, non-ASCII text."""
     voided = (
@@ -353,7 +364,7 @@ def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_befor
     with sqlite3.connect(tmp_path / "old.sqlite") as db:
         for table in ("race", "contender", "round", "launch", "block", "event"):
             db.execute(f"DROP TRIGGER {table}_kinds")
-        ours = ("race_pipelining", "race_streams", "block_kinds_of_requests", "launch_database")
+        ours = ("race_pipelining", "race_streams", "race_waits", "block_kinds_of_requests", "launch_database")
         for trigger in ("race_backend", "event_facts", "race_columns", "round_column", *ours):
             db.execute(f"DROP TRIGGER {trigger}")
         for table, column in _columns(db) - _columns_of_version_1():

@@ -360,6 +360,16 @@ def test_a_single_threaded_server_on_two_cores_is_saturated_by_one() -> None:
         assert check(race, "saturation").status == status
 
 
+@pytest.mark.parametrize(("wait_ms", "why"), [(0, "bound by waiting"), (10, "others took the time that it lacked")])
+def test_a_server_whose_core_others_had_is_not_told_to_take_more_connections(wait_ms: int, why: str) -> None:
+    """It was idle for want of its core: more requests at a time would change nothing."""
+    idle = with_blocks(samples.race(), lambda b: replace(b, server_cpu_ns=25 * MS, server_wait_ns=wait_ms * MS))
+    idle = with_launches(idle, lambda launch: replace(launch, threads=1, processes=1))
+    told = check_text(check(idle, "saturation"))
+    assert f"{why}, its throughput is no capacity" in told
+    assert ("(-c)" in told) == (wait_ms == 0)
+
+
 def test_shared_cores_and_a_running_server_are_said() -> None:
     """Neither voids, both warn."""
     race = samples.race(server_cores=(0,), engine_cores=(0,))

@@ -2,8 +2,8 @@
 
 Started by ssh for the length of a race, as the user who logs in. It listens nowhere; only the observer beside a server
 has a port, of the data address. That its stdin ends means that the other side is gone; so does silence: the other side
-says something every few seconds, except while blocks run, and then a generator's marks come. Then it ends all that it
-has started, and itself. Should it be killed, its supervisors do that (``process.supervisor``).
+says something every few seconds, except while blocks of a race run, and then a generator's marks come. Then it ends all
+that it has started, and itself. Should it be killed, its supervisors do that (``process.supervisor``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dragstrip import machine
-from dragstrip.errors import DragstripError
+from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.racing.fleet.generator_duties import GeneratorDuties
 from dragstrip.racing.fleet.messages import (
     MOST_LINE_BYTES,
@@ -50,6 +50,9 @@ SILENCE_S = 9.0
 FORCED_S = 4.0
 #: Requests at a time: as many contenders as are tried side by side, and some.
 AT_ONCE = 40
+
+#: Duties that show what they do while they do it.
+SHOWING = ("load_run",)
 
 #: The package's folder.
 PACKAGE = Path(__file__).parents[2]
@@ -165,7 +168,7 @@ class Agent:
 
     def _last_heard(self) -> float:
         """When the other side showed that it is there: by a line, by a mark, or by a run that it waits for."""
-        if self._generator.busy:
+        if self._generator.silent:
             return time.monotonic()
         return max(self._heard, self._server.heard_s, self._generator.ended_s)
 
@@ -175,8 +178,9 @@ class Agent:
 
     def _do(self, number: int, what: str, values: Mapping[str, Any]) -> None:
         answer: dict[str, Any] = {"id": number}
+        shows = {"show": lambda seen: self._write({"id": number, "shows": seen.model_dump()})}
         try:
-            answer["gives"] = self._duties[what](**values).model_dump()
+            answer["gives"] = self._duties[what](**values, **(shows if what in SHOWING else {})).model_dump()
         except DragstripError as error:
             answer["refused"] = {"kind": type(error).__name__, "text": str(error)}
         except BaseException as error:  # a fault of ours here must be told there
@@ -198,7 +202,10 @@ def _lanes(cores: str | None) -> Divided:
     usable = tuple(sorted(os.sched_getaffinity(0)))
     if cores is not None:
         given = machine.parse_cores(cores, option="cores")
-        machine.lanes(cores, cores)  # refuses those that this process may not use
+        if not set(given) <= set(usable):
+            raise BadUsage(
+                f"cores = {cores!r}: it has the cores {machine.show_cores(usable)} for this user; give of these"
+            )
         return Divided(server=list(given), engine=list(given))
     lanes = machine.lanes(None, None)
     alone = lanes.all if len(usable) > 1 else usable

@@ -1,7 +1,8 @@
 """This side's end of one agent: a process (ssh, or a child of ours) that talks JSON lines over its stdin and stdout.
 
 ``{"id": 3, "do": "launch", "with": {…}}`` → ``{"id": 3, "gives": {…}}`` or
-``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several requests may be under way.
+``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several requests may be under way. Some tell how far they
+are before that: ``{"id": 3, "shows": {…}}``.
 
 An agent whose pipe ends, that stays silent, or that answers what no agent of ours would is lost. Everybody who waits
 for it is told why, and nothing of it is believed any more.
@@ -33,6 +34,10 @@ _Reply = TypeVar("_Reply", bound=Reply)
 USUAL_S = 20.0
 #: Seconds that the process gets to end once its stdin is closed.
 END_S = 8.0
+#: How a shell ends that finds no such command, or may not run it.
+NO_COMMAND = (126, 127)
+#: Seconds in which the last words of a process that is gone come: a child of its own may hold its stderr for longer.
+LAST_WORDS_S = 5.0
 #: Lines of ssh's own words that are kept for a message.
 _WORDS = 6
 
@@ -87,11 +92,15 @@ def _quoted(word: str) -> str:
 
 
 class Channel:
-    """One agent; safe from several threads. Leaving the ``with`` ends it."""
+    """One agent; safe from several threads. Leaving the ``with`` ends it.
+
+    ``exit_status`` is that of the process, once it is gone by itself.
+    """
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name
         self.lost: MachineLost | None = None
+        self.exit_status: int | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, _Waiting] = {}
         self._lock = threading.Lock()
@@ -103,7 +112,7 @@ class Channel:
         except OSError as error:
             raise MachineLost(name, f"{command[0]} can't be run ({error.strerror})") from error
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._listen)]
-        for thread in self._threads:
+        for thread in reversed(self._threads):  # who reads the answers waits for who listens to the last words
             thread.start()
 
     def ask(self, what: str, reply: type[_Reply], within_s: float = USUAL_S, **values: Any) -> _Reply:
@@ -119,7 +128,17 @@ class Channel:
 
     def begin(self, what: str, reply: type[_Reply], **values: Any) -> Callable[[float], _Reply]:
         """The same in two steps: what comes back waits so many seconds for the answer."""
-        number, waiting = next(self._numbers), _Waiting()
+        return self.begin_seen(what, reply, None, **values)
+
+    def begin_seen(
+        self, what: str, reply: type[_Reply], seen: Callable[[Any], None] | None, **values: Any
+    ) -> Callable[[float], _Reply]:
+        """The same, with what the agent shows before its answer.
+
+        Args:
+            seen: is called for each, in another thread; it raises ``ValidationError`` where that is none of ours.
+        """
+        number, waiting = next(self._numbers), _Waiting(seen)
         with self._lock:
             if self.lost is not None:
                 raise self.lost
@@ -207,8 +226,8 @@ class Channel:
                 break
             why = self._deliver(line)
         if why == "-":
-            code = self._process.wait()
-            self._threads[1].join(1.0)
+            code = self.exit_status = self._process.wait()
+            self._threads[1].join(LAST_WORDS_S)
             said = "; ".join(self._words)
             why = f"its agent is gone (exit status {code}){f': {said}' if said else ''}"
         self.lose(why)
@@ -218,18 +237,26 @@ class Channel:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
-            return f"its agent's answer is no JSON: {line[:60]!r}"
-        if not isinstance(message, dict) or not ({"gives", "refused", "lost"} & message.keys()):
+            return (
+                f"its agent's answer is no JSON: {line[:60]!r}; where its shell prints that to who logs in, have "
+                "it print that on terminals only"
+            )
+        if not isinstance(message, dict) or not ({"gives", "refused", "lost", "shows"} & message.keys()):
             return f"its agent's answer is none of ours: {line[:60]!r}"
         if isinstance(message.get("lost"), str):
             return f"its agent ended: {message['lost'][:2000]}"
         with self._lock:
             number = message.get("id")
             waiting = self._waiting.get(number) if isinstance(number, int) else None
-            if waiting is not None:
+            if waiting is not None and "shows" not in message:
                 waiting.message = message
                 waiting.there.set()
-        return ""  # an answer that nobody waits for any more
+        if waiting is not None and waiting.seen is not None and "shows" in message:
+            try:
+                waiting.seen(message["shows"])
+            except ValidationError as error:
+                return f"what its agent shows is none of ours: {error.errors(include_url=False)[0]['msg']}"
+        return ""  # or nobody waits for it any more
 
     def _listen(self) -> None:
         """Keeps the last words of ssh, or of an agent that could not begin."""
@@ -243,10 +270,10 @@ class Channel:
 class _Waiting:
     """Somebody who waits for an answer."""
 
-    __slots__ = ("message", "there")
+    __slots__ = ("message", "seen", "there")
 
-    def __init__(self) -> None:
-        self.there = threading.Event()
+    def __init__(self, seen: Callable[[Any], None] | None) -> None:
+        self.there, self.seen = threading.Event(), seen
         self.message: Mapping[str, Any] | None = None
 
 

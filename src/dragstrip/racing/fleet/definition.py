@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +22,9 @@ SERVER, LOAD = "server", "load"
 #: The engine counts generators in one byte, and a race of more has never been seen to need them.
 MOST_GENERATORS = 16
 
-#: Where a machine says nothing of how Dragstrip is called there.
+#: Where a machine says nothing of how Dragstrip is called there; and on the one that this runs on, as it runs.
 USUAL_COMMAND = "dragstrip"
+OWN_COMMAND = (sys.executable, "-P", "-m", "dragstrip")
 
 
 class MachineFields(Strict):
@@ -157,6 +159,8 @@ def _machine(source: Source, number: int, one: MachineFields) -> Machine:
         raise source.bad((*at, "dragstrip"), f"given {one.dragstrip!r}: {error}", "give words as in a shell") from error
     if not command:
         raise source.bad((*at, "dragstrip"), "given no word", "give the command's path")
+    if not one.ssh and not one.via and one.dragstrip == USUAL_COMMAND:
+        command = OWN_COMMAND
     return Machine(
         name=one.name, role=one.role, ssh=one.ssh, address=one.address, cores=one.cores or None, command=command,
         via=one.via,

@@ -19,7 +19,18 @@ from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
 from dragstrip.racing.fleet import messages
 from dragstrip.racing.fleet.load_there import LoadThere
-from dragstrip.racing.fleet.messages import LoadRan, LoadReady, Nothing, Offset, Opened, Proof, Reply, Session, Tallies
+from dragstrip.racing.fleet.messages import (
+    LoadRan,
+    LoadReady,
+    LoadSlice,
+    Nothing,
+    Offset,
+    Opened,
+    Proof,
+    Reply,
+    Session,
+    Tallies,
+)
 from dragstrip.racing.fleet.meter import Meter
 from dragstrip.racing.fleet.round_duties import RoundDuties, keep
 from dragstrip.racing.fleet.sent import asking_of, encryption_of, load_of, request_of
@@ -59,8 +70,8 @@ class GeneratorDuties(RoundDuties[_Race]):
     def __init__(self) -> None:
         self._race: _Race | None = None
         self._opening = threading.Lock()
-        #: A run is under way: whoever asked for it waits in silence. When the last one ended, ``time.monotonic``.
-        self.busy, self.ended_s = False, 0.0
+        #: A run is under way; whoever asked for it waits in silence. When the last one ended, ``time.monotonic``.
+        self.busy, self.silent, self.ended_s = False, False, 0.0
 
     def duties(self) -> dict[str, Callable[..., Reply]]:
         """By the word that asks for each."""
@@ -183,7 +194,7 @@ class GeneratorDuties(RoundDuties[_Race]):
         if race.marker is not None:
             race.marker.begin(run)
         race.meter.begin()
-        with self._running():
+        with self._running(silent=True):
             done = race.engine.run([block_plan(**block) for block in blocks], steal_cores=list(race.cores))
         return Tallies(tallies=[_tally(tally) for tally in done], traffic=race.meter.end())
 
@@ -202,22 +213,22 @@ class GeneratorDuties(RoundDuties[_Race]):
         race.loading = LoadThere(race.engine, race.marker, asked, race.cores, (turns[0], turns[1]))
         return race.loading.ready()
 
-    def load_run(self) -> LoadRan:
-        """Loads, for as long as was asked."""
+    def load_run(self, *, shown: bool, show: Callable[[LoadSlice], None]) -> LoadRan:
+        """Loads, for as long as was asked; ``shown``: each second is told when it is over, as somebody looks."""
         loading = self._open().loading
         if loading is None:
             raise StageError("no load was made ready on this machine")
-        with self._running():
-            return loading.run()
+        with self._running(silent=False):
+            return loading.run(show if shown else None)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
-        """Whoever asked for this waits in silence."""
-        self.busy = True
+    def _running(self, *, silent: bool) -> Iterator[None]:
+        """A run; ``silent``: whoever asked for it says nothing until it is over."""
+        self.busy, self.silent = True, silent
         try:
             yield
         finally:
-            self.ended_s, self.busy = time.monotonic(), False
+            self.ended_s, self.busy, self.silent = time.monotonic(), False, False
 
     def prove(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
         """Has a contender prove its answers."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dragstrip.loading import run as loading
 from dragstrip.loading.request import LoadRequest
 from dragstrip.loading.result import Slice
-from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadSlice, Right
+from dragstrip.loading.script_run import printed, refuse_failure
+from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadScript, LoadSlice, Right
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker
@@ -37,7 +39,7 @@ class LoadThere:
         turns: tuple[int, int],
     ) -> None:
         self._engine = engine
-        self._prepared = replace(loading.prepare(request), cores=cores)
+        self._prepared = loading.prepare(request, cores)
         self._session = engine.open(loading.session_plan(self._prepared, turns))
         if marker is not None:
             marker.begin(1)
@@ -57,23 +59,54 @@ class LoadThere:
             any_body=prepared.any_body,
             plain_statuses={str(status): count for status, count in loading.plain_statuses(prepared).items()},
             notes=list(prepared.notes),
+            doubts=list(prepared.doubts),
             io=io,
             backend=backend,
             stamps=stamps,
+            script=self._script(),
         )
 
-    def run(self) -> LoadRan:
-        """Loads until the time is up, or somebody stops the engine."""
+    def _script(self) -> LoadScript | None:
+        script = self._prepared.script
+        if script is None:
+            return None
+        # Not validated: the model wants bytes as they come over the wire.
+        return LoadScript.model_construct(hooks=script.hooks, fixed=script.fixed, printed=self._prepared.printed)
+
+    def run(self, show: Callable[[LoadSlice], None] | None) -> LoadRan:
+        """Loads until the time is up, or somebody stops the engine.
+
+        Args:
+            show: is told each second when it is over; None: nothing is sent while the load runs.
+
+        Raises:
+            DragstripError: the script failed; file and line are told.
+        """
         slices = list[Slice]()
-        finished = loading.drive(self._engine, self._session, self._prepared, slices, _Unseen())
-        return LoadRan.model_validate({"finished": finished, "slices": [_sent(part) for part in slices]})
+        finished = loading.drive(self._engine, self._session, self._prepared, slices, _Told(show))
+        script = self._prepared.script
+        if script is not None:
+            refuse_failure(script)
+        return LoadRan.model_validate(
+            {
+                "finished": finished,
+                "slices": [_sent(part) for part in slices],
+                "printed": printed(script) if script is not None else "",
+            }
+        )
 
 
-class _Unseen:
-    """Nobody looks: nothing is sent while a load runs."""
+class _Told:
+    """Hands each second on, where somebody looks."""
+
+    def __init__(self, show: Callable[[LoadSlice], None] | None) -> None:
+        self._show, self.shown = show, show is not None
 
     def begun(self, *_: Any) -> None: ...
-    def slice_done(self, *_: Any) -> None: ...
+
+    def slice_done(self, _: LoadRequest, done: Sequence[Slice]) -> None:
+        if self._show is not None:
+            self._show(_sent(done[-1]))
 
 
 def _sent(part: Slice) -> LoadSlice:

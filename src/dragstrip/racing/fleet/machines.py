@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from dragstrip.errors import BadUsage, MachineLost
 from dragstrip.racing.fleet.agent import WORDS, hello
-from dragstrip.racing.fleet.channel import Channel, ControlClock, words_to_reach
+from dragstrip.racing.fleet.channel import NO_COMMAND, Channel, ControlClock, words_to_reach
 from dragstrip.racing.fleet.definition import Fleet, Machine
 from dragstrip.racing.fleet.messages import Hello, Nothing
 
@@ -63,6 +63,12 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
                 f"{own.version} ({own.sources}); `dragstrip fleet install {fleet.file}` puts the same one there"
             )
         return Connected(machine, channel, greeting, ControlClock(channel))
+    except MachineLost as lost:
+        channel.close()
+        if channel.exit_status in NO_COMMAND:
+            remedy = f"`dragstrip fleet install {fleet.file}` puts Dragstrip there"
+            raise MachineLost(machine.name, f"{lost.why}; {remedy}") from lost
+        raise
     except BaseException:
         channel.close()
         raise

@@ -20,6 +20,8 @@ MOST_LINE_BYTES = 64 * 2**20
 
 #: Texts of an agent are shown to a person: so long at most.
 _Text = Annotated[str, Field(max_length=100_000)]
+#: What a script printed: the engine keeps no more of it.
+_Printed = Annotated[str, Field(max_length=8 * 2**20)]
 _Name = Annotated[str, Field(max_length=200)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _Status = Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")]
@@ -298,8 +300,25 @@ class Right(Reply):
     changes: bool
 
 
+class LoadScript(Reply):
+    """A generator's threads of a script.
+
+    Args:
+        hooks: as ``_engine.Script.hooks``. fixed: what it always sends; None where that is not proved.
+        printed: before the load.
+    """
+
+    hooks: list[_Name]
+    fixed: list[Blob] | None
+    printed: _Printed
+
+
 class LoadReady(Reply):
-    """A generator that has learned the right answers and opened its connections (``loading.run.Prepared``)."""
+    """A generator that has learned the right answers and opened its connections (``loading.run.Prepared``).
+
+    Args:
+        script: where there is one.
+    """
 
     right: Right
     connections: _Count
@@ -308,9 +327,11 @@ class LoadReady(Reply):
     any_body: bool
     plain_statuses: dict[_Status, _Count]
     notes: list[_Text]
+    doubts: list[_Text]
     io: _Text
     backend: _Name
     stamps: _Name
+    script: LoadScript | None
 
 
 class LoadSlice(Reply):
@@ -352,10 +373,16 @@ class LoadSlice(Reply):
 
 
 class LoadRan(Reply):
-    """A generator's part of a load, and what ended it (``loading.result.LoadResult.finished``)."""
+    """A generator's part of a load.
 
-    finished: Literal["duration", "gave up", "interrupted"]
+    Args:
+        finished: what ended it (``loading.result.LoadResult.finished``).
+        printed: by a script under load.
+    """
+
+    finished: Literal["count", "duration", "gave up", "interrupted", "script"]
     slices: list[LoadSlice]
+    printed: _Printed
 
 
 class Lost(Reply):

@@ -208,7 +208,10 @@ class FleetPlace:
         self._machines.on_all(end)
 
     def _cores(self, one: Connected) -> Divided:
-        return one.channel.ask("lanes", Divided, cores=one.machine.cores)
+        try:
+            return one.channel.ask("lanes", Divided, cores=one.machine.cores)
+        except BadUsage as error:
+            raise BadUsage(f"{self._machines.fleet.file}: {one.name}: {error}") from error
 
     @property
     def _server(self) -> Channel:

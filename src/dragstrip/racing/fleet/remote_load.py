@@ -1,20 +1,25 @@
 """``dragstrip load --fleet``: one URL under load from all generators at once; counts and histograms add up.
 
 Each generator takes the steps that ``dragstrip load`` takes on one machine, with its share of the connections. They
-begin at one instant, as the blocks of a race do, and nothing is sent to them until the time is up.
+begin at one instant, as the blocks of a race do. A load may last for an hour, so beats go on meanwhile: a generator
+that hears none any more stops.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
-from dragstrip.contender import AllowedHost
+from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.loading.arrivals import LONGEST_S
 from dragstrip.loading.learn import Learned
@@ -25,6 +30,7 @@ from dragstrip.racing.fleet.machines import Connected, Machines
 from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Opened, Traffic
 from dragstrip.racing.fleet.place import FleetPlace
 from dragstrip.racing.fleet.remote_engine import MORE_S, shares, turns
+from dragstrip.racing.fleet.remote_script import RemoteScript
 from dragstrip.racing.fleet.sent import request_values
 from dragstrip.racing.fleet.setup import FleetAwake
 from dragstrip.record import Backend, Load
@@ -34,6 +40,13 @@ from dragstrip.version import __version__
 _ALL_CORES = 256
 #: More than any run asks for: a machine of the fleet is the user's own, and needs no bounds.
 _ANY_CONNECTIONS = 10**6
+
+#: Seconds that a script may take beyond all else to be loaded in every thread of a generator.
+_SCRIPT_S = 60.0
+#: More seconds than a run has: whoever tells more is no generator of ours.
+_MOST_SECONDS = round(2 * LONGEST_S)
+
+_AT_ODDS = "contradict each other"
 
 _MOST = ("counted_ns", "duration_ns", "clock_step_ns")
 _HISTOGRAMS = ("latency_hdr", "connect_hdr", "first_byte_hdr", "lag_hdr", "latency_sent_hdr")
@@ -47,7 +60,9 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
         BadUsage: what is asked for can't be done over a fleet, or not at that host.
         MachineLost: a machine is gone. DragstripError, EngineFailure: as ``loading.run.run``.
     """
-    request, to = _allowed(machines, request)
+    asked_s, (request, to) = request.duration_s, _allowed(machines, request)
+    script = RemoteScript(request, to) if request.script is not None else None
+    request, notes = _no_idle_connections(request, len(machines.generators))
     load = Load(
         connections=request.connections,
         threads=request.threads or _ALL_CORES,
@@ -57,11 +72,20 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
     opening = FleetPlace(machines).open_race(load, seed=1, io=request.io, keep=request.awake, wait="sleep")
     with opening as (opened, _), FleetAwake(machines, opened).held():
         ready = _made_ready(machines, request, opened)
+        if script is not None:
+            request = script.settled(request, machines.generators, ready)
         learned = _learned(machines.generators, ready)
-        progress.begun(request, learned, [])
+        doubts = list(dict.fromkeys(doubt for one in ready for doubt in one.doubts))
+        told = request if request.requests is None else replace(request, duration_s=asked_s)  # no word of our own bound
+        progress.begun(told, learned, doubts)
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        finished, ran = _run(machines, request)
-    return _result(machines, request, to, learned, ready, started, finished, ran)
+        finished, ran = _run(machines, request, progress.shown, lambda done: progress.slice_done(told, done))
+    notes += _left_early(machines.generators, ran)
+    # What was feared and did not come needs no word afterwards.
+    notes += doubts if any("connect" in part.errors for one in ran for part in one.slices) else []
+    result = _result(machines, told, to, learned, ready, started, finished, ran)
+    result = replace(result, notes=(*result.notes, *notes))
+    return script.told(result, ready, ran) if script is not None else result
 
 
 def _allowed(machines: Machines, request: LoadRequest) -> tuple[LoadRequest, Target]:
@@ -71,26 +95,86 @@ def _allowed(machines: Machines, request: LoadRequest) -> tuple[LoadRequest, Tar
         BadUsage: as ``load_over``.
     """
     at_odds = {
-        "-s": request.script is not None,
-        "--unix": request.unix is not None,
-        "-n": request.requests is not None,
-        "--sources": request.sources != 1,
+        "--unix": (request.unix is not None, "a socket file can't be reached from other machines"),
+        "--sources": (request.sources != 1, "these are addresses of one machine's loopback"),
     }
-    if said := next((name for name, given in at_odds.items() if given), None):
-        raise BadUsage(f"{said} and --fleet contradict each other: several generators load by time; leave it out")
+    if said := next((f"{name} and --fleet {_AT_ODDS}: {why}" for name, (given, why) in at_odds.items() if given), None):
+        raise BadUsage(f"{said}; leave it out, or load from this machine alone")
     if _lasts_s(request) > LONGEST_S:
         raise BadUsage(f"-d {_lasts_s(request):g} s: over a fleet give at most {LONGEST_S:g} s, or run it again")
     address = machines.server.machine.address
     own = AllowedHost(name=address, connections=_ANY_CONNECTIONS, rate_per_s=None, time_s=LONGEST_S)
     request = replace(request, allowed=(*request.allowed, own))
+    _refuse_unknown(request, address)
     to = target(request.url, None, request.allowed)
     if to.elsewhere is None:
         raise BadUsage(
             f"{request.url}: over a fleet each generator would load itself; give the server's own address, as {address}"
         )
     request = bounded(request, to)
-    check(request)
+    count = len(machines.generators)
+    _refuse_too_few(request, count)
+    check(parts(request, count)[0])  # the first has the largest share
     return request, to
+
+
+def _refuse_unknown(request: LoadRequest, address: str) -> None:
+    """Refuses a host that is neither the servers' machine by its address nor one that the user named.
+
+    Raises:
+        BadUsage: says which address would do.
+    """
+    try:
+        host = urlsplit(request.url).hostname or ""
+    except ValueError:
+        return  # what is no URL is refused for that
+    if host and host != "localhost" and not is_loopback(host) and host not in {one.name for one in request.allowed}:
+        raise BadUsage(
+            f"{request.url}: {host} is not the address of the servers' machine; give that, {address}, or say "
+            f"--allow-host {host} where it is yours to load"
+        )
+
+
+def _refuse_too_few(request: LoadRequest, count: int) -> None:
+    """Refuses a count of requests of which a generator would have nothing to measure.
+
+    Raises:
+        BadUsage: says how many would do.
+    """
+    least = count * (request.plain + 1)
+    if request.requests is not None and request.requests < least:
+        plain = f"sends {request.plain} plain ones first, which tell what the right answer is, and then " * bool(
+            request.plain
+        )
+        raise BadUsage(
+            f"-n {request.requests}: each of {count} generators {plain}sends one at least; give {least} or more"
+        )
+
+
+def _no_idle_connections(request: LoadRequest, count: int) -> tuple[LoadRequest, list[str]]:
+    """The request with no more connections than it has requests under load; and a note where these are fewer."""
+    under_load = request.connections if request.requests is None else request.requests - count * request.plain
+    if under_load >= request.connections:
+        return request, []
+    note = f"-c {request.connections}: {request.requests} requests need no more than {under_load}"
+    return replace(request, connections=under_load), [note]
+
+
+def parts(request: LoadRequest, count: int) -> tuple[LoadRequest, ...]:
+    """What each generator is asked for: its share of the connections and of the requests.
+
+    All shares add up, the plain requests of each generator among them. An open loop has one schedule, of which each
+    takes its turns: so each is told where the whole schedule ends.
+    """
+    connections = shares(request.connections, count)
+    if request.requests is None:
+        return tuple(replace(request, connections=own) for own in connections)
+    under_load = request.requests - count * request.plain
+    split = (under_load,) * count if request.offer else shares(under_load, count)
+    return tuple(
+        replace(request, connections=own, requests=request.plain + sent)
+        for own, sent in zip(connections, split, strict=True)
+    )
 
 
 def _lasts_s(request: LoadRequest) -> float:
@@ -99,18 +183,30 @@ def _lasts_s(request: LoadRequest) -> float:
 
 def _made_ready(machines: Machines, request: LoadRequest, opened: Mapping[str, Opened]) -> list[LoadReady]:
     """Has every generator learn the right answers and open its share of the connections."""
-    split = shares(request.connections, len(machines.generators))
-    taken = turns([opened[one.name].threads for one in machines.generators], split)
-    share = dict(zip((one.name for one in machines.generators), zip(split, taken, strict=True), strict=True))
-    within_s = (request.plain + 2) * request.timeout_s + MORE_S
+    own = parts(request, len(machines.generators))
+    taken = turns([opened[one.name].threads for one in machines.generators], [part.connections for part in own])
+    share = dict(zip((one.name for one in machines.generators), zip(own, taken, strict=True), strict=True))
+    within_s = (request.plain + 2) * request.timeout_s + MORE_S + (_SCRIPT_S if request.script else 0.0)
     cacert = None if request.cacert is None else _text_of(request.cacert)
 
     def ready(one: Connected) -> LoadReady:
-        connections, turn = share[one.name]
-        asked = request_values(replace(request, connections=connections))
-        return one.channel.ask("load_ready", LoadReady, within_s, request=asked, cacert=cacert, turns=turn)
+        part, turn = share[one.name]
+        asked = request_values(part)
+        with _named(one):
+            return one.channel.ask("load_ready", LoadReady, within_s, request=asked, cacert=cacert, turns=turn)
 
     return machines.on_all(ready, machines.generators)
+
+
+@contextmanager
+def _named(one: Connected) -> Iterator[None]:
+    """Says whose refusal it is: a script's file, or the way to the server, may be missing on one machine alone."""
+    try:
+        yield
+    except (BadUsage, DragstripError) as error:
+        if type(error) in (BadUsage, DragstripError):
+            raise type(error)(f"{one.name}: {error}") from error
+        raise  # it says so itself
 
 
 def _text_of(cacert: str) -> str:
@@ -138,30 +234,113 @@ def _learned(generators: Sequence[Connected], ready: Sequence[LoadReady]) -> Lea
     return Learned(body=bytes(values.pop("body_bytes")), **values)
 
 
-def _run(machines: Machines, request: LoadRequest) -> tuple[str, list[LoadRan]]:
+def _run(
+    machines: Machines, request: LoadRequest, shown: bool, show: Callable[[list[Slice]], None]
+) -> tuple[str, list[LoadRan]]:
     """Loads from all at once; what ended it, and each one's part.
 
+    Args:
+        shown: somebody looks; ``show`` is then given all seconds so far.
+
     Raises:
-        MachineLost: a generator is gone, or its marks are no longer answered.
+        MachineLost: a generator is gone, or its marks are no longer answered. DragstripError: a script failed there.
     """
-    lasts_s, server, interrupted = _lasts_s(request) + request.timeout_s, machines.server.channel, False
-    server.ask("run_begins", Nothing, block_s=lasts_s)
-    with machines.silence():
-        answers = [one.channel.begin("load_run", LoadRan) for one in machines.generators]
-        try:
-            ran = [answer(lasts_s + MORE_S) for answer in answers]
-        except KeyboardInterrupt:
-            interrupted = True
-            for one in machines.generators:
-                one.channel.begin("stop_run", Nothing)
-            ran = [answer(MORE_S) for answer in answers]
+    lasts_s, server = _lasts_s(request) + request.timeout_s, machines.server.channel
+    server.ask("run_begins", Nothing, block_s=0.0)
+    ahead_ns = [one.clock.offset_ns for one in machines.generators]
+    with Seconds(ahead_ns, show) as seconds:
+        answers = [
+            one.channel.begin_seen("load_run", LoadRan, partial(seconds.take, at), shown=shown)
+            for at, one in enumerate(machines.generators)
+        ]
+        ran, interrupted = _awaited(machines.generators, answers, lasts_s + MORE_S)
     server.ask("run_ends", Traffic)
     for one, part in zip(machines.generators, ran, strict=True):
         if part.finished == "interrupted" and not interrupted:
             raise MachineLost(one.name, "its marks were no longer answered; see the data link")
-    if interrupted:
-        return "interrupted", ran
-    return "gave up" if all(part.finished == "gave up" for part in ran) else "duration", ran
+    return "interrupted" if interrupted else _finished(request, ran), ran
+
+
+def _awaited(
+    generators: Sequence[Connected], answers: Sequence[Callable[[float], LoadRan]], within_s: float
+) -> tuple[list[LoadRan], bool]:
+    """Every generator's part, and whether the user broke it off. Where one fails, the others load no longer.
+
+    Raises:
+        MachineLost, DragstripError: as ``_run``; the first that failed.
+    """
+    failed = list[DragstripError]()
+
+    def stop() -> None:
+        for one in generators:
+            with suppress(MachineLost):
+                one.channel.begin("stop_run", Nothing)
+
+    def wait(one: Connected, answer: Callable[[float], LoadRan]) -> None:
+        try:
+            with _named(one):
+                answer(within_s)
+        except DragstripError as error:
+            failed.append(error)
+            stop()
+
+    waiting = [threading.Thread(target=wait, args=each, daemon=True) for each in zip(generators, answers, strict=True)]
+    interrupted = False
+    try:
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join()
+    except KeyboardInterrupt:
+        interrupted = True
+        stop()
+    if failed:
+        raise failed[0]
+    return [answer(MORE_S) for answer in answers], interrupted
+
+
+def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> str:
+    """What ended a run that nobody interrupted (``LoadResult.finished``).
+
+    Without a connection a generator sends nothing any more. A run by time goes on without it; a count is then missed.
+    """
+    ends, slices = [part.finished for part in ran], [part for one in ran for part in one.slices]
+    if request.requests is not None:
+        under_load = request.requests - len(ran) * request.plain
+        if sum((part.sent if request.offer is None else part.offered) or 0 for part in slices) >= under_load:
+            return "count"
+    if all(end == "script" for end in ends):
+        return "script"
+    missed = any if request.requests is not None else all
+    return "gave up" if missed(end == "gave up" for end in ends) else "duration"
+
+
+def _left_early(generators: Sequence[Connected], ran: Sequence[LoadRan]) -> list[str]:
+    """Which generators had no connection left while others had, in words."""
+    ended = [one.name for one, part in zip(generators, ran, strict=True) if part.finished == "gave up"]
+    if len(ended) == len(ran):
+        return []  # the report's sentence says so
+    why = "the server refused or dropped them all"
+    return [
+        f"{name} ended early, without a connection: {why}; what is told is of the others from then on" for name in ended
+    ]
+
+
+def _seconds(ran: Sequence[LoadRan], ahead_ns: Sequence[int]) -> Iterator[Slice]:
+    """The run's seconds as all generators saw them.
+
+    Each generator's own seconds end at times of their own. So a second lasts until the last of them ends, from where
+    the one before it did: all of them last as long as the generator that loaded longest.
+    """
+    lasted_ns, until_ns = [0] * len(ran), 0
+    for told in zip_longest(*(part.slices for part in ran)):
+        there = [(at, part) for at, part in enumerate(told) if part is not None]
+        for at, part in there:
+            lasted_ns[at] += part.counted_ns
+        counted_ns, until_ns = max(lasted_ns) - until_ns, max(lasted_ns)
+        waited_ns = max(part.duration_ns - part.counted_ns for _, part in there)
+        both = merge([(part, ahead_ns[at]) for at, part in there])
+        yield replace(both, counted_ns=counted_ns, duration_ns=counted_ns + waited_ns)
 
 
 def _result(
@@ -176,10 +355,7 @@ def _result(
 ) -> LoadResult:
     """All generators' parts as one run."""
     ahead_ns = [one.clock.offset_ns for one in machines.generators]
-    slices = tuple(
-        merge([(part, ahead) for part, ahead in zip(parts, ahead_ns, strict=True) if part is not None])
-        for parts in zip_longest(*(part.slices for part in ran))
-    )
+    slices = tuple(_seconds(ran, ahead_ns))
     statuses = Counter[int]()
     for one in ready:
         statuses.update({int(status): count for status, count in one.plain_statuses.items()})
@@ -208,6 +384,58 @@ def _result(
         latency_sent_hdr=merged(part.latency_sent_hdr or b"" for part in slices),
         lag_hdr=merged(part.lag_hdr or b"" for part in slices),
     )
+
+
+class Seconds:
+    """A load as it goes: each second is shown when all generators have told their part of it, or one the next.
+
+    Args:
+        ahead_ns: of each generator, how far its clock is ahead of ours. show: is given all seconds so far.
+    """
+
+    def __init__(self, ahead_ns: Sequence[int], show: Callable[[list[Slice]], None]) -> None:
+        self._ahead_ns, self._show = tuple(ahead_ns), show
+        self._rows: list[dict[int, LoadSlice]] = []
+        self._told = [0] * len(ahead_ns)
+        self._done: list[Slice] = []
+        self._lock, self._over = threading.Lock(), False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is shown any more: what still comes would be drawn over the report."""
+        with self._lock:
+            self._over = True
+
+    def take(self, generator: int, message: object) -> None:
+        """What a generator shows.
+
+        Raises:
+            ValidationError: it is none of ours.
+        """
+        part = LoadSlice.model_validate(message)
+        with self._lock:
+            second = self._told[generator]
+            if self._over or second >= _MOST_SECONDS:
+                return
+            self._told[generator] += 1
+            if second == len(self._rows):
+                self._rows.append({})
+            self._rows[second][generator] = part
+            self._draw(second)
+
+    def _draw(self, changed: int) -> None:
+        """Shows what is complete by now; a second that was told late is put right."""
+        complete = len(self._rows) - (len(self._rows[-1]) < len(self._ahead_ns))
+        if changed >= complete and complete <= len(self._done):
+            return
+        first = min(changed, len(self._done))
+        self._done[first:] = [self._merged(second) for second in range(first, complete)]
+        self._show(self._done)
+
+    def _merged(self, second: int) -> Slice:
+        return merge([(part, self._ahead_ns[at]) for at, part in sorted(self._rows[second].items())])
 
 
 def merge(parts: Sequence[tuple[LoadSlice, int]]) -> Slice:

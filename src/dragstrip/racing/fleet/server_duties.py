@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip import contender
 from dragstrip.contender import Missing
-from dragstrip.errors import StageError
+from dragstrip.errors import BadUsage, StageError
 from dragstrip.machine.link import device_of
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
@@ -126,6 +127,7 @@ class ServerDuties(RoundDuties[_Race]):
         """Scratch space, awake cores, and the observer, which listens at the data address from now on."""
         from dragstrip._engine import Observer
 
+        _refuse_other_address(address)
         with self._opening:
             self.end()
             launcher.sweep_stale()
@@ -249,3 +251,19 @@ class ServerDuties(RoundDuties[_Race]):
             return self._servers[number]
         except KeyError:
             raise StageError(f"no server runs here under number {number}") from None
+
+
+def _refuse_other_address(address: str) -> None:
+    """Refuses an address at which nothing here can listen.
+
+    Raises:
+        BadUsage: it is no address of this machine.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
+        try:
+            tried.bind((address, 0))
+        except OSError as error:
+            raise BadUsage(
+                f"address = {address!r}: the servers' machine can't listen there ({error.strerror}); give one of its "
+                "own in the fleet's file"
+            ) from error

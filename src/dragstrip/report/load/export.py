@@ -101,7 +101,7 @@ def _script_json(result: LoadResult) -> dict[str, Any] | None:
 
 def _load_json(result: LoadResult) -> dict[str, Any]:
     """How the server was loaded."""
-    request, learned = result.request, result.learned
+    request = result.request
     return {
         "loop": "open" if request.offer else "closed",
         "connections": result.connections,
@@ -111,7 +111,7 @@ def _load_json(result: LoadResult) -> dict[str, Any]:
         "keepalive": request.keepalive,
         "http": request.http,
         "unix": request.unix,
-        "tls": {"version": learned.tls, "verified": not request.insecure} if learned.tls else None,
+        "tls": _tls_json(result),
         "close_after": request.close_after,
         "pipeline": request.pipeline,
         "streams": request.streams,
@@ -119,6 +119,18 @@ def _load_json(result: LoadResult) -> dict[str, Any]:
         "requests": request.requests,
         "duration_s": request.duration_s,
         "timeout_s": request.timeout_s,
+    }
+
+
+def _tls_json(result: LoadResult) -> dict[str, Any] | None:
+    request = result.request
+    if result.target.tls is None:
+        return None
+    return {
+        "version": result.learned.tls,
+        "verified": not request.insecure,
+        "handshakes": request.handshakes,
+        "handshakes_per_s": result.handshakes_per_s,
     }
 
 

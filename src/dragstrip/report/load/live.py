@@ -22,7 +22,7 @@ class Live:
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
         self._console, self._quiet = console, quiet
-        self._shown = console.is_terminal and not quiet
+        self.shown = console.is_terminal and not quiet
 
     def begun(self, request: LoadRequest, learned: Learned, doubts: Sequence[str]) -> None:
         """What the right answer is was learned; the load begins; ``doubts`` stay on the screen, unless quiet."""
@@ -46,7 +46,7 @@ class Live:
         self._draw("")
 
     def _draw(self, line: str) -> None:
-        if self._shown:
+        if self.shown:
             line = line if not self._console.options.ascii_only else line.replace("·", "-").replace("µ", "u")
             self._console.file.write(f"\r{line[: self._console.width - 1]}\x1b[K")
             self._console.file.flush()

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def h2load(result: LoadResult, latencies: HdrHistogram | None) -> str:
-    """The report; numbers that nobody measured are left out with their lines."""
+    """The report; numbers that nobody measured are left out with their lines (docs/other-tools.md names them)."""
     errors = result.errors
     succeeded, late = result.requests, errors.get("timeout", 0)
-    failed = sum(errors.get(kind, 0) for kind in ("wrong_status", "wrong_length", "wrong_body"))
-    errored = result.failed - failed - late
+    wrong = sum(errors.get(kind, 0) for kind in ("wrong_status", "wrong_length", "wrong_body"))
+    errored = result.failed - wrong  # as there: the late are among them, and they among the failed
     read_bytes = result.bytes_in
     counts = dict.fromkeys("2345", 0)
     for status, count in result.statuses.items():
@@ -26,12 +26,12 @@ def h2load(result: LoadResult, latencies: HdrHistogram | None) -> str:
     lines = [
         "starting benchmark...",
         *_spawned(result),
-        f"Application protocol: http/{result.request.http}",
+        *_protocols(result),
         "",
         f"finished in {_span(result.duration_s * 1e6)}, {result.rate_per_s:.2f} req/s, "
         f"{_bytes(read_bytes / result.duration_s if result.duration_s else 0.0)}/s",
-        f"requests: {result.sent} total, {result.sent} started, {succeeded + failed} done, {succeeded} succeeded, "
-        f"{failed} failed, {errored} errored, {late} timeout",
+        f"requests: {result.sent} total, {result.sent} started, {succeeded + wrong} done, {succeeded} succeeded, "
+        f"{result.failed} failed, {errored} errored, {late} timeout",
         "status codes: " + ", ".join(f"{counts[first]} {first}xx" for first in "2345"),
         _traffic(result),
         "                     min         max         mean         sd        +/- sd",
@@ -51,19 +51,32 @@ def _spawned(result: LoadResult) -> list[str]:
     """A line for each thread: connections are given out as evenly as can be, and so, by h2load's words, requests."""
     threads, each, over = len(result.cores), *divmod(result.connections, len(result.cores))
     asked = result.request.requests
+    length_s = result.request.duration_s or result.duration_s
+    timed = f". Timing-based test with 0s of warm-up time and {length_s:g}s of main duration for measurements."
     found = []
     for thread in range(threads):
-        requests = "" if asked is None else f". {asked // threads + (thread < asked % threads)} total requests"
+        requests = timed if asked is None else f". {asked // threads + (thread < asked % threads)} total requests"
         found.append(f"spawning thread #{thread}: {each + (thread < over)} total client(s){requests}")
     return found
 
 
+def _protocols(result: LoadResult) -> list[str]:
+    """HTTP's version by its name in ALPN (RFC 9113: h2, and h2c in the clear), after TLS's own."""
+    version, _, cipher = result.learned.tls.partition(" ")
+    encrypted = [f"TLS Protocol: {version}", f"Cipher: {cipher}"] if cipher else []
+    http2 = "h2" if result.target.tls else "h2c"
+    name = http2 if result.request.http == "2" else f"http/{result.request.http}"
+    return [*encrypted, f"Application protocol: {name}"]
+
+
 def _traffic(result: LoadResult) -> str:
-    """What was read; bodies are known where they were compared, and the rest are heads."""
+    """What was read; bodies are known where they were compared, and the rest are heads, or HTTP/2's other frames."""
     total = result.bytes_in
     if result.any_body or len(set(result.request.pool)) > 1 or result.failed:
         return f"traffic: {_bytes(total)} ({total}) total"
     data = result.answered * len(result.learned.body)
+    if result.request.http == "2":
+        return f"traffic: {_bytes(total)} ({total}) total, {_bytes(data)} ({data}) data"
     heads = total - data
     saved = "(space savings 0.00%)"  # HTTP/1's heads are as long as they are
     told = f"{_bytes(heads)} ({heads}) headers {saved}, {_bytes(data)} ({data}) data"

@@ -14,13 +14,21 @@ if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
 
 #: oha's own words for what went wrong, where it has such.
-_ERRORS = {"timeout": "timeout", "refused": "Connection refused (os error 111)", "reset": "connection error"}
+_ERRORS = {
+    "timeout": "timeout",
+    "refused": "Connection refused (os error 111)",
+    "reset": "connection error",
+    "closed_early": "connection closed before message completed",
+}
+
+#: From the largest; oha takes the first that the slowest answer exceeds.
+_UNITS = ((3600e9, "hr"), (60e9, "min"), (1e9, "sec"), (1e6, "ms"), (1e3, "us"))
 
 
 def oha(result: LoadResult, latencies: HdrHistogram | None) -> str:
     """The report; times by the unit that suits the slowest answer, as oha chooses it."""
     least, most = (latencies.get_min_value(), latencies.get_max_value()) if latencies else (0, 0)
-    scale_ns, unit = next((it for it in ((1e9, "sec"), (1e6, "ms"), (1e3, "us")) if most >= it[0]), (1e9, "sec"))
+    scale_ns, unit = next((it for it in _UNITS if most > it[0]), (1.0, "ns")) if latencies else (1e9, "sec")
     tried = result.requests + sum(result.errors.values())
     lines = [
         "Summary:",
@@ -48,11 +56,13 @@ def oha(result: LoadResult, latencies: HdrHistogram | None) -> str:
         spans = ", ".join(f"{value / scale_ns:.4f} {unit}" for value in told)
         lines += ["Details (average, fastest, slowest):", f"  DNS+dialup:\t{spans}", ""]
     lines.append("Status code distribution:")
-    most_first = sorted(result.statuses.items(), key=lambda pair: -pair[1])
-    lines += [f"  [{code}] {count} responses" for code, count in most_first]
-    if result.errors:
+    lines += [f"  [{code}] {count} responses" for code, count in sorted(result.statuses.items(), key=lambda it: -it[1])]
+    # Answers of a wrong status have had their line: as in oha, statuses and errors add up to all requests.
+    errors = {kind: count for kind, count in result.errors.items() if kind != "wrong_status"}
+    if errors:
         lines += ["", "Error distribution:"]
-        lines += [f"  [{count}] {_ERRORS.get(kind, kind.replace('_', ' '))}" for kind, count in result.errors.items()]
+        most_first = sorted(errors.items(), key=lambda it: -it[1])
+        lines += [f"  [{count}] {_ERRORS.get(kind, kind.replace('_', ' '))}" for kind, count in most_first]
     return "\n".join(lines) + "\n"
 
 

@@ -64,7 +64,7 @@ def _wrk(result: LoadResult, latencies: HdrHistogram | None, *, distribution: bo
     if wrong := errors.get("wrong_length", 0) + errors.get("wrong_body", 0):
         lines.append(f"  Wrong bodies: {wrong}")
     lines.append(f"Requests/sec: {result.rate_per_s:9.2f}")
-    lines.append(f"Transfer/sec: {_wrk_bytes(result.bytes_in / result.duration_s if result.duration_s else 0):>10}")
+    lines.append(f"Transfer/sec: {_wrk_bytes(result.bytes_in / result.duration_s if result.duration_s else 0):>11}")
     printed = (script.before, script.after) if script else ("", "")
     return printed[0] + "\n".join(lines) + "\n" + printed[1]
 
@@ -198,7 +198,8 @@ def _hey(result: LoadResult, latencies: HdrHistogram | None) -> str:
             lines.append(f"  {q}% in {latencies.get_value_at_percentile(q) / 1e9:.4f} secs")
     lines += ["", "Status code distribution:"]
     lines += [f"  [{code}]\t{count} responses" for code, count in result.statuses.items()]
-    if result.errors:
+    errors = {kind: count for kind, count in result.errors.items() if kind != "wrong_status"}  # told by its line above
+    if errors:
         lines += ["", "Error distribution:"]
-        lines += [f"  [{count}]\t{kind.replace('_', ' ')}" for kind, count in result.errors.items()]
+        lines += [f"  [{count}]\t{kind.replace('_', ' ')}" for kind, count in errors.items()]
     return "\n".join(lines) + "\n\n"

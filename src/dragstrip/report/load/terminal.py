@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.loading.percentiles import QUANTILES
+from dragstrip.loading.request import RESUMED
 from dragstrip.record import Backend
 from dragstrip.report import figures, glyphs
 from dragstrip.report.load import open_loop
@@ -51,7 +52,7 @@ def sentence(result: LoadResult) -> str:
     if result.request.close_after:
         keep = f"each for {figures.count(result.request.close_after)} requests"
     keep += f", {result.request.pipeline} requests on their way on each" if result.request.pipeline > 1 else ""
-    keep += f", encrypted ({result.learned.tls})" if result.learned.tls else ""
+    keep += f", encrypted ({_encrypted(result)})" if result.target.tls else ""
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
     keep += f" with {result.request.streams} streams on each" if result.request.streams > 1 else ""
     over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
@@ -64,6 +65,12 @@ def sentence(result: LoadResult) -> str:
         f"{how}{result.request.url} answered {figures.count(result.requests)} requests right in "
         f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} a second {over}"
     )
+
+
+def _encrypted(result: LoadResult) -> str:
+    """How connections are encrypted, and whether they take up sessions of those before them."""
+    sessions = "sessions taken up" if result.request.handshakes == RESUMED else "whole handshakes"
+    return f"{result.learned.tls}, {sessions}" if result.learned.tls else sessions
 
 
 def show(console: Console, result: LoadResult, limits: Sequence[Limit] = ()) -> None:
@@ -217,13 +224,15 @@ def _cores(result: LoadResult) -> str:
 def _facts(result: LoadResult) -> Text:
     late = f", {result.late:,} of them after the time was up" if result.late else ""
     unanswered = result.sent - result.requests - result.failed
+    shaken = result.handshakes_per_s
     lines = [
         f"sent {result.sent:,}"
         + (f" (the first {result.plain} to learn the right answer: not in rate or latency)" if result.plain else ""),
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else "")
         + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",
-        f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}",
+        f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}"
+        + (f"; TLS handshakes under load {figures.figure(shaken)} a second" if shaken is not None else ""),
         f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
         f"{result.engine_share:.0%} of {_cores(result)}; connections waited for it "
         f"{result.turn_share:.0%} of the time; {'epoll' if result.backend is Backend.EPOLL else 'io_uring'}",

@@ -23,12 +23,12 @@ def warnings(result: LoadResult) -> list[str]:
     if result.engine_share >= ENGINE_FULL:
         messages.append(
             f"the load generator was the limit: its {_cores(result)} busy {result.engine_share:.0%} of the time, so "
-            "the server may be faster than this; give it more cores (-t), or move the server off them"
+            f"the server may be faster than this; {_more_cores(result)}"
         )
     elif result.engine_wait_share >= ENGINE_WAITS:
         messages.append(
             f"the load generator had to wait for its {_cores(result, were=False)} {result.engine_wait_share:.0%} of "
-            "the time: other programs, the server perhaps, run there too; pin the server elsewhere (taskset -c)"
+            f"the time: {_others_there(result)}"
         )
     latencies = histogram(result)
     if result.late and latencies and result.late_s * 1e9 > latencies.get_max_value():
@@ -55,6 +55,18 @@ def warnings(result: LoadResult) -> list[str]:
             "an answer that changes can't be checked against the first one; choose an address where it stays"
         )
     return messages
+
+
+def _more_cores(result: LoadResult) -> str:
+    if result.generators:
+        return "name more cores, or more generators, in the fleet's file"
+    return "give it more cores (-t), or move the server off them"
+
+
+def _others_there(result: LoadResult) -> str:
+    if result.generators:
+        return "other programs run there too; end them, or name other cores in the fleet's file"
+    return "other programs, the server perhaps, run there too; pin the server elsewhere (taskset -c)"
 
 
 def _cores(result: LoadResult, *, were: bool = True) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
     names = [name for name in names if name not in bad]
     pair = summary.pair_of(verdict, *names[:2]) if len(names) > 1 else None
     if pair is None:
-        return Badge("none", "NO VERDICT", _without(race, names))
+        return Badge("none", "NO VERDICT", _without(race, bad))
     if figures.finite(pair.low) is None:
         rounds = "1 round" if pair.rounds == 1 else f"{pair.rounds} rounds"
         return Badge("none", "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
@@ -68,10 +68,10 @@ def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
     return _tied(verdict, top, pair) if len(top) > 1 else _leader(pair)
 
 
-def _without(race: Race, names: Sequence[str]) -> str:
-    out = sum(bool(entrant.out) for entrant in race.entrants)
-    if out:
-        return f"{len(names)} of {len(race.entrants)} contenders left"
+def _without(race: Race, bad: Set[str]) -> str:
+    left = sum(not entrant.out and entrant.name not in bad for entrant in race.entrants)
+    if left < 2:
+        return f"{left} of {len(race.entrants)} contenders left"
     rounds = len(race.rounds)
     return f"after {rounds} round{'' if rounds == 1 else 's'}"
 

@@ -323,7 +323,9 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     ]
     # A fixed expression over numbers of our own: 1, 10, 100 … read as 0 %, 90 %, 99 % ….
     label = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.6~r') + ' %'"
-    nines = alt.Axis(values=[1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000], labelExpr=label, grid=True)
+    nines = alt.Axis(
+        values=[1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000], labelExpr=label, grid=True, labelSeparation=8
+    )
     x = alt.X("tail:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=nines)
     # From the least to the most there is: a scale that began at a round number would be half empty.
     ends = [float(str(row["us"])) for row in data] or [1.0]

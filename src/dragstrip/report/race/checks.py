@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dragstrip.record import Event, Void, VoidKind
 from dragstrip.report.race import link_checks
-from dragstrip.report.race.messages import event_text, percent, void_text
+from dragstrip.report.race.messages import event_text, more_rounds, percent, void_text, why_idle
 from dragstrip.validity.check import Check, Finding, Saw
 
 #: What to do about others on the race's cores.
@@ -110,7 +110,7 @@ def _rounds(_: str, valid: int, void: int) -> str:
     return f"{valid} rounds of fresh launches{_again(void)}"
 
 
-def _few_rounds(_: str, valid: int, void: int, least: int) -> str:
+def _few_rounds(_: str, valid: int, void: int, least: int, ended: str) -> str:
     return f"{valid} valid rounds, {least} are the least{_again(void)}"
 
 
@@ -199,7 +199,7 @@ def _left_late(who: str, lag_ns: float) -> str:
     return f"{who}: one request in a hundred left over {lag_ns / 1000:,.0f} µs late"
 
 
-def _not_saturated(who: str, busy: float, cores: int) -> str:
+def _not_saturated(who: str, busy: float, cores: int, disturbed: bool) -> str:
     return f"{who} kept {percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
 
 
@@ -460,7 +460,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
 
 #: What to do, by what was seen; none: nothing, or the sentence says it.
 _REMEDIES: Mapping[Saw, str | Callable[[Finding], str]] = {
-    Saw.FEW_ROUNDS: "with fewer, rare slow launches mislead; give it a larger --budget",
+    Saw.FEW_ROUNDS: lambda finding: f"with fewer, rare slow launches mislead{more_rounds(finding.values['ended'])}",
     Saw.SHARED_CORES: "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)",
     Saw.GENERATOR_LIMIT: MORE_ENGINE,
     Saw.GENERATOR_NEAR: MORE_ENGINE,
@@ -474,7 +474,7 @@ _REMEDIES: Mapping[Saw, str | Callable[[Finding], str]] = {
     Saw.TURN_LONG: MORE_ENGINE,
     Saw.NOT_SUSTAINED: "not sustained, so its latency is that of a queue; lower --rate",
     Saw.LEFT_LATE: "no connection was free (more by -c), or the engine woke late",
-    Saw.NOT_SATURATED: "bound by waiting, its throughput is no capacity; try more connections (-c)",
+    Saw.NOT_SATURATED: lambda finding: why_idle(finding.values["disturbed"]),
     Saw.DIED: "see its log",
     Saw.UNSETTLED: "give it longer in its definition (warm_up)",
     Saw.TWO_KINDS: _two_kinds_remedy,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dragstrip.record import Event, EventKind, Void, VoidKind
+from dragstrip.record import TOO_FEW, Event, EventKind, Void, VoidKind
 
 
 def percent(share: float) -> str:
@@ -156,3 +156,16 @@ _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
     EventKind.CLAIMS: lambda event: " ".join([event.subject, *event.names]),
     EventKind.NULL_RACE: lambda event: event.subject,
 }
+
+
+def more_rounds(finished: str) -> str:
+    """What gives a race more rounds, by what ended it; of one whose contenders fell out, the report says why."""
+    steps = {"rounds": "; fix more of them (--rounds)", "interrupted": "; go on with it (--resume)", TOO_FEW: ""}
+    return steps.get(finished, "; give it a larger --budget")
+
+
+def why_idle(disturbed: bool) -> str:
+    """Why a server's cores were not busy, and what to do; ``disturbed``: others took the time that it lacked."""
+    if disturbed:
+        return "others took the time that it lacked, its throughput is no capacity"
+    return "bound by waiting, its throughput is no capacity; try more connections (-c)"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
@@ -263,6 +263,7 @@ def _template() -> Template:
         "count": figures.count,
         "percent": figures.percent,
         "failures": figures.errors,
+        "options": _with_whole_options,
     }
     environment.globals["style"] = Markup(style())
     environment.globals["ratio_span"] = figures.ratio_span
@@ -273,6 +274,13 @@ def _template() -> Template:
     environment.globals["check_text"] = check_text
     environment.globals["called"] = figures.called
     return environment.get_template("page.html.j2")
+
+
+def _with_whole_options(text: str) -> Markup:
+    """A sentence whose options are not broken after their dashes."""
+    return Markup(
+        re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', str(escape(harmless(text))))
+    )
 
 
 def harmless(value: Any) -> Any:
@@ -354,8 +362,11 @@ def command(race: Race) -> str:
     parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known_or_auto(plan.metric), "--seed", str(race.seed)]
     parts += ["--typical"] if is_typical(plan.metric) else []
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
-    for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
-        parts += [option, ",".join(map(str, cores))] if cores else []
+    if race.machine.get("fleet"):
+        parts += ["--fleet", "fleet.toml"]  # which has the cores of each machine; its own name is not in the record
+    else:
+        for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
+            parts += [option, ",".join(map(str, cores))] if cores else []
     return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
 
 

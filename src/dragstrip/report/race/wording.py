@@ -104,13 +104,15 @@ def metric_reason_text(reason: MetricReason | None) -> str:
     match reason:
         case None:
             return ""
-        case SameRate():
-            return "all were offered the same rate"
-        case GeneratorLimit(contenders):
-            return f"the load generator, not {' or '.join(contenders)}, was the limit of the throughput"
+        case SameRate(waits):
+            return "all were offered the same rate" + ("; how long each one waits, the latencies show" if waits else "")
+        case GeneratorLimit(contenders, waits):
+            unseen = ", and who waits for one answer at a time does not show; fewer connections would show it"
+            limit = f"the load generator, not {' or '.join(contenders)}, was the limit of the throughput"
+            return limit + (unseen if waits else "")
         case TimeTaken(share, stolen):
             others = "other programs and the hypervisor" if stolen else "other programs"
-            return f"{others} took {100 * share:.0f} % of the time from the throughput"
+            return f"{others} kept servers or load generator waiting for {100 * share:.0f} % of the time"
 
 
 def _places(low: float, high: float) -> int:

@@ -64,6 +64,40 @@ def test_an_answer_that_no_agent_of_ours_gives_ends_it(answer: str, told: str) -
     assert told in asked(answer)
 
 
+#: Shows what its first argument says, twice, before it answers.
+SHOWS = """
+import json, sys
+for line in sys.stdin:
+    number = json.loads(line)["id"]
+    for text in ('{"id": {id}, "shows": ' + sys.argv[1] + "}",) * 2 + ('{"id": {id}, "gives": {"now_ns": 5}}',):
+        sys.stdout.write(text.replace("{id}", str(number)) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+def test_what_an_agent_shows_comes_before_its_answer_in_its_order() -> None:
+    """Who asks without looking is told the answer alone."""
+    far, seen = agent('{"now_ns": 3}', SHOWS), list[int]()
+    try:
+        answer = far.begin_seen("run", Clock, lambda shown: seen.append(Clock.model_validate(shown).now_ns))
+        assert answer(20.0).now_ns == 5
+        assert seen == [3, 3]
+        assert far.ask("run", Clock, 20.0).now_ns == 5
+        assert seen == [3, 3]
+    finally:
+        far.close()
+
+
+def test_an_agent_that_shows_what_none_of_ours_does_is_lost() -> None:
+    """It is held to a model, as an answer is."""
+    far = agent('{"now_ns": "3"}', SHOWS)
+    try:
+        with pytest.raises(MachineLost, match="shows is none of ours"):
+            far.begin_seen("run", Clock, lambda shown: Clock.model_validate(shown) and None)(20.0)
+    finally:
+        far.close()
+
+
 def test_a_line_without_an_end_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more of it is read than the longest line of ours has."""
     monkeypatch.setattr(channels, "MOST_LINE_BYTES", 1 << 16)

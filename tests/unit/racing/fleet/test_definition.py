@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dragstrip.errors import BadDefinition
 from dragstrip.racing.fleet.channel import words_to_reach
 from dragstrip.racing.fleet.definition import load
+from dragstrip.version import __version__
 
 GOOD = """
 [[machines]]
@@ -48,7 +50,18 @@ def test_a_fleet_has_its_machines_in_order_and_says_how_each_is_reached(tmp_path
     words = words_to_reach(fleet.server, fleet, ["fleet", "agent", "it's"])
     assert words[-3:] == ["--", "bench@10.0.0.2", "~/dragstrip/bin/dragstrip fleet agent 'it'\"'\"'s'"]
     assert {"BatchMode=yes", "ServerAliveInterval=0"} <= set(words)
-    assert words_to_reach(fleet.generators[1], fleet, ["fleet"]) == ["dragstrip", "fleet"]
+    assert words_to_reach(fleet.generators[0], fleet, ["fleet"])[-1] == "dragstrip fleet"
+
+
+def test_dragstrip_on_this_machine_is_the_one_that_runs_unless_it_is_said(tmp_path: Path) -> None:
+    """Also where no PATH leads to it, and whatever stands in the folder that it is called from."""
+    (tmp_path / "dragstrip.py").write_text("raise SystemExit('another one')")
+    fleet = load(written(tmp_path, GOOD))
+    words = words_to_reach(fleet.generators[1], fleet, ["--version"])
+    done = subprocess.run(words, cwd=tmp_path, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60)
+    assert __version__ in done.stdout, done.stderr
+    said = load(written(tmp_path, GOOD.replace('name = "here"', 'name = "here"\ndragstrip = "/opt/d -x"')))
+    assert words_to_reach(said.generators[1], said, ["fleet"]) == ["/opt/d", "-x", "fleet"]
 
 
 @pytest.mark.parametrize(

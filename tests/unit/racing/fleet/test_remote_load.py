@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
+from pydantic import ValidationError
 
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
@@ -17,12 +18,17 @@ from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.request import LoadRequest
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import Slice
+from dragstrip.loading.script import ScriptAsked
 from dragstrip.racing.fleet import remote_load
-from dragstrip.racing.fleet.messages import LoadSlice
+from dragstrip.racing.fleet.messages import LoadRan, LoadSlice
 from dragstrip.racing.fleet.sent import request_of, request_values
 
 #: As ``Machines`` for what is looked at before anything is sent.
-MACHINES: Any = SimpleNamespace(server=SimpleNamespace(machine=SimpleNamespace(address="192.168.7.2")))
+MACHINES: Any = SimpleNamespace(
+    server=SimpleNamespace(machine=SimpleNamespace(address="192.168.7.2")),
+    generators=[SimpleNamespace(name=name) for name in ("one", "two", "three")],
+)
+URL = "http://192.168.7.2/"
 
 
 def histogram(*latencies_ns: int) -> str:
@@ -48,6 +54,7 @@ def test_what_load_asks_for_arrives_as_it_was_sent() -> None:
     asked = LoadRequest(
         url="http://192.168.7.2/", body=bytes(range(256)), headers=(("a", "b"),),
         offer=Offer(steps=(Step(from_per_s=1.0, to_per_s=2.5, length_s=3.0),), arrivals="poisson", seed=5),
+        script=ScriptAsked(name="s.lua", source=b"-- \xff\n", args=("a", "")),
         pool=(Asked(raw=b"\xff\x00"), Asked(path="/x", answer=b"\xfe", headers=(("c", "d"),))),
         allowed=(AllowedHost(name="lab", rate_per_s=None),),
     )  # fmt: skip
@@ -77,9 +84,21 @@ def test_two_generators_seconds_become_one() -> None:
     ("url", "more", "told"),
     [
         ("http://127.0.0.1:80/", {}, "each generator would load itself; give the server's own address, as 192.168.7.2"),
-        ("http://192.168.7.3/", {}, "say --allow-host NAME"),
-        ("http://192.168.7.2/", {"requests": 100}, "-n and --fleet contradict each other"),
-        ("http://192.168.7.2/", {"unix": "/x"}, "--unix and --fleet contradict each other"),
+        (
+            "http://192.168.7.3/",
+            {},
+            "192.168.7.3 is not the address of the servers' machine; give that, 192.168.7.2, or",
+        ),
+        ("http://server:80/", {}, "say --allow-host server where it is yours to load"),
+        ("192.168.7.2:80", {}, "use http://192.168.7.2:80/"),
+        (URL, {"requests": 8}, "-n 8: each of 3 generators sends 2 plain ones first"),
+        (URL, {"requests": 8}, "and then sends one at least; give 9 or more"),
+        (URL, {"requests": 2, "check": "status"}, "-n 2: each of 3 generators sends one at least; give 3 or more"),
+        (
+            "http://192.168.7.2/",
+            {"unix": "/x"},
+            "--unix and --fleet contradict each other: a socket file can't be reached",
+        ),
         ("http://192.168.7.2/", {"sources": 4}, "--sources and --fleet contradict each other"),
         ("http://192.168.7.2/", {"duration_s": 3601.0}, "over a fleet give at most 3600 s"),
     ],
@@ -99,3 +118,97 @@ def test_the_servers_machine_needs_no_leave_and_another_is_held_to_its_bounds() 
     bounded, to = remote_load._allowed(MACHINES, named)
     assert bounded.offer is not None
     assert to.host == "lab"
+
+
+@pytest.mark.parametrize(("requests", "connections"), [(9, 3), (1000, 32), (1001, 7), (10**15, 32)])
+def test_a_count_is_split_exactly_with_each_generators_plain_requests(requests: int, connections: int) -> None:
+    """All shares add up to the count; none differs from another by more than one; nobody has an idle connection."""
+    asked = LoadRequest(url=URL, requests=requests, connections=connections)
+    split = remote_load.parts(asked, 3)
+    counts = [part.requests or 0 for part in split]
+    assert sum(counts) == requests
+    assert max(counts) - min(counts) <= 1
+    assert sum(part.connections for part in split) == connections
+    assert all(part.connections <= count - part.plain for part, count in zip(split, counts, strict=True))
+
+
+def test_a_schedule_with_a_count_ends_at_one_number_for_all() -> None:
+    """Each generator takes its turns of one schedule: all are told where the whole of it ends."""
+    asked = LoadRequest(url=URL, requests=1000, offer=Offer(rate_per_s=50.0))
+    assert [part.requests for part in remote_load.parts(asked, 3)] == [1000 - 3 * 2 + 2] * 3
+
+
+def test_no_connection_is_opened_that_a_count_has_no_request_for() -> None:
+    """Nine requests are six plain ones and three others."""
+    few, notes = remote_load._no_idle_connections(LoadRequest(url=URL, requests=9), 3)
+    assert few.connections == 3
+    assert notes == ["-c 32: 9 requests need no more than 3"]
+    enough = LoadRequest(url=URL, requests=38)
+    assert remote_load._no_idle_connections(enough, 3) == (enough, [])
+
+
+def told(*parts: tuple[int, int]) -> list[list[int]]:
+    """What was shown, by how much each second sent; each part is a generator's number and how much it sent."""
+    shown = list[list[int]]()
+    with remote_load.Seconds([0, 0], lambda done: shown.append([one.sent for one in done])) as seconds:
+        for generator, sent in parts:
+            seconds.take(generator, part(1000, sent=sent).model_dump())
+    seconds.take(0, part(1000).model_dump())  # over: nothing more is shown
+    return shown
+
+
+def test_a_second_is_shown_once_every_generator_has_told_its_part() -> None:
+    """Their sum, in whatever order they come."""
+    assert told((0, 1), (1, 10), (1, 20), (0, 2)) == [[11], [11, 22]]
+
+
+def test_a_generator_that_is_done_or_late_keeps_no_second_from_being_shown() -> None:
+    """The next second of another shows it; what comes late is put in its place."""
+    assert told((0, 1), (1, 10), (0, 2), (0, 3), (0, 4)) == [[11], [11, 2], [11, 2, 3]]
+    assert told((0, 1), (0, 2), (1, 10)) == [[1], [11]]
+
+
+def test_a_part_that_no_generator_of_ours_shows_is_refused() -> None:
+    """It is held to the model of a second."""
+    with pytest.raises(ValidationError), remote_load.Seconds([0], lambda _: None) as seconds:
+        seconds.take(0, {"sent": 5})
+
+
+def ran(finished: str, *slices: LoadSlice) -> LoadRan:
+    return LoadRan.model_construct(finished=finished, slices=list(slices))
+
+
+@pytest.mark.parametrize(
+    ("ends", "requests", "told"),
+    [
+        (("duration", "duration"), None, "duration"),
+        (("gave up", "duration"), None, "duration"),
+        (("gave up", "gave up"), None, "gave up"),
+        (("count", "count"), 24, "count"),
+        (("count", "gave up"), 25, "gave up"),
+        (("count", "duration"), 25, "duration"),
+    ],
+)
+def test_what_ended_a_run_of_several_generators(ends: tuple[str, ...], requests: int | None, told: str) -> None:
+    """A count is reached or missed by all that was sent; by time the run goes on while anybody loads."""
+    parts = [ran(end, part(1000, sent=10)) for end in ends]
+    assert remote_load._finished(LoadRequest(url=URL, requests=requests), parts) == told
+
+
+def test_a_run_lasts_as_long_as_the_generator_that_loaded_longest() -> None:
+    """Their seconds end at different times: the longest of each, added up, would be longer than anybody loaded."""
+    one = [part(1000, counted_ns=13, duration_ns=13), part(1000, counted_ns=7, duration_ns=9)]
+    two = [part(1000, counted_ns=7, duration_ns=7), part(1000, counted_ns=12, duration_ns=12)]
+    longer = [*two, part(1000, counted_ns=5, duration_ns=6)]
+    equal = list(remote_load._seconds([ran("duration", *one), ran("duration", *two)], [0, 0]))
+    assert [(each.counted_ns, each.duration_ns, each.requests) for each in equal] == [(13, 13, 2), (7, 9, 2)]
+    apart = list(remote_load._seconds([ran("count", *one), ran("count", *longer)], [0, 0]))
+    assert [(each.counted_ns, each.requests) for each in apart] == [(13, 2), (7, 2), (4, 1)]
+
+
+def test_a_generator_that_lost_its_connections_is_named() -> None:
+    """Where others went on; where all did, the report's sentence says it."""
+    generators: Any = MACHINES.generators[:2]
+    (note,) = remote_load._left_early(generators, [ran("duration"), ran("gave up")])
+    assert note.startswith("two ended early, without a connection")
+    assert remote_load._left_early(generators, [ran("gave up"), ran("gave up")]) == []

@@ -1,0 +1,74 @@
+"""A script of wrk's over a fleet: each generator runs it in threads of its own; ``done`` is called once, on this side.
+
+``done`` sees the merged numbers, and no thread: a script with ``setup``, which would show it threads, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.loading.request import LoadRequest, Target
+from dragstrip.loading.request_pool import Asked
+from dragstrip.loading.result import LoadResult
+from dragstrip.loading.script import ScriptReport
+from dragstrip.loading.script_run import call_done, load_script, printed
+from dragstrip.racing.fleet.machines import Connected
+from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadScript
+
+
+class RemoteScript:
+    """The state of a load's script that calls ``done``.
+
+    Raises:
+        BadUsage: it fails there (file and line are told), has ``setup``, or this build has no Lua.
+    """
+
+    def __init__(self, request: LoadRequest, to: Target) -> None:
+        assert request.script is not None
+        self._asked = request.script
+        self._script = load_script(self._asked, request, to, workers=0)
+        if self._script.sets_up:
+            raise BadUsage(
+                f"-s {self._asked.name}: it has setup(thread), and over a fleet no script sees the threads of other "
+                "machines; have init(args) do what setup does, or leave --fleet out"
+            )
+        self._before = printed(self._script)
+
+    def settled(self, request: LoadRequest, generators: Sequence[Connected], ready: Sequence[LoadReady]) -> LoadRequest:
+        """The request as the script has it: a pool of what it always sends, or nothing learned beforehand.
+
+        Raises:
+            DragstripError: it always sends the same on one generator, and not on another.
+        """
+        first = self._of(ready[0])
+        for one, other in zip(generators, map(self._of, ready), strict=True):
+            if (other.fixed is None, len(other.fixed or ())) != (first.fixed is None, len(first.fixed or ())):
+                raise DragstripError(
+                    f"-s {self._asked.name}: {generators[0].name} and {one.name} were given different numbers of "
+                    "requests by it; use one that asks for nothing of its machine while it is loaded"
+                )
+        if first.fixed is None:
+            return replace(request, check="status")
+        return replace(request, pool=tuple(Asked(raw=raw) for raw in first.fixed), pipeline=len(first.fixed))
+
+    def told(self, result: LoadResult, ready: Sequence[LoadReady], ran: Sequence[LoadRan]) -> LoadResult:
+        """The result with what the script said to it, each generator in its turn; ``done`` gets all numbers."""
+        own = [self._of(one) for one in ready]
+        fault = call_done(self._script, result)
+        report = ScriptReport(
+            name=self._asked.name,
+            hooks=tuple(dict.fromkeys(hook for one in own for hook in one.hooks)),
+            fixed=own[0].fixed is not None,
+            before=self._before + "".join(one.printed for one in own),
+            during="".join(part.printed for part in ran),
+            after=printed(self._script),
+            fault=fault,
+        )
+        return replace(result, script=report)
+
+    def _of(self, ready: LoadReady) -> LoadScript:
+        if ready.script is None:
+            raise DragstripError(f"-s {self._asked.name}: a generator did not load it")
+        return ready.script

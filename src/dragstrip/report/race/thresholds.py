@@ -1,0 +1,63 @@
+"""Thresholds of a race for CI: is one slower than the first that was named, by the whole interval?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
+from dragstrip.report import figures
+from dragstrip.report.comparison import Rule, Ruling, ruling
+from dragstrip.report.race import summary
+from dragstrip.report.race.parts import Part, parts
+from dragstrip.report.race.standing import spoilt
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+    from dragstrip.validity import Check
+
+
+def rulings(
+    race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Rule]
+) -> list[tuple[str, Ruling, bool]]:
+    """Each threshold for each contender but the first: the column ("" of one workload), what became of it, and whether
+    the race could say.
+
+    By the metric that decides, as the contender's speed over the first one's. One that is out fails.
+    """
+    named = [entrant.name for entrant in race.entrants]
+    return [
+        (part.name if race.columns else "", *judged)
+        for part in parts(race, verdict, checks)
+        for rule in rules
+        for name in named[1:]
+        if not {name, named[0]} & set(part.absent)
+        for judged in _judged(part, rule, name, named[0])
+    ]
+
+
+def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Ruling, bool]]:
+    out = {entrant.name: entrant.out for entrant in part.race.entrants if entrant.out}
+    if name in out:
+        yield Ruling(rule[0], name, "fails", f"{name} is out: {out[name].splitlines()[0]}"), True
+        return
+    from dragstrip.analysis import FLOOR
+
+    pair, spoils = summary.pair_of(part.verdict, name, first), spoilt(part.race, part.checks) & {name, first}
+    lack = (
+        f"{first} is out"
+        if first in out
+        else f"what was measured of {' and '.join(sorted(spoils))} is void"
+        if spoils
+        else "they can't be compared, see above"
+        if pair is None or pair.unfit
+        else f"it takes at least {FLOOR} rounds ({pair.rounds} so far)"
+        if figures.finite(pair.low) is None
+        else ""
+    )
+    if lack or pair is None:
+        yield ruling(rule, name, None, lack=lack), False
+        return
+    of = f" of {first}, {KNOWN[pair.metric].compared.removesuffix(' ×')}"
+    yield ruling(rule, name, (pair.low, pair.high), of=of), True

@@ -1,0 +1,71 @@
+"""The tables of docs/other-tools.md against what the tools say by --help; a tool that is missing is skipped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "other-tools.md"
+
+#: Debian's package of each tool; oha is in none.
+PACKAGES = {"wrk": "apt-get install wrk", "h2load": "apt-get install nghttp2-client", "oha": "cargo install oha"}
+
+#: Options stand after four or eight blanks in wrk, two in h2load, two or six in oha; what they mean, after more.
+OPTION = re.compile(r"^ {2,8}(-[\w-]+(?:, --[\w-]+)*)(?![\w-])", re.MULTILINE)
+
+
+def rows(tool: str) -> dict[str, tuple[str, str, bool]]:
+    """Of the page: each flag of a tool, its first and its last version or "", and whether every build has it."""
+    section = re.search(
+        rf"^### {tool}\n(.*?)(?=^### |^<!-- )", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert section, f"{PAGE} has no table of {tool}"
+    found: dict[str, tuple[str, str, bool]] = {}
+    for cell in re.findall(r"^\| (`-.*?) \|", section[1], re.MULTILINE):
+        bounds = [match[1] if (match := re.search(rf"\({word} (\S+)\)", cell)) else "" for word in ("from", "to")]
+        for name in re.findall(r"`([^`]+)`", cell):
+            assert name not in found, f"{tool}'s {name} stands twice"
+            found[name] = (bounds[0], bounds[1], "(where built in)" not in cell)
+    return found
+
+
+def version(text: str) -> tuple[int, int]:
+    """The first two numbers of a version that is written anywhere in a text."""
+    match = re.search(r"(\d+)\.(\d+)", text)
+    assert match, f"no version in {text!r}"
+    return int(match[1]), int(match[2])
+
+
+@pytest.mark.parametrize("tool", PACKAGES)
+def test_every_flag_that_a_tool_s_help_names_has_its_row_and_no_other(tool: str) -> None:
+    """Of the tool's own version: both lists are the same."""
+    if not shutil.which(tool):
+        pytest.skip(f"{tool} is not installed: {PACKAGES[tool]}")
+    # wrk ends with 1 after its help, and writes it to the standard error.
+    helped, told = (
+        subprocess.run([tool, word], capture_output=True, text=True, timeout=60) for word in ("--help", "--version")
+    )
+    named = {name for names in OPTION.findall(helped.stdout + helped.stderr) for name in names.split(", ")}
+    own = version(told.stdout + told.stderr)
+    here = {
+        name
+        for name, (since, until, always) in rows(tool).items()
+        if (always or name in named) and (not since or version(since) <= own) and (not until or own <= version(until))
+    }
+    what = f"{tool} {own[0]}.{own[1]}; mend src/dragstrip/cli/other_tools_flags.py and run `make docs`"
+    assert not named - here, f"no row for these flags of {what}"
+    assert not here - named, f"rows of flags that are none of {what}"
+
+
+@pytest.mark.parametrize("tool", PACKAGES)
+def test_a_row_names_flags_as_they_are_typed_and_versions_in_order(tool: str) -> None:
+    """What can be told without the tool: spelling, and that no flag went before it came."""
+    found = rows(tool)
+    assert len(found) > len(PACKAGES)
+    for name, (since, until, _) in found.items():
+        assert re.fullmatch(r"-[A-Za-z]|--[a-z0-9]+(-[a-z0-9]+)*", name), name
+        assert not since or not until or version(since) <= version(until), name

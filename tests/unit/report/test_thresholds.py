@@ -1,0 +1,92 @@
+"""`race --fail-if`: what becomes of a threshold, and the exit code for CI."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+import samples
+from rich.console import Console
+
+from dragstrip import analysis
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID
+from dragstrip.cli.race import _by_thresholds
+from dragstrip.record import Race
+from dragstrip.report.race import thresholds
+from dragstrip.validity import inspect
+from dragstrip.validity.check import Finding, Saw, check_result
+
+SLOWER, FASTER = ("slower:3%", "slower", 0.03), ("faster:3%", "faster", 0.03)
+
+
+def ruled(
+    race: Race, *rules: tuple[str, str, float], strict: bool = False, void: tuple[str, ...] = ()
+) -> tuple[int, str]:
+    """The exit code, and what was shown."""
+    planted = [Finding("void", Saw.ERRORS, (name,), {"failed": 1, "sent": 2, "errors": {}}) for name in void]
+    checks = [*inspect(race), *([check_result("errors", planted)] if planted else [])]
+    console = Console(file=io.StringIO(), width=200, no_color=True)
+    code = _by_thresholds(console, thresholds.rulings(race, analysis.judge(race), checks, rules), strict)
+    return code, console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("old_per_s", "new_per_s", "rule", "code", "told"),
+    [
+        (40_000.0, 30_000.0, SLOWER, EXIT_FAILURE, "fails slower:3%: new is slower by more than 3 % (0.7"),
+        (30_000.0, 40_000.0, SLOWER, 0, "holds slower:3%: new is not slower by more than 3 % (1.3"),
+        (30_000.0, 40_000.0, FASTER, EXIT_FAILURE, "fails faster:3%: new is faster by more than 3 % (1.3"),
+        (40_000.0, 40_000.0, SLOWER, 0, "holds slower:3%: new is not slower"),
+    ],
+)
+def test_the_first_that_is_named_is_what_others_are_compared_with(
+    old_per_s: float, new_per_s: float, rule: tuple[str, str, float], code: int, told: str
+) -> None:
+    """Whichever of them is faster: the verdict's pair has the faster one first."""
+    found, text = ruled(samples.race({"old": old_per_s, "new": new_per_s}, rounds=20, noise=0.002), rule)
+    assert found == code
+    assert told in text
+    assert " of old, throughput)" in text
+
+
+def test_it_is_the_interval_that_decides_and_strict_wants_it_clear() -> None:
+    """A point beyond the threshold is no failure while its interval reaches over it."""
+    race = samples.race({"old": 40_000.0, "new": 38_900.0}, noise=0.02)
+    assert "neither shown nor excluded" in ruled(race, SLOWER)[1]
+    assert [ruled(race, SLOWER, strict=strict)[0] for strict in (False, True)] == [0, EXIT_FAILURE]
+
+
+def test_nothing_to_be_said_is_no_success() -> None:
+    """Too few rounds, a first one that is out or void; what another one shows counts before that."""
+    few = samples.race({"old": 40_000.0, "new": 30_000.0}, rounds=3)
+    assert ruled(few, SLOWER)[0] == EXIT_VOID
+    assert "it takes at least 10 rounds (3 so far)" in ruled(few, SLOWER)[1]
+    whole = samples.race({"old": 40_000.0, "new": 30_000.0, "other": 39_000.0})
+    code, text = ruled(whole, SLOWER, void=("old",))
+    assert (code, text.count("what was measured of old is void")) == (EXIT_VOID, 2)
+    assert ruled(whole, SLOWER, void=("other",))[0] == EXIT_FAILURE
+    first, *rest = whole.entrants
+    assert "old is out" in ruled(replace(whole, entrants=(replace(first, out="died"), *rest)), SLOWER)[1]
+
+
+def test_one_that_fell_out_fails() -> None:
+    """It has no number that could be slower; the reason is told without its log."""
+    race = samples.race({"old": 40_000.0, "same": 40_000.0}, out={"new": "died\nlast line"})
+    code, text = ruled(race, SLOWER)
+    assert code == EXIT_FAILURE
+    assert "fails slower:3%: new is out: died\n" in text
+
+
+def test_each_column_has_its_own() -> None:
+    """A contender that lacks a column's workload is not held to a threshold there."""
+    rates = {
+        "hello": {"old": 40_000.0, "new": 40_000.0, "most": 50_000.0},
+        "multiply": {"old": 20_000.0, "new": 15_000.0},
+    }
+    race = samples.race_of_two(rates, absent={"multiply": ["most"]}, noise=0.002, rounds=20)
+    code, text = ruled(race, SLOWER)
+    assert code == EXIT_FAILURE
+    assert "holds slower:3%, at hello: new" in text
+    assert "fails slower:3%, at multiply: new" in text
+    assert "most" not in text.partition("at multiply")[2]
