@@ -257,7 +257,7 @@ def test_h2loads_shape_counts_the_late_among_the_errored_and_these_among_the_fai
     faulty: Callable[..., str], fault: str, told: str
 ) -> None:
     """As h2load's manual has them, and as h2load 1.52 counts."""
-    done = load(faulty(fault, "50"), "-n", "100", "-c", "25", "--timeout", "200ms", "--style", "h2load")
+    done = load(faulty(fault, "50"), "-n", "100", "-c", "25", "--timeout", "2s", "--style", "h2load")
     assert f"\nrequests: {told}\n" in done.stdout, done.stdout
     assert other_tools.parse(done.stdout).failed == 50
 
@@ -343,7 +343,7 @@ def test_a_run_that_ended_early_or_mostly_failed_is_no_success(
 @live
 def test_a_request_unanswered_within_the_time_limit_is_a_timeout(faulty: Callable[..., str]) -> None:
     """And the run ends: each connection waits for its own."""
-    found = told(faulty("stall", "10"), "-n", "12", "-c", "2", "--timeout", "100ms")
+    found = told(faulty("stall", "10"), "-n", "12", "-c", "2", "--timeout", "1s")
     assert (found["requests"], found["errors"]) == (10, {"timeout": 2})
 
 

@@ -344,7 +344,7 @@ def test_load_ends_whatever_a_server_begins_to_do_meanwhile(tmp_path: Path, whol
     modes = [*(usual if whole else [mode for mode in PART if TOLD[mode]]), *LATER]
     # As far as load goes: its answers' types and the server's closing are not looked at.
     fine = {"never-closes", "wrong-type", "gzip"}
-    rest = ["-c", "4", "-n", "600", "-d", "3s", "--timeout", "500ms", "--max-errors", "1%"]
+    rest = ["-c", "4", "-n", "600", "-d", "3s", "--timeout", "2s", "--max-errors", "1%"]
     with rogues(modes, "40") as uring, rogues(modes, "40") as epoll:
         pairs = [(mode, port, io) for io, ports in (("uring", uring), ("epoll", epoll)) for mode, port in ports.items()]
         commands = [["load", f"http://127.0.0.1:{port}/", "--io", io, *rest] for _, port, io in pairs]
