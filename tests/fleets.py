@@ -2,7 +2,7 @@
 
 A ``switch`` namespace has two bridges: ``control`` (10.77.0.0/24), which a client and all machines are on, and
 ``data`` (10.78.0.0/24) without the client. Nothing of it is in the machine's own namespace. What is made is removed by
-``close``, also after a failure; ``left_over`` says what still is there.
+``close``, also after a failure, but for the folder /run/sshd; ``left_over`` says what still is there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class Machines:
         self.folder.chmod(0o711)
         self.clocks_apart = _clocks_apart()
         self._sshds: list[subprocess.Popen[bytes]] = []
-        self._made_run_sshd = False
 
     def __enter__(self) -> Self:
         try:
@@ -238,9 +237,6 @@ class Machines:
             subprocess.run(["ip", "netns", "delete", self.namespace(name)], capture_output=True)
         for name in NUMBERS:
             self._remove_cgroup(self.cgroup(name))
-        if self._made_run_sshd:
-            with contextlib.suppress(OSError):
-                Path("/run/sshd").rmdir()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def left_over(self) -> list[str]:
@@ -261,9 +257,8 @@ class Machines:
             for link in ("control", *(("data",) if name != "client" else ())):
                 self._connect(name, link)
         self._keys()
-        with contextlib.suppress(FileExistsError):
-            Path("/run/sshd").mkdir(mode=0o755)
-            self._made_run_sshd = True
+        # As at the machine's own start. It stays: other fleets' sshds answer nobody without it.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         for name in NUMBERS:
             if name != "client":
                 self._start_sshd(name)

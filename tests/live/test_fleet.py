@@ -31,10 +31,7 @@ from dragstrip.racing.fleet.machines import BEAT_S
 from dragstrip.record import EventKind, Race, VoidKind
 from dragstrip.store.database import Store
 
-pytestmark = [
-    pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not())),
-    pytest.mark.xdist_group("fleet"),  # one fleet at a time, and they share a race
-]
+pytestmark = pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not()))
 
 needs_lua = pytest.mark.skipif(not hasattr(_engine, "Script"), reason="this engine was built without Lua")
 
