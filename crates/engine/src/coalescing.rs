@@ -6,6 +6,10 @@
 //! fastest see, too: who could be busy is not kept waiting. And never for more answers than [`MOST_ANSWERS`]: what the
 //! kernel knows of a connection is to be in the processor's caches still when its next request leaves. Waiting
 //! for 5,000 of 10,000 answers costs a third more CPU time than waiting for 64.
+//!
+//! Few connections with several streams each may wait for half of the mean, and half of the least: what is held back of a
+//! connection leaves together, and is answered together. The server still has half of its requests meanwhile. One core that
+//! nginx and ten connections of ten streams share spends a fifth less on a request so.
 
 use crate::io::Coalescing;
 
@@ -51,9 +55,12 @@ impl CoalescingRule {
     }
 
     /// How to wait for the next answers, with so many outstanding, if that is not too few.
+    ///
+    /// `several_streams`: of few connections.
     #[inline]
-    pub fn wait_for(&self, outstanding: usize, fewest: usize) -> Option<Coalescing> {
-        let most_ns = (self.mean_ns / 4).min(self.least_ns / 3).min(MOST_NS);
+    pub fn wait_for(&self, outstanding: usize, fewest: usize, several_streams: bool) -> Option<Coalescing> {
+        let (mean, least) = if several_streams { (2, 2) } else { (4, 3) };
+        let most_ns = (self.mean_ns / mean).min(self.least_ns / least).min(MOST_NS);
         let answers = (outstanding / 2).min(MOST_ANSWERS);
         (outstanding >= fewest && most_ns >= LEAST_NS).then_some(Coalescing { answers, most_ns })
     }
@@ -107,7 +114,7 @@ mod tests {
     fn settled(latencies_ns: &[u64], outstanding: usize) -> Option<Coalescing> {
         let mut coalescing = CoalescingRule::default();
         latencies_ns.iter().cycle().take(2000 * latencies_ns.len()).for_each(|latency_ns| coalescing.note(*latency_ns));
-        coalescing.wait_for(outstanding, FEWEST_OUTSTANDING)
+        coalescing.wait_for(outstanding, FEWEST_OUTSTANDING, false)
     }
 
     /// How many of 10,000 waits end with the first answers, where each read brings so many of a connection's ten.
@@ -143,6 +150,15 @@ mod tests {
         assert_eq!(settled(&[1_000_000], 31), None);
         assert_eq!(settled(&[15_000], 100), None);
         assert_eq!(settled(&[], 100), None);
+    }
+
+    #[test]
+    fn several_streams_of_few_connections_wait_twice_as_long() {
+        let mut rule = CoalescingRule::default();
+        (0..2000).for_each(|_| rule.note(400_000));
+        let [one, several] =
+            [false, true].map(|several| rule.wait_for(100, FEWEST_OUTSTANDING, several).unwrap().most_ns);
+        assert!((98_000..=100_000).contains(&one) && (195_000..=200_000).contains(&several), "{one}, {several}");
     }
 
     #[test]

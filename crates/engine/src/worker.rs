@@ -356,8 +356,9 @@ impl<P: Poller> WorkerSession<P> {
             let gathers = self.stamped && settled && block_run.gathers();
             return gathers.then_some(Coalescing { answers: MOST_ANSWERS, most_ns: NEVER_NS });
         }
-        let coalescing =
-            self.coalescing.wait_for(self.outstanding, if P::LENGTH_ONLY { FEWEST_LARGE } else { FEWEST_OUTSTANDING });
+        let fewest = if P::LENGTH_ONLY { FEWEST_LARGE } else { FEWEST_OUTSTANDING };
+        let several_streams = P::MULTIPLEXES && self.together_trial.is_some();
+        let coalescing = self.coalescing.wait_for(self.outstanding, fewest, several_streams);
         let mut coalescing = coalescing.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns));
         if P::MULTIPLEXES
             && let Some(coalescing) = &mut coalescing

@@ -29,10 +29,10 @@ const MOST_FETCHED: i32 = 256;
 /// Entries of the submission queue; one that is full is submitted early.
 const MOST_ENTRIES: usize = 512;
 /// Requests that leave by one call at most, where answers come soon. A departure is early by what the sendings before it
-/// within its call took longer than at their fastest: that grows with each, and begins anew with each look at the clock.
-/// With eight, latencies at 100 connections were told 7 to 9 µs too long, with four less than 5; a request costs a
-/// fiftieth more.
-const TOGETHER: usize = 4;
+/// within its call took longer than is assumed: that grows with each, and begins anew with each look at the clock. With
+/// eight, latencies at 100 connections are told 5 µs too long, as with one; with sixteen 8 µs. With four a request costs
+/// a thirtieth more than with eight.
+const TOGETHER: usize = 8;
 /// And at most, however late answers come. With 10,000 connections, 8 at a time cost a tenth more than 64.
 const MOST_TOGETHER: usize = 64;
 /// One more leaves for each such part of the latency: a sending takes longer than at its fastest by about a thousandth of
@@ -42,8 +42,8 @@ const LATENCY_FOR_ONE_NS: u64 = 1_000_000;
 const APART: usize = 3;
 /// Requests that a call takes along for its share of time to tell what sending takes.
 const TELLING: u64 = 4;
-/// So many such calls tell it: the first ones may all have been slow.
-const TOLD: u64 = 64;
+/// By so much each such call moves what is taken for usual: it becomes what half of them exceed.
+const MOVE_NS: u64 = 8;
 /// Receives cancelled at once at the end.
 const CANCELS: usize = 128;
 /// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
@@ -102,9 +102,8 @@ pub struct Uring {
     pub(super) queued: Vec<u64>,
     /// When those left that left together.
     departed: Vec<(u64, u64)>,
-    /// What sending one of several took where that was fastest, and how many calls told of it.
-    least_share_ns: u64,
-    told: u64,
+    /// What sending one of several usually takes.
+    usual_share_ns: u64,
     /// How many leave by one call.
     together: usize,
     /// When the next alarm goes off; [`NEVER_NS`]: none is set.
@@ -201,25 +200,32 @@ impl Uring {
     }
 
     /// Submits what is queued without waiting, and notes when each request left: never later than it did. Nothing can have
-    /// left before the call, and each later one waited for those before it, which took three quarters of the least that
-    /// sending was ever seen to take at least. How long a call took says nothing of when within it a request left: to share
-    /// its time out would put some departures behind their answers, where the first are sent faster than the last, or
-    /// the call is interrupted.
+    /// left before the call, and each later one waited for those before it. Each of these is taken to have needed seven
+    /// eighths of its share of the call, or of what is usual where that is less: a call that is interrupted behind its first
+    /// requests says nothing of them. Where they were faster still, the way of a request to its device makes up for
+    /// that: it takes 2 µs and more, which are not counted.
     fn submit(&mut self) {
         let (before_ns, count) = (sys::now_ns(), self.queued.len() as u64);
-        let share_ns = if self.told >= TOLD { self.least_share_ns / 4 * 3 } else { 0 };
-        let departure = |(turn, token)| (token, before_ns + share_ns * turn as u64);
-        self.departed.extend(self.queued.drain(..).enumerate().map(departure));
         let waiting = self.ring.submission().len() as u32;
         // SAFETY: no argument is passed.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(waiting, 0, 0, None) };
-        if count >= TELLING {
-            self.least_share_ns = self.least_share_ns.min((sys::now_ns() - before_ns) / count);
-            self.told += 1;
-        }
+        let share_ns = if count > 1 { self.share_ns((sys::now_ns() - before_ns) / count, count) } else { 0 };
+        let departure = |(turn, token)| (token, before_ns + share_ns * turn as u64);
+        self.departed.extend(self.queued.drain(..).enumerate().map(departure));
         if self.staging.waits() {
             self.staged_left();
         }
+    }
+
+    /// What each request of a call is taken to have needed, where its share of the call was so long.
+    #[inline]
+    fn share_ns(&mut self, share_ns: u64, count: u64) -> u64 {
+        let usual_ns = self.usual_share_ns;
+        if count >= TELLING {
+            self.usual_share_ns =
+                if share_ns > usual_ns { usual_ns + MOVE_NS } else { usual_ns.saturating_sub(MOVE_NS) };
+        }
+        share_ns.min(usual_ns) / 8 * 7
     }
 
     /// What is queued leaves by the call that follows: no sooner than now.
@@ -409,8 +415,7 @@ impl Poller for Uring {
             lent: None,
             queued: Vec::with_capacity(entries),
             departed: Vec::with_capacity(connections.max(entries)),
-            least_share_ns: u64::MAX,
-            told: 0,
+            usual_share_ns: 0,
             together: TOGETHER,
             alarm_ns: NEVER_NS,
             alarm: Box::new(Timespec::new()),

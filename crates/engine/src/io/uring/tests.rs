@@ -182,5 +182,36 @@ fn a_sending_that_the_kernel_refuses_is_told_with_its_error() {
 #[test]
 fn more_requests_leave_together_only_where_answers_take_long() {
     let told = [0, 1_000_000, 8_999_999, 14_000_000, 200_000_000, u64::MAX].map(together);
-    assert_eq!(told, [4, 4, 8, 14, 64, 64]);
+    assert_eq!(told, [8, 8, 8, 14, 64, 64]);
+}
+
+#[test]
+fn requests_that_leave_together_left_one_after_the_other_and_within_their_call() {
+    let Some((mut ring, pairs)) = ring(TOGETHER) else { return };
+    let mut apart = 0;
+    for _ in 0..500 {
+        let before_ns = sys::now_ns();
+        for (place, (ours, _)) in pairs.iter().enumerate() {
+            assert_eq!(ring.send(place as u64, ours, 0, b"x").unwrap(), 1);
+        }
+        let after_ns = sys::now_ns();
+        let mut told: Vec<(u64, u64)> = std::iter::from_fn(|| ring.departure()).collect();
+        told.sort_unstable();
+        assert_eq!(told.len(), TOGETHER, "the last one's call took all along");
+        assert!(told.is_sorted_by_key(|(_, sent_ns)| *sent_ns));
+        assert!(told.iter().all(|(_, sent_ns)| (before_ns..=after_ns).contains(sent_ns)));
+        apart += u32::from(told[0].1 < told[TOGETHER - 1].1);
+    }
+    assert!(apart > 400, "{apart} of 500 calls: what sending takes becomes known");
+}
+
+#[test]
+fn a_call_that_was_interrupted_moves_no_departure_far() {
+    let Some((mut ring, _pairs)) = ring(1) else { return };
+    (0..1000).for_each(|_| {
+        ring.share_ns(2000, 8);
+    });
+    assert_eq!(ring.share_ns(1_000_000, 8), 2000 / 8 * 7);
+    assert_eq!(ring.share_ns(800, 8), 800 / 8 * 7);
+    assert_eq!(ring.share_ns(1_000_000, 2), 2000 / 8 * 7, "as before: few tell nothing of what is usual");
 }
