@@ -145,9 +145,13 @@ def test_a_certificate_that_proves_nothing_is_refused_with_what_would_do(tmp_pat
     at = {name: f"listen 127.0.0.1:{ports[name]} ssl; {words[name]}" for name in words}
     server = Nginx(tmp_path, f"{at['other']} }} server {{ {at['old']}")
     cases = [
-        (f"https://127.0.0.1:{ports['other']}/", ["--cacert", str(signer.file)], "certificate is not valid for"),
+        (
+            f"https://127.0.0.1:{ports['other']}/",
+            ["--cacert", str(signer.file)],
+            "certificate is for another name than 127.0.0.1",
+        ),
         (f"https://127.0.0.1:{ports['old']}/", ["--cacert", str(signer.file)], "certificate has expired"),
-        (f"https://127.0.0.1:{ports['other']}/", [], "unable to get local issuer certificate"),
+        (f"https://127.0.0.1:{ports['other']}/", [], "certificate has an unknown issuer"),
         (server.url().replace("http:", "https:"), [], "no TLS handshake could be made"),
     ]
     for url, more, said in cases:
@@ -156,4 +160,69 @@ def test_a_certificate_that_proves_nothing_is_refused_with_what_would_do(tmp_pat
         assert said in done.stderr
     missing = load(cases[0][0], "--cacert", str(tmp_path / "nowhere.pem"))
     assert (missing.returncode, "--cacert" in missing.stderr) == (2, True)
+    assert not [line for line in server.ended() if " 200 " in line]
+
+
+class SelfSigned:
+    """What ``openssl req -x509`` makes: a certificate that signs itself and is an authority's, as curl takes it."""
+
+    def __init__(self, at: Path, name: str, subject: str = "IP:127.0.0.1", more: str = "", days: int = 2) -> None:
+        self.file, key = at / f"{name}.pem", at / f"{name}.key"
+        made = f"req -x509 -newkey rsa:2048 -nodes -subj /CN=its-own -days 2 -addext subjectAltName={subject} {more}"
+        again = f"x509 -in {self.file} -signkey {key} -days {days} -out {self.file}"
+        for words in (f"{made} -keyout {key} -out {self.file}", again):
+            subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
+        self.words = f"ssl_certificate {self.file}; ssl_certificate_key {key};"
+
+
+def serving(at: Path, made: dict[str, str]) -> tuple[Nginx, dict[str, str]]:
+    """An nginx that shows each of these certificates at an address of its own, by name."""
+    ports = {name: free_port() for name in made}
+    servers = [f"listen 127.0.0.1:{ports[name]} ssl http2; {words}" for name, words in made.items()]
+    server = Nginx(at, " location / { return 200 hi; } } server { ".join(servers))
+    return server, {name: f"https://127.0.0.1:{port}/" for name, port in ports.items()}
+
+
+WAYS = {
+    "kept": (),
+    "anew": ("--no-keepalive", "--tls", "full"),
+    "resumed": ("--no-keepalive", "--tls", "resumed"),
+    "http2": ("--http", "2"),
+    "statuses": ("--check", "status", "--status", "200"),
+    "statuses anew": ("--check", "status", "--status", "200", "--no-keepalive"),
+}
+
+
+@pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
+def test_a_certificate_is_believed_where_cacert_names_it(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """One that signs itself, an authority's or not, and one that another signed; in every way of connecting."""
+    itself, leaf = (
+        SelfSigned(tmp_path, "itself"),
+        SelfSigned(tmp_path, "leaf", more="-addext basicConstraints=CA:FALSE"),
+    )
+    signed = Authority(tmp_path).sign("signed", "IP:127.0.0.1")
+    _, urls = serving(tmp_path, {"itself": itself.words, "leaf": leaf.words, "signed": signed})
+    for name, url in urls.items():
+        found = told(url, "-n", "42", "-c", "4", "--cacert", str(tmp_path / f"{name}.pem"), *more)
+        assert (found["requests"], found["errors"]) == (42, {}), name
+
+
+@pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
+def test_a_certificate_is_refused_for_its_cause_in_plain_words(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Named, yet expired or for another name; or not named; never a library's own words, whatever looks at it first."""
+    old, other = SelfSigned(tmp_path, "old", days=-1), SelfSigned(tmp_path, "other", "DNS:elsewhere.test")
+    good, signer = SelfSigned(tmp_path, "good"), Authority(tmp_path)
+    server, urls = serving(tmp_path, {"old": old.words, "other": other.words, "good": good.words})
+    cases = {
+        "old": (old.file, "the server's certificate has expired"),
+        "other": (other.file, "the server's certificate is for another name"),
+        "good": (signer.file, "the server's certificate has an unknown issuer"),
+    }
+    for name, (cacert, said) in cases.items():
+        done = load(urls[name], "-n", "42", "-c", "4", "--cacert", str(cacert), *more)
+        text = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode == 1, text
+        assert said in text
+        for never in ("answered nothing right", "CaUsed", "InvalidCertificate", "Other(", "Context"):
+            assert never not in text
     assert not [line for line in server.ended() if " 200 " in line]

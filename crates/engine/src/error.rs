@@ -75,7 +75,7 @@ pub enum EngineError {
     #[error(
         "{target}: connection {number} of a worker's {of} could not be opened ({source}); {}",
         match source.kind() {
-            io::ErrorKind::InvalidData => "does it prove to be who it should be?",
+            io::ErrorKind::InvalidData => "a server that speaks TLS, with a certificate that is trusted here, would do",
             io::ErrorKind::Unsupported => "does it speak HTTP/2?",
             _ => "is the server listening?",
         }

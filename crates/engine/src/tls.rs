@@ -4,11 +4,16 @@ use crate::error::EngineError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientConnection, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+    WebPkiServerVerifier, verify_server_name,
 };
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, NamedGroup, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, NamedGroup, RootCertStore,
+    SignatureScheme,
+};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +35,7 @@ pub struct TlsPlan {
 pub enum Trust<'a> {
     /// Those that this machine believes.
     Platform,
-    /// Those signed by what is in this file (PEM).
+    /// Certificates that are in this file (PEM), and those that they sign.
     File(&'a Path),
     /// Anybody's: the server proves nothing.
     Anybody,
@@ -52,13 +57,8 @@ impl TlsPlan {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| refuse(error.to_string(), "this is a defect, please report it"))?;
-        let mut config = match trust {
-            Trust::Anybody => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
-                .with_no_client_auth(),
-            Trust::Platform | Trust::File(_) => builder.with_root_certificates(roots(trust)?).with_no_client_auth(),
-        };
+        let verifier = Arc::new(Verifier::new(trust, provider)?);
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), name: server, protocol: None })
@@ -98,24 +98,6 @@ impl TlsPlan {
     pub fn connection(&self) -> Result<ClientConnection, Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
-}
-
-fn roots(trust: Trust) -> Result<RootCertStore, EngineError> {
-    let mut store = RootCertStore::empty();
-    if let Trust::File(path) = trust {
-        let told = |why: String| refuse(format!("{}: {why}", path.display()), "give a file of certificates in PEM");
-        let found = CertificateDer::pem_file_iter(path).map_err(|error| told(error.to_string()))?;
-        for one in found {
-            store.add(one.map_err(|error| told(error.to_string()))?).map_err(|error| told(error.to_string()))?;
-        }
-        return if store.is_empty() { Err(told("no certificate in it".into())) } else { Ok(store) };
-    }
-    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if store.is_empty() {
-        let problem = "this machine has no certificates that it trusts (ca-certificates)".into();
-        return Err(refuse(problem, "name a file of them, or take any server's word"));
-    }
-    Ok(store)
 }
 
 /// Sessions of one server that may be taken up. Those of rustls hold eight tickets: of many connections that end
@@ -169,19 +151,72 @@ impl ClientSessionStore for Sessions {
     }
 }
 
-/// Believes every certificate; signatures are still looked at, as the handshake's own soundness.
+/// Looks at certificates as [`Trust`] says; signatures are always looked at, as the handshake's own soundness.
 #[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// None: every certificate is believed.
+    usual: Option<Arc<WebPkiServerVerifier>>,
+    /// Certificates that the user's file has. The usual verifier refuses a server that shows one of them if it is an
+    /// authority's, as `openssl req -x509` makes them, or if somebody else signed it; curl accepts both.
+    named: Vec<CertificateDer<'static>>,
+}
 
-impl ServerCertVerifier for Unchecked {
+/// How the usual verifier's error reads if a server shows an authority's certificate. Its type is not exported.
+const AUTHORITY: &str = "CaUsedAsEndEntity";
+
+impl Verifier {
+    fn new(trust: Trust, provider: Arc<CryptoProvider>) -> Result<Self, EngineError> {
+        let (mut store, mut named) = (RootCertStore::empty(), Vec::new());
+        match trust {
+            Trust::Anybody => return Ok(Self { provider, usual: None, named }),
+            Trust::Platform => {
+                store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+                if store.is_empty() {
+                    let problem = "this machine has no certificates that it trusts (ca-certificates)".into();
+                    return Err(refuse(problem, "name a file of them, or take any server's word"));
+                }
+            }
+            Trust::File(path) => {
+                let told =
+                    |why: String| refuse(format!("{}: {why}", path.display()), "give a file of certificates in PEM");
+                for one in CertificateDer::pem_file_iter(path).map_err(|error| told(error.to_string()))? {
+                    let one = one.map_err(|error| told(error.to_string()))?;
+                    store.add(one.clone()).map_err(|error| told(words(&error)))?;
+                    named.push(one);
+                }
+                if named.is_empty() {
+                    return Err(told("no certificate in it".into()));
+                }
+            }
+        }
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider))
+            .build()
+            .map_err(|error| refuse(error.to_string(), "this is a defect, please report it"))?;
+        Ok(Self { provider, usual: Some(usual), named })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Some(usual) = &self.usual else { return Ok(ServerCertVerified::assertion()) };
+        let refused = match usual.verify_server_cert(shown, between, name, ocsp, now) {
+            Err(Error::InvalidCertificate(why)) => why,
+            other => return other,
+        };
+        // The usual verifier looks at the time first, then at who signed, then at the name: only the name is left.
+        let of_signer = refused == CertificateError::UnknownIssuer || is_authority(&refused);
+        if !(of_signer && self.named.iter().any(|one| one == shown)) {
+            return Err(Error::InvalidCertificate(refused));
+        }
+        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -191,7 +226,7 @@ impl ServerCertVerifier for Unchecked {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -200,10 +235,61 @@ impl ServerCertVerifier for Unchecked {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+fn is_authority(refused: &CertificateError) -> bool {
+    matches!(refused, CertificateError::Other(other) if other.0.to_string() == AUTHORITY)
+}
+
+/// What rustls found wrong, in words for the person who must act.
+pub fn words(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(refused) => format!("the server's certificate {}", about(refused)),
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "the server does not agree to the protocol that was offered (ALPN)".into()
+        }
+        Error::AlertReceived(alert) => format!("the server ended the handshake (TLS alert {})", u8::from(*alert)),
+        Error::InvalidMessage(_) => "the server's bytes are not TLS".into(),
+        Error::PeerIncompatible(_) => "the server supports no TLS version or cipher that Dragstrip offers".into(),
+        Error::PeerMisbehaved(_) => "the server breaks the rules of TLS".into(),
+        Error::DecryptError => "the server's bytes can't be decrypted".into(),
+        other => other.to_string(),
+    }
+}
+
+fn about(refused: &CertificateError) -> String {
+    use CertificateError as Why;
+    match refused {
+        Why::Expired | Why::ExpiredContext { .. } => "has expired".into(),
+        Why::NotValidYet | Why::NotValidYetContext { .. } => "is not valid yet".into(),
+        Why::UnknownIssuer => "has an unknown issuer".into(),
+        Why::NotValidForName => "is for another name".into(),
+        Why::NotValidForNameContext { expected, presented } => {
+            let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+            let names = if names.is_empty() { "it has no subjectAltName".into() } else { names.join(", ") };
+            format!("is for another name ({names}) than {}", expected.to_str())
+        }
+        Why::BadSignature => "has a wrong signature".into(),
+        Why::Revoked => "was revoked".into(),
+        Why::BadEncoding => "can't be read".into(),
+        Why::InvalidPurpose | Why::InvalidPurposeContext { .. } => "is not meant for a server".into(),
+        Why::UnsupportedSignatureAlgorithmContext { .. }
+        | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "is signed by an algorithm that Dragstrip does not support".into()
+        }
+        other if is_authority(other) => "has an unknown issuer: itself, an authority that was not named".into(),
+        other => format!("is refused ({other})"),
+    }
+}
+
+/// `DnsName("localhost")`, as the library has it, without the library's own words.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, rest)| rest.strip_suffix(')').unwrap_or(rest));
+    inner.trim_matches('"')
 }

@@ -193,7 +193,12 @@ class LoadOptions(OpenLoopOptions):
 @click.option("--pipeline", type=Count(), default="1", show_default=True, help="Requests on their way on a connection.")
 @click.option("--streams", type=Count(), default="1", show_default=True, help="With --http 2, the same by streams.")
 @click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
-@click.option("--cacert", default=None, metavar="FILE", help="Who may sign for https (PEM); default as this machine.")
+@click.option(
+    "--cacert",
+    default=None,
+    metavar="FILE",
+    help="Trust these certificates and what they sign (PEM). [default: as this machine]",
+)
 @click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
 @click.option(
     "--tls",

@@ -16,6 +16,16 @@ from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, quoted, read
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
 LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
+#: OpenSSL's codes (x509_vfy.h) for what may be wrong with a certificate.
+_UNKNOWN_ISSUER, _OTHER_NAME = "has an unknown issuer", "is for another name than {name}"
+_REFUSALS = {
+    9: "is not valid yet",
+    10: "has expired",
+    26: "is not meant for a server",
+    **dict.fromkeys((2, 18, 19, 20, 21), _UNKNOWN_ISSUER),
+    **dict.fromkeys((62, 64), _OTHER_NAME),
+}
+
 _SHOWN = 60  # characters of a body that a message quotes
 
 
@@ -109,8 +119,8 @@ def _ask(
             left = _session(sock) if request.handshakes == RESUMED else None
     except ssl.SSLCertVerificationError as error:
         raise DragstripError(
-            f"{request.url}: the server's certificate is refused: {error.verify_message.rstrip('.')}; --cacert FILE "
-            "names who signs there, the URL should have the name that is in it, and --insecure takes any"
+            f"{request.url}: {_about(error, to)}; pass its CA, or the certificate itself, with --cacert FILE, use the "
+            "certificate's host name in the URL, or accept any certificate with --insecure"
         ) from error
     except ssl.SSLError as error:
         why = error.reason or str(error)
@@ -133,6 +143,12 @@ def _ask(
         tls=tls,
     )
     return learned, left
+
+
+def _about(error: ssl.SSLCertVerificationError, to: Target) -> str:
+    """OpenSSL's refusal, in the words that the engine has for it (``tls.rs``)."""
+    why = _REFUSALS.get(error.verify_code, f"is refused ({error.verify_message.rstrip('.')})")
+    return f"the server's certificate {why.format(name=to.tls)}"
 
 
 def _session(sock: socket.socket) -> ssl.SSLSession | None:
@@ -209,6 +225,10 @@ def _trust(request: LoadRequest) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=request.cacert)
     except (OSError, ssl.SSLError) as error:
         raise BadUsage(f"--cacert {request.cacert}: can't be used ({error}); give certificates in PEM") from error
+    # As the engine does: a certificate that --cacert names is believed, whoever signed it; its name is in its
+    # subjectAltName; and no version of Python is stricter than another.
+    context.verify_flags = ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_TRUSTED_FIRST
+    context.hostname_checks_common_name = False
     if request.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

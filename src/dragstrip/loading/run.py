@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from dragstrip import machine
-from dragstrip.errors import BadUsage, EngineFailure
+from dragstrip.errors import BadUsage, DragstripError, EngineFailure
 from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.learn import Learned, given, learn
 from dragstrip.loading.request import (
@@ -239,7 +239,7 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
     request = prepared.request
     started = datetime.now(UTC).isoformat(timespec="seconds")
     slices: list[Slice] = []
-    with _engine(prepared.cores, request.io) as engine, _awake(request) as awake:
+    with _engine(prepared.cores, request) as engine, _awake(request) as awake:
         try:
             finished = drive(engine, engine.open(session_plan(prepared)), prepared, slices, progress)
         except KeyboardInterrupt:
@@ -402,16 +402,18 @@ def _about_sleep(awake: keep_awake.Awake) -> str:
 
 
 @contextmanager
-def _engine(cores: tuple[int, ...], io: str) -> Iterator[Engine]:
+def _engine(cores: tuple[int, ...], request: LoadRequest) -> Iterator[Engine]:
     from dragstrip._engine import Engine, EngineError  # the report of an old result must work where it can't load
 
     try:
-        engine = Engine(list(cores), io=io)
+        engine = Engine(list(cores), io=request.io)
         try:
             yield engine
         finally:
             engine.shutdown()
     except EngineError as error:
+        if error.kind == "tls":  # the server's fault, as a handshake before the load
+            raise DragstripError(f"{request.url}: {error}") from error
         raise EngineFailure(str(error)) from error
 
 

@@ -4,7 +4,7 @@
 
 use super::{Coalescing, Epoll, Event, Needs, Poller, Received, place};
 use crate::sys;
-use crate::tls::TlsPlan;
+use crate::tls::{TlsPlan, words};
 use rustls::AlertDescription;
 use rustls::client::ClientConnection;
 use socket2::Socket;
@@ -90,7 +90,7 @@ impl Read for Arrived<'_> {
 fn broken(error: rustls::Error) -> io::Error {
     let protocol = matches!(error, rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol));
     let kind = if protocol { ErrorKind::Unsupported } else { ErrorKind::InvalidData };
-    io::Error::new(kind, format!("TLS: {error}"))
+    io::Error::new(kind, format!("TLS: {}", words(&error)))
 }
 
 impl Poller for Buffered {

@@ -46,6 +46,10 @@ KIND_MEANS = {
 }
 
 
+#: Failures of connections that were never open.
+NOT_CONNECTED = {"connect", "refused", "tls"}
+
+
 def sentence(result: LoadResult) -> str:
     """The run in one sentence."""
     keep = "kept alive" if result.request.keepalive else "a new one for each request"
@@ -58,6 +62,9 @@ def sentence(result: LoadResult) -> str:
     over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
         how = "ended early: " if result.finished == "gave up" else ""
+        if result.errors and not result.errors.keys() - NOT_CONNECTED:
+            why = result.samples[next(iter(result.errors))].removeprefix("connect: ")
+            return f"{how}no connection to {result.request.url} could be opened ({why})"
         return f"{how}{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
     stops = {"interrupted": "interrupted: ", "script": "ended by its script: "}
     how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
