@@ -197,7 +197,7 @@ class LoadOptions(OpenLoopOptions):
     "--cacert",
     default=None,
     metavar="FILE",
-    help="Trust these certificates and what they sign (PEM). [default: as this machine]",
+    help="Trusted certificates or CAs (PEM). [default: this machine's]",
 )
 @click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
 @click.option(
