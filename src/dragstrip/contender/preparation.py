@@ -16,13 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError
-
 from dragstrip.contender import discovery
+from dragstrip.contender.budget import TemplateRefused
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
+from dragstrip.contender.template import render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 
 #: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
@@ -410,24 +410,14 @@ def _inside(name: str) -> Path:
 
 def _rendered(contender: Contender, name: str, values: Mapping[str, Any]) -> str:
     file = contender.folder / name
-    jinja = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
     try:
-        return jinja.from_string(file.read_text(encoding="utf-8")).render(values)
-    except (TemplateError, UnicodeDecodeError) as error:
+        return render(file.read_text(encoding="utf-8"), values)
+    except UnicodeDecodeError as error:
         raise BadDefinition(
-            file=str(file),
-            line=error.lineno if isinstance(error, TemplateSyntaxError) else _template_line(error),
-            field="template",
-            problem=str(error),
-            remedy=f"the names there are: {', '.join(sorted(values))}",
+            file=str(file), field="template", problem=f"is not a text ({error})", remedy="write it in UTF-8"
         ) from error
-
-
-def _template_line(error: Exception) -> int | None:
-    """The template's line that raised: Jinja puts it into the traceback under the name ``<template>``."""
-    line, step = None, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == "<template>":
-            line = step.tb_lineno
-        step = step.tb_next
-    return line
+    except TemplateRefused as error:
+        remedy = f"known: {', '.join(sorted(values))}" if error.unknown else error.remedy
+        raise BadDefinition(
+            file=str(file), line=error.line, field="template", problem=error.problem, remedy=remedy
+        ) from error

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from dragstrip.contender.definition import Strict, read
 from dragstrip.errors import BadUsage
-from dragstrip.paths import is_file
+from dragstrip.paths import is_file, read_beside
 
 #: A request's file, or a pool's: each connection holds what it sends.
 MOST_BYTES = 64 * 2**20
@@ -106,7 +106,12 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
         text, path = getattr(fields, name), getattr(fields, f"{name}_file")
         if text is not None and path is not None:
             raise BadUsage(f"{whose}: has {name} and {name}_file; give only one of them")
-        return text.encode() if text is not None else bounded(folder / path, f"{whose}: {name}_file") if path else None
+        if text is not None or not path:
+            return None if text is None else text.encode()
+        try:
+            return read_beside(folder, path, MOST_BYTES)
+        except ValueError as error:
+            raise BadUsage(f"{whose}: {name}_file: {error}; name a file beside the pool, or below") from error
 
     answer = text_or_file("answer")
     return Asked(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dragstrip.contender.budget import spend
+from dragstrip.contender.template import render
 from dragstrip.workload.draw import Drawn, one
 from dragstrip.workload.fields import DataFields
-from dragstrip.workload.template import render
 
 #: Rows of the race's database, with the ids 1 to this.
 TABLE_ROWS = 10_000
@@ -29,17 +30,17 @@ class Data:
     table: Sequence[int] = ()
 
 
-def drawn(wanted: Sequence[DataFields], seed: str) -> Data:
-    """The files and rows of one launch; the same seed gives the same ones."""
-    files: dict[str, bytes] = {}
-    rows: dict[str, Sequence[Drawn]] = {}
-    for fields in wanted:
-        rng = random.Random(f"{seed} {fields.file}")
-        if fields.bytes_:
-            files[fields.file] = rng.randbytes(fields.bytes_)
-            continue
-        mine: list[Drawn] = [{"id": number, **one(rng, fields)} for number in range(1, fields.rows + 1)]
-        files[fields.file] = render(fields.content, {"rows": mine}).encode()
-        if fields.name:
-            rows[fields.name] = mine
-    return Data(files, rows)
+def drawn(wanted: DataFields, seed: str, before: Data) -> Data:
+    """One more file of a launch, and its rows; the same seed gives the same ones.
+
+    Raises:
+        TemplateRefused: its template is refused, or it has more than a definition may.
+    """
+    rng = random.Random(f"{seed} {wanted.file}")
+    if wanted.bytes_:
+        spend(1, wanted.bytes_)
+        return replace(before, files={**before.files, wanted.file: rng.randbytes(wanted.bytes_)})
+    mine: list[Drawn] = [{"id": number, **one(rng, wanted)} for number in range(1, wanted.rows + 1)]
+    content = render(wanted.content, {"rows": mine}).encode()
+    rows = {**before.rows, wanted.name: mine} if wanted.name else before.rows
+    return replace(before, files={**before.files, wanted.file: content}, rows=rows)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from dragstrip.contender import Key, Source
+from dragstrip.contender.budget import TemplateRefused, budget, spend
+from dragstrip.contender.template import names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.data import Data, drawn
@@ -24,7 +27,6 @@ from dragstrip.workload.fields import (
     RequestFields,
     WorkloadFile,
 )
-from dragstrip.workload.template import names_in, render
 
 #: How long the drawn sequence of a mix is, before it begins again.
 SEQUENCE = 4096
@@ -49,6 +51,10 @@ class Kind:
     probes: ProbeFields
     at: tuple[Key, ...]
     body: bytes | None
+
+    def asked_at(self, *keys: Key) -> tuple[Key, ...]:
+        """The place of a request's key: for one request among several, in its own table."""
+        return (*self.at, *keys) if self.at else ("request", *keys)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,12 @@ class Workload:
         Args:
             launch: another text for every launch; the same one gives the same files.
         """
-        return drawn(self.fields.data, f"{self.name} {launch}")
+        made = Data()
+        with budget():
+            for number, fields in enumerate(self.fields.data):
+                with refusing(self.source, ("data", number)):
+                    made = drawn(fields, f"{self.name} {launch}", made)
+        return made
 
     def exchanges(
         self,
@@ -164,16 +175,18 @@ class Workload:
             BadUsage: the workload needs a mark and the contender has none.
         """
         asking = _Asking(self, mark, http, connection_words(http, keepalive), host, data, before, own_form)
-        return tuple(
-            asking.exchange(number, values)
-            for number, kind in enumerate(self.kinds)
-            for values in self.pool(kind, seed)
-        )
+        with budget():
+            return tuple(
+                asking.exchange(number, values)
+                for number, kind in enumerate(self.kinds)
+                for values in self.pool(kind, seed)
+            )
 
     def pool(self, kind: Kind, seed: int) -> list[Drawn]:
         """What one kind's requests are made of under load."""
         whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
-        return draw.distinct(random.Random(f"{seed} {whose} load"), kind.load, kind.load.count)
+        with refusing(self.source, (*kind.at, "load")):
+            return draw.distinct(random.Random(f"{seed} {whose} load"), kind.load, kind.load.count)
 
     def probes(
         self,
@@ -197,12 +210,14 @@ class Workload:
         """
         asking = _Asking(self, mark, http, connection_words(http, keepalive), host, data, before, own_form)
         found = []
-        for number, kind in enumerate(self.kinds):
-            whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
-            more = max(count - len(kind.probes.always), 0)
-            pool = {draw.key(values) for values in self.pool(kind, seed)}
-            others = draw.distinct(random.Random(f"{seed} {whose} probes"), kind.probes, more, without=pool)
-            found += [asking.exchange(number, values) for values in [*kind.probes.always, *others][:count]]
+        with budget():
+            for number, kind in enumerate(self.kinds):
+                whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
+                more = max(count - len(kind.probes.always), 0)
+                pool = {draw.key(values) for values in self.pool(kind, seed)}
+                with refusing(self.source, (*kind.at, "probes")):
+                    others = draw.distinct(random.Random(f"{seed} {whose} probes"), kind.probes, more, without=pool)
+                found += [asking.exchange(number, values) for values in [*kind.probes.always, *others][:count]]
         return tuple(found)
 
     def sequence(self, exchanges: Sequence[Exchange], seed: int) -> tuple[int, ...]:
@@ -247,7 +262,7 @@ class _Asking:
                 f'write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         asked, answer = kind.request, kind.answer
-        path, sends = render(asked.path, values), _body_of(kind, values)
+        path, sends = self._filled(kind.asked_at("path"), asked.path, values), self._body_of(kind, values)
         chunked = asked.framing == "chunked" and sends is not None
         if chunked and self.http == "1.0":
             raise BadUsage(
@@ -258,13 +273,15 @@ class _Asking:
             path,
             http=self.http,
             host=self.host,
-            headers={name: render(text, values) for name, text in asked.headers.items()},
+            headers={
+                name: self._filled(kind.asked_at("headers", name), text, values) for name, text in asked.headers.items()
+            },
             words=self.words,
             body=sends,
             chunked=chunked,
         )
-        right = self._right(answer, values, self.data)
-        before = self._right(answer, values, self.before) if self.before else None
+        right = self._right(kind, values, self.data)
+        before = self._right(kind, values, self.before) if self.before else None
         compare = "bytes" if answer.compare == "json" and not self.own_form else answer.compare
         return Exchange(
             path=path,
@@ -283,21 +300,41 @@ class _Asking:
             http=self.http,
         )
 
-    def _right(self, answer: AnswerFields, values: Drawn, data: Data | None) -> bytes:
+    def _filled(self, at: tuple[Key, ...], text: str, values: Mapping[str, object]) -> str:
+        with refusing(self.workload.source, at):
+            return render(text, values)
+
+    def _right(self, kind: Kind, values: Drawn, data: Data | None) -> bytes:
+        answer = kind.answer
         if answer.compare == "status":
             return b""
         if self.workload.needs_data and data is None:
             raise ValueError(f"workload {self.workload.name} is asked without the files of a launch")
         data = data or Data()
         if answer.data is not None:
-            return data.files[render(answer.data, values)]
-        return render(answer.body or "", {**values, "mark": self.mark, "table": data.table, **data.rows}).encode()
+            return data.files[self._filled((*kind.at, "answer", "data"), answer.data, values)]
+        known = {**values, "mark": self.mark, "table": data.table, **data.rows}
+        return self._filled((*kind.at, "answer", "body"), answer.body or "", known).encode()
+
+    def _body_of(self, kind: Kind, values: Drawn) -> bytes | None:
+        """What a request sends; None if it has no body."""
+        if kind.body is not None:
+            with refusing(self.workload.source, kind.asked_at("body_file")):
+                spend(1, len(kind.body))  # each request has a copy
+            return kind.body
+        if kind.request.body is not None:
+            return self._filled(kind.asked_at("body"), kind.request.body, values).encode()
+        return b"" if kind.request.method in ("POST", "PUT", "PATCH") else None
 
 
-def _body_of(kind: Kind, values: Drawn) -> bytes | None:
-    """What a request sends; None where it has no body."""
-    if kind.body is not None:
-        return kind.body
-    if kind.request.body is not None:
-        return render(kind.request.body, values).encode()
-    return b"" if kind.request.method in ("POST", "PUT", "PATCH") else None
+@contextmanager
+def refusing(source: Source, at: tuple[Key, ...]) -> Iterator[None]:
+    """What a template does that it may not is refused by the key ``at`` of its file.
+
+    Raises:
+        BadDefinition: file, line, field, what is wrong, what is allowed.
+    """
+    try:
+        yield
+    except TemplateRefused as error:
+        raise source.bad(at, error.problem, error.remedy) from error

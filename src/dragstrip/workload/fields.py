@@ -15,8 +15,8 @@ Span = Annotated[tuple[int, int], Field(strict=False)]
 Choices = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Value = int | str
 
-#: Bytes of one file of ``{data}``, and rows of one; far more than any launch should have to write.
-MOST_FILE_BYTES, MOST_ROWS = 2**28, 100_000
+#: Bytes of one file of ``{data}``, and rows of one; ``contender.template`` bounds what all of them come to.
+MOST_FILE_BYTES, MOST_ROWS = 2**26, 50_000
 
 
 class Varying(Strict):

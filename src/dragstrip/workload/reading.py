@@ -8,15 +8,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from jinja2 import TemplateError
-
 from dragstrip.contender import Key, Source, nearest, parsed, validated
+from dragstrip.contender.budget import budget
+from dragstrip.contender.template import names_in, render
 from dragstrip.errors import BadUsage
-from dragstrip.paths import is_file
+from dragstrip.paths import is_file, read_beside
 from dragstrip.workload.data import TABLE_ROWS
-from dragstrip.workload.definition import Kind, Workload
-from dragstrip.workload.fields import MixFile, RequestFields, Varying, WorkloadFile
-from dragstrip.workload.template import names_in, render
+from dragstrip.workload.definition import Kind, Workload, refusing
+from dragstrip.workload.fields import MOST_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
 
@@ -62,13 +61,14 @@ def _loaded(file: Path, _changed_ns: int) -> Workload:
     else:
         fields = validated(given, source, WorkloadFile)
     workload = Workload(fields, source, tuple(_kinds(fields, source)))
-    _check_files(workload)
-    for kind in workload.kinds:
-        _check_varying(kind, source)
-        _check_answer(kind, workload)
-        _check_headers(kind, source)
-        _check_templates(kind, workload)
-    _check_rendering(workload)
+    with budget():
+        _check_files(workload)
+        for kind in workload.kinds:
+            _check_varying(kind, source)
+            _check_answer(kind, workload)
+            _check_headers(kind, source)
+            _check_templates(kind, workload)
+        _check_rendering(workload)
     return workload
 
 
@@ -92,18 +92,10 @@ def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> b
         return None
     if request.body is not None:
         raise source.bad((*at, "body_file"), "stands beside `body`", "give only one of them")
-    file = source.file.parent / request.body_file
     try:
-        return file.read_bytes()
-    except OSError as error:
-        raise source.bad(
-            (*at, "body_file"), f"{file} can't be read ({error.strerror})", "name a file beside the definition"
-        ) from error
-
-
-def _asked_at(kind: Kind, *keys: Key) -> tuple[Key, ...]:
-    """Where a key of a request stands: of one among several, in its own table."""
-    return (*kind.at, *keys) if kind.at else ("request", *keys)
+        return read_beside(source.file.parent, request.body_file, MOST_FILE_BYTES)
+    except ValueError as error:
+        raise source.bad((*at, "body_file"), str(error), "name a file beside the definition, or below") from error
 
 
 def _check_files(workload: Workload) -> None:
@@ -187,7 +179,7 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
 
 def _check_headers(kind: Kind, source: Source) -> None:
     for name in kind.request.headers:
-        at = _asked_at(kind, "headers", name)
+        at = kind.asked_at("headers", name)
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
             raise source.bad(at, "is no header's name", "use letters, digits and -")
         if name.lower() in _OURS:
@@ -198,8 +190,8 @@ def _check_templates(kind: Kind, workload: Workload) -> None:
     known, source = kind.load.names(), workload.source
     rows = {one.name for one in workload.fields.data if one.name}
     request = kind.request
-    texts = [(_asked_at(kind, "path"), request.path), (_asked_at(kind, "body"), request.body or "")]
-    texts += [(_asked_at(kind, "headers", name), text) for name, text in request.headers.items()]
+    texts = [(kind.asked_at("path"), request.path), (kind.asked_at("body"), request.body or "")]
+    texts += [(kind.asked_at("headers", name), text) for name, text in request.headers.items()]
     for at, text in texts:
         _check_template(source, at, text, known)
     _check_template(source, (*kind.at, "answer", "body"), kind.answer.body or "", known | {"mark", "table"} | rows)
@@ -207,12 +199,10 @@ def _check_templates(kind: Kind, workload: Workload) -> None:
 
 
 def _check_template(source: Source, at: tuple[Key, ...], text: str, valid: set[str]) -> None:
-    try:
+    with refusing(source, at):
         unknown = sorted(names_in(text) - valid)
-    except TemplateError as error:
-        raise source.bad(at, f"is no template: {error}", "{{ name }} puts a value in its place") from error
     if unknown:
-        raise source.bad(at, f"there is no {unknown[0]!r}", nearest(unknown[0], valid, "there are"))
+        raise source.bad(at, f"unknown name {unknown[0]!r}", nearest(unknown[0], valid, "known:"))
 
 
 def _check_rendering(workload: Workload) -> None:
@@ -222,22 +212,23 @@ def _check_rendering(workload: Workload) -> None:
         if kind.answer.data is None:
             continue
         for values in (*workload.pool(kind, 0), *kind.probes.always):
-            name = render(kind.answer.data, values)
+            with refusing(workload.source, (*kind.at, "answer", "data")):
+                name = render(kind.answer.data, values)
             if name not in data.files:
                 raise workload.source.bad(
                     (*kind.at, "answer", "data"), f"becomes {name!r}", nearest(name, data.files, "the files are")
                 )
     try:
         asked = (*workload.exchanges(mark="MARK", data=data), *workload.probes(mark="MARK", data=data))
-    except (TemplateError, UnicodeEncodeError, TypeError, ArithmeticError) as error:
-        raise workload.source.bad(("request",), f"can't be filled in: {error}", "look at its templates") from error
+    except UnicodeEncodeError as error:
+        raise workload.source.bad(("request",), f"can't be sent: {error}", "use ASCII in path and headers") from error
     for one in asked:
         kind = workload.kinds[one.kind]
         if not re.fullmatch(r"/[!-~]*", one.path):
             raise workload.source.bad(
-                _asked_at(kind, "path"), f"becomes {one.path!r}", "use visible ASCII without spaces; %20 is a space"
+                kind.asked_at("path"), f"becomes {one.path!r}", "use visible ASCII without spaces; %20 is a space"
             )
         if not re.fullmatch(rb"([!-~][\t -~]*\r\n)+\r\n", one.head):
             raise workload.source.bad(
-                _asked_at(kind, "headers"), "have a value with a line end or control character", "use visible ASCII"
+                kind.asked_at("headers"), "have a value with a line end or control character", "use visible ASCII"
             )
