@@ -273,7 +273,7 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
     found, before = (assess(claim, PUBLISHED, one) for one in (_changed(race, rounds=tilted), race))
     assert (found.outcome, found.again is not None) == (Outcome.HOLDS, False)
     assert found.high > 1.1 * before.high
-    assert any("the machine disturbed quick more than steady" in remark for remark in map(remark_text, found.remarks))
+    assert any("quick was disturbed more than steady" in remark for remark in map(remark_text, found.remarks))
 
 
 def _changed(record: Any, **changes: Any) -> Any:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from dragstrip.doctor.finding import PASS, Finding, Report, Subject
 from dragstrip.machine import show_cores
+from dragstrip.report.figures import as_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +114,7 @@ def _noise(finding: Finding) -> str:
     """The scatter, and the smallest differences that a race of two sees within usual budgets."""
     smallest: Iterable[tuple[float, float]] = finding.values["smallest"].items()
     sees = ", ".join(f"{100 * share:.1f} % in {_minutes(budget_s)}" for budget_s, share in smallest)
-    scatter = f"a round's ratio scatters by {100 * finding.numbers['round_sd']:.2g} %"
+    scatter = f"a round's ratio scatters by {as_percent(finding.numbers['round_sd'])}"
     return f"{scatter}; a race of two sees {sees}, in nine of ten"
 
 
@@ -128,8 +129,8 @@ def _awake(finding: Finding) -> str:
         return f"cores can't be kept awake ({way})"
     return (
         f"{way}: the hypervisor took {numbers['steal_share']:.1%} of the cores' time, and a round's ratio scattered "
-        f"by {100 * numbers['round_sd']:.2g} %; with cores as they are {numbers['steal_share_off']:.1%} and "
-        f"{100 * numbers['round_sd_off']:.2g} %"
+        f"by {as_percent(numbers['round_sd'])}; with cores as they are {numbers['steal_share_off']:.1%} and "
+        f"{as_percent(numbers['round_sd_off'])}"
     )
 
 
@@ -137,7 +138,7 @@ def _null_race(finding: Finding) -> str:
     """What a race of a server against itself says of this machine."""
     seen = finding.numbers
     span = "" if seen["low"] is None else f", {seen['low']:.4f} to {seen['high']:.4f}"
-    sees = f"; rounds scatter by {100 * seen['round_sd']:.2g} %" if "round_sd" in seen else ""
+    sees = f"; rounds scatter by {as_percent(seen['round_sd'])}" if "round_sd" in seen else ""
     return f"{seen['verdict']}{span}, after {seen['spent_s']:.0f} s (race {seen['race']}){sees}"
 
 

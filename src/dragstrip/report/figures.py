@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
@@ -50,7 +51,7 @@ def null_race(race: Race) -> str:
     if not isinstance(known, dict):
         return "No null race of this machine was known (dragstrip doctor --null-race)."
     span = "" if known.get("low") is None else f", {known['low']:.4f} to {known['high']:.4f}"
-    sees = f"; rounds scattered by {100 * known['round_sd']:.2g} %" if "round_sd" in known else ""
+    sees = f"; rounds scattered by {as_percent(known['round_sd'])}" if "round_sd" in known else ""
     return f"This machine's null race, {known['race']} of {known['at'][:10]}: {known['verdict']}{span}{sees}."
 
 
@@ -151,6 +152,16 @@ def memory(value_bytes: float | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError("unreachable")
+
+
+def two_digits(value: float) -> str:
+    """Two significant digits, no exponent; all digits before the point where there are more."""
+    return f"{value:,.0f}" if abs(value) >= 99.5 else f"{Decimal(f'{value:.2g}'):f}"
+
+
+def as_percent(value: float) -> str:
+    """A share with two significant digits: 0.0123 as 1.2 %, 2.7 as 270 %."""
+    return f"{two_digits(100 * value)} %"
 
 
 def percent(share: float) -> str:

@@ -130,7 +130,7 @@ class Deadline:
 
     def text(self) -> str:
         """The time that it gives, like "5 s"."""
-        return f"{max(self.within_s, 0.0):.2g} s"
+        return f"{max(self.within_s, 0.0):.3g} s"
 
     def lend(self, sock: socket.socket) -> None:
         """Gives what is left to the next operation of a socket."""

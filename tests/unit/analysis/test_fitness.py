@@ -228,7 +228,7 @@ def test_a_machine_that_takes_from_one_alone_widens_its_pairs_and_is_told() -> N
     assert after.widened == pytest.approx(0.4 * 0.1, rel=0.05)
     assert after.disturbed is not None
     assert (after.disturbed.more, after.disturbed.less) == ("hit", "spared")
-    assert disturbed_text(after.disturbed).startswith("the machine disturbed hit more than spared")
+    assert disturbed_text(after.disturbed).startswith("hit was disturbed more than spared")
     assert after.low < before.low / 1.035
     assert lost_shares(hit, hit.rounds)["hit"] == pytest.approx(0.1, abs=5e-3)
 

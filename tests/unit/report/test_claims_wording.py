@@ -102,8 +102,8 @@ def test_remarks_and_stand_ins_have_their_sentences() -> None:
     assert remark_text(unequal) == "header bytes not equal: a 99, b 246"
     seen = Disturbed(more="a", less="b", lost_more=0.06, lost_less=0.01, widened=0.02)
     assert remark_text(finding.DisturbedMore(seen)) == (
-        "the machine disturbed a more than b: other programs and the hypervisor took 6 % of its time, of b's 1 %; "
-        "the interval is 2 % wider at both ends for it"
+        "a was disturbed more than b: other programs and the hypervisor took 6 % of its time, but 1 % of b's; "
+        "both ends of the interval were moved out by 2 % to allow for this"
     )
     assert remark_text(finding.CheckWarns(samples.said("errors", "warn", "a check's own"))) == "a check's own"
     assert stand_in_text(finding.StandIn("a", "b")) == "a raced for b, which is missing here"

@@ -10,6 +10,7 @@ import html.parser
 import io
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -34,7 +35,19 @@ from dragstrip.cli import race as cli_race
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race, Void, VoidKind
 from dragstrip.report import figures, glyphs, listing
-from dragstrip.report.race import badge, chart_data, charts, latency, live, notes, standing, summary, tables, wording
+from dragstrip.report.race import (
+    badge,
+    chart_data,
+    charts,
+    forest,
+    latency,
+    live,
+    notes,
+    standing,
+    summary,
+    tables,
+    wording,
+)
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import svg as picture
@@ -842,13 +855,26 @@ def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
     race_terminal.show_race(console, race, verdict, [])
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO above
     (at,) = [at for at, line in enumerate(lines) if line.startswith("b / d")]
-    assert "the machine disturbed b more than d" in lines[at + 1]
+    assert "b was disturbed more than d" in lines[at + 1]
     told = wording.disturbed_text(seen)
-    assert "other programs and the hypervisor took 6 % of its time, of d's 1 %" in told
+    assert "other programs and the hypervisor took 6 % of its time, but 1 % of d's" in told
     assert told in "".join(Reader(race_page.render(race, verdict, [])).text)
     made = race_export.race_json(race, verdict, [])
     jsonschema.validate(made, race_export.schema())
     assert [p["widened"] for p in made["pairs"] if p["disturbed"] == told] == [0.02]
+
+
+@pytest.mark.parametrize(
+    ("moved", "shown"), [(0.0004, "0.04"), (0.02, "2"), (0.494, "49"), (2.703, "270"), (1998.0, "199,800")]
+)
+def test_how_far_ends_of_an_interval_were_moved_has_no_exponent(moved: float, shown: str) -> None:
+    """Alone and for several pairs at once; also for shares that are tiny, and above 100 %."""
+    seen = Disturbed(more="a", less="b", lost_more=0.998, lost_less=0.00001, widened=math.log1p(moved))
+    told = wording.disturbed_text(seen)
+    assert "took 100 % of its time, but 0.001 % of b's" in told
+    pair = judge(samples.race({"a": 1000.0, "b": 2000.0})).pairs[0]
+    for text in (told, forest.together([replace(pair, disturbed=seen)])):
+        assert f"were moved out by {shown} %" in text
 
 
 def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
@@ -863,11 +889,11 @@ def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
         console = Console(width=80, file=io.StringIO())
         race_terminal.show_race(console, race, verdict, [], verbose=verbose)
         shown[verbose] = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
-    one = "in 7 pairs the machine disturbed one more than the other: their intervals are 2 % wider"
+    one = "in 7 pairs the machine disturbed one more than the other: both ends of their intervals were moved out by 2 %"
     assert one in " ".join(shown[False].split())
-    assert "disturbed b more than" not in shown[False]
+    assert "b was disturbed more than" not in shown[False]
     assert sum(line.rstrip().endswith("▲") for line in shown[False].splitlines()) == 7
-    assert "disturbed b more than" in shown[True]
+    assert "b was disturbed more than" in shown[True]
     page = race_page.render(race, verdict, [])
     assert '<details class="disturbed">' in page
     assert all(wording.disturbed_text(pair.disturbed) in "".join(Reader(page).text) for pair in pairs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dragstrip.report.figures import two_digits
+
 _WORDS = {
     "timeout": "waited {limit:g} s in vain for an answer",
     "connect": "never connected",
@@ -25,7 +27,7 @@ def describe_ends(run: Mapping[str, Any]) -> str:
     if run["sent"] < run["requests"]:
         asked = f"only {asked}, of {run['requests']:,} that were to be sent"
     answered, errors = run["answered"], {kind: count for kind, count in run["errors"].items() if count}
-    slowest = f"the slowest after {run['longest_s']:.2g} s" if answered else ""
+    slowest = f"the slowest after {two_digits(run['longest_s'])} s" if answered else ""
     if not errors:
         fate = f"all were answered right, {slowest}; no connection was refused, reset, closed early or left waiting"
     else:

@@ -32,8 +32,9 @@ from dragstrip.claim.finding import (
     Unfit,
 )
 from dragstrip.report.claims.connection_ends import describe_ends
+from dragstrip.report.figures import as_percent, two_digits
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.messages import percent, void_text
+from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.wording import disturbed_text, unfit_text
 
 
@@ -41,7 +42,7 @@ def finding_text(finding: Finding) -> str:
     """Why a finding is as it is, and how another race may say more."""
     text = f"{'void: ' if finding.void else ''}{_reason(finding.reason)}"
     if finding.disturbed is not None:
-        took = percent(finding.disturbed)
+        took = as_percent(finding.disturbed)
         text += f"; the machine was very disturbed, others took {took} of the race's time"
     return text + ("" if finding.again is None else _again(finding.again))
 
@@ -98,7 +99,7 @@ def _ratio(against: Against, tolerance: float) -> str:
         Against.UNCLEAR: "the interval includes 1, or the race was too short for one",
         Against.OTHER_WAY: "the other way round",
         Against.NO_SIZE: "as claimed; no size was",
-        Against.WITHIN: f"within {percent(tolerance)} of the published ratio",
+        Against.WITHIN: f"within {as_percent(tolerance)} of the published ratio",
         Against.LARGER: "the difference is larger than published",
         Against.SMALLER: "the difference is smaller than published",
     }[against]
@@ -107,7 +108,7 @@ def _ratio(against: Against, tolerance: float) -> str:
 def _figures(reason: AllSame | PeakSeen | NoInterval | NoRound) -> str:
     match reason:
         case AllSame(apart, tolerance, (a, b)):
-            limit = percent(tolerance)
+            limit = as_percent(tolerance)
             how = {
                 Apart.WITHIN: f"all are the same within {limit}",
                 Apart.BEYOND: f"they differ by more than {limit}",
@@ -115,8 +116,8 @@ def _figures(reason: AllSame | PeakSeen | NoInterval | NoRound) -> str:
             }[apart]
             return f"{how}; most apart: {a} over {b}"
         case PeakSeen(contender, near, tolerance, per_s, published_per_s):
-            times = f"{per_s / published_per_s:.2g} times"
-            size = f"within {percent(tolerance)} of" if near else times
+            times = f"{two_digits(per_s / published_per_s)} times"
+            size = f"within {as_percent(tolerance)} of" if near else times
             return f"{contender} served {size} the published {published_per_s:,.0f} answers a second"
         case NoInterval():
             return "too few rounds for an interval"

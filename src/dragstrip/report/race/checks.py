@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dragstrip.record import Event, Void, VoidKind
+from dragstrip.report.figures import as_percent
 from dragstrip.report.race import link_checks
-from dragstrip.report.race.messages import event_text, more_rounds, percent, void_text, why_idle
+from dragstrip.report.race.messages import event_text, more_rounds, void_text, why_idle
 from dragstrip.validity.check import Check, Finding, Saw
 
 #: What to do about others on the race's cores.
@@ -127,8 +128,8 @@ def _shared_cores(_: str, cores: Sequence[int]) -> str:
 
 
 def _engine_used(who: str, share: float, busy: float | None) -> str:
-    server = "unreadable" if busy is None else percent(busy)
-    return f"against {who} the engine used {percent(share)} of its cores, the server {server} of its own"
+    server = "unreadable" if busy is None else as_percent(busy)
+    return f"against {who} the engine used {as_percent(share)} of its cores, the server {server} of its own"
 
 
 def _generator_limit(who: str, share: float, busy: float | None) -> str:
@@ -145,16 +146,16 @@ def _generator_near(who: str, share: float, busy: float | None) -> str:
 
 
 def _ceiling_near(who: str, share: float) -> str:
-    return f"{who} was served {percent(share)} of what the generator can send here (dragstrip doctor)"
+    return f"{who} was served {as_percent(share)} of what the generator can send here (dragstrip doctor)"
 
 
 def _engine_waited(_: str, share: float) -> str:
-    return f"the engine waited {percent(share)} of the time for its cores (median over blocks)"
+    return f"the engine waited {as_percent(share)} of the time for its cores (median over blocks)"
 
 
 def _server_wait_most(_: str, most: float, unread: Sequence[str]) -> str:
     unknown = f"; unreadable: {_listed(unread)}" if unread else ""
-    return f"others took at most {percent(most)} of any server's time{unknown}"
+    return f"others took at most {as_percent(most)} of any server's time{unknown}"
 
 
 def _accounting_faults(_: str, count: int, first: Void) -> str:
@@ -175,24 +176,24 @@ def _little_reconnects(who: str, busy: float, connections: int) -> str:
 
 
 def _little_off(who: str, busy: float, connections: int, off: float) -> str:
-    return f"{_at_work(who, busy, connections)}, off by {percent(off)}"
+    return f"{_at_work(who, busy, connections)}, off by {as_percent(off)}"
 
 
 def _little_holds(_: str, within: float) -> str:
-    return f"connections = rate × (mean latency + the engine's own turn-round), within {percent(within)}"
+    return f"connections = rate × (mean latency + the engine's own turn-round), within {as_percent(within)}"
 
 
 def _turn_long(who: str, share: float) -> str:
-    return f"{who}: connections spent {percent(share)} of the time waiting in the generator, not for the server"
+    return f"{who}: connections spent {as_percent(share)} of the time waiting in the generator, not for the server"
 
 
 def _turn_most(_: str, most: float, busy: bool) -> str:
     all_the_same = ", and the servers were busy all the same" if busy else ""
-    return f"connections spent at most {percent(most)} of the time waiting in the generator{all_the_same}"
+    return f"connections spent at most {as_percent(most)} of the time waiting in the generator{all_the_same}"
 
 
 def _not_sustained(who: str, share: float, rate_per_s: float) -> str:
-    return f"{who}: only {percent(share)} of the offered {rate_per_s:,g}/s left in time"
+    return f"{who}: only {as_percent(share)} of the offered {rate_per_s:,g}/s left in time"
 
 
 def _left_late(who: str, lag_ns: float) -> str:
@@ -200,12 +201,12 @@ def _left_late(who: str, lag_ns: float) -> str:
 
 
 def _not_saturated(who: str, busy: float, cores: int, disturbed: bool) -> str:
-    return f"{who} kept {percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
+    return f"{who} kept {as_percent(busy)} of its {'core' if cores == 1 else f'{cores} cores'} busy"
 
 
 def _saturated(_: str, least: float, unread: Sequence[str]) -> str:
     unknown = f", except {_listed(unread)}, whose CPU time can't be read" if unread else ""
-    return f"the servers kept their cores at least {percent(least)} busy{unknown}"
+    return f"the servers kept their cores at least {as_percent(least)} busy{unknown}"
 
 
 def _died(who: str, rounds: Sequence[int]) -> str:
@@ -222,13 +223,13 @@ def _shapes(who: str, shapes: Sequence[tuple[int, int]]) -> str:
 
 
 def _slow_launches(who: str, slow: Mapping[int, float], launches: int) -> str:
-    listed = ", ".join(f"round {index} at {percent(share)} of it" for index, share in slow.items())
+    listed = ", ".join(f"round {index} at {as_percent(share)} of it" for index, share in slow.items())
     return f"{len(slow)} of {who}'s {launches} launches were far slower than its median: {listed}"
 
 
 def _two_kinds(who: str, share: float, slower: float, launches: int, wanted: int) -> str:
     del launches, wanted  # the remedy's
-    return f"{who}'s launches are of two kinds: {percent(share)} of them {percent(slower)} slower"
+    return f"{who}'s launches are of two kinds: {as_percent(share)} of them {as_percent(slower)} slower"
 
 
 def _two_kinds_remedy(finding: Finding) -> str:
@@ -240,7 +241,7 @@ def _two_kinds_remedy(finding: Finding) -> str:
 
 def _trend(who: str, mean: float) -> str:
     way = "rose" if mean > 0 else "fell"
-    return f"{who}'s throughput {way} by {percent(abs(mean))} from a round's first block to its last"
+    return f"{who}'s throughput {way} by {as_percent(abs(mean))} from a round's first block to its last"
 
 
 def _void_passes(_: str, lost: int, passes: int, cause: VoidKind | None) -> str:
@@ -262,12 +263,12 @@ def _intruders(_: str, count: int, names: Sequence[str]) -> str:
 
 def _pace(_: str, drift: float) -> str:
     way = "slower" if drift > 0 else "faster"
-    return f"the machine grew {percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
+    return f"the machine grew {as_percent(abs(drift))} {way} over the race, by the engine's own CPU time per request"
 
 
 def _steady(_: str, drift: float, scatters: bool) -> str:
     scatter = ", no more than it scatters" if scatters else ""
-    return f"steady: the engine's own pace changed by {percent(abs(drift))} over the race{scatter}"
+    return f"steady: the engine's own pace changed by {as_percent(abs(drift))} over the race{scatter}"
 
 
 def _event(_: str, event: Event) -> str:
@@ -285,15 +286,15 @@ def _reused(who: str, connects: int, answered: int) -> str:
 def _miscounted(who: str, fewer: int, more: int, sent: int) -> str:
     seen = f"by its own count {who} had {max(fewer, more)} requests {'fewer' if fewer > more else 'more'}"
     than = f"than the engine {'had answers to' if fewer > more else 'sent'}"
-    return f"{seen} {than} ({percent(max(fewer, more) / sent)} of {sent})"
+    return f"{seen} {than} ({as_percent(max(fewer, more) / sent)} of {sent})"
 
 
 def _counted_alike(_: str, names: Sequence[str], most: float) -> str:
-    return f"{_listed(names)} had as many requests as were sent, within {percent(most)}"
+    return f"{_listed(names)} had as many requests as were sent, within {as_percent(most)}"
 
 
 def _database_asked(_: str, most: float, busy: float) -> str:
-    return f"it executed what the answers took, within {percent(most)}, and was at most {percent(busy)} busy"
+    return f"it executed what the answers took, within {as_percent(most)}, and was at most {as_percent(busy)} busy"
 
 
 def _database_miscounted(who: str, executed: int, wanted: float) -> str:
@@ -304,7 +305,7 @@ def _database_miscounted(who: str, executed: int, wanted: float) -> str:
 
 
 def _shorter(who: str, share: float) -> str:
-    return f"{who}'s answers were {percent(share)} shorter in one block than usual"
+    return f"{who}'s answers were {as_percent(share)} shorter in one block than usual"
 
 
 def _in_words(groups: Mapping[str, Sequence[str]]) -> str:
@@ -381,7 +382,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.FEW_ROUNDS: _few_rounds,
     Saw.OWN_CORES: _own_cores,
     Saw.SHARED_CORES: _shared_cores,
-    Saw.ENGINE_CORES_USED: lambda _, most: f"the engine used at most {percent(most)} of its cores",
+    Saw.ENGINE_CORES_USED: lambda _, most: f"the engine used at most {as_percent(most)} of its cores",
     Saw.GENERATOR_LIMIT: _generator_limit,
     Saw.GENERATOR_LIMIT_BY_CPU: _generator_limit_by_cpu,
     Saw.GENERATOR_NEAR: _generator_near,
@@ -391,8 +392,8 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.ENGINE_WAIT_TAKEN: lambda _, share: f"{_engine_waited('', share)}, taken by others",
     Saw.SERVER_WAIT_SHARED: _always("says nothing: servers share cores with the engine or the database"),
     Saw.SERVER_WAIT_MOST: _server_wait_most,
-    Saw.SERVER_WAIT_TAKEN: lambda who, taken: f"others took up to {percent(taken)} of {who}'s time on its cores",
-    Saw.STEAL: lambda _, share: f"the hypervisor took {percent(share)} of the race's cores",
+    Saw.SERVER_WAIT_TAKEN: lambda who, taken: f"others took up to {as_percent(taken)} of {who}'s time on its cores",
+    Saw.STEAL: lambda _, share: f"the hypervisor took {as_percent(share)} of the race's cores",
     Saw.ADDS_UP: _always("in every block: sent = answered + failed + in flight, quantiles in order"),
     Saw.ACCOUNTING_FAULTS: _accounting_faults,
     Saw.NO_ERRORS: lambda _, answered: f"none: all {answered} answers were right",
@@ -416,7 +417,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.SLOW_LAUNCHES: _slow_launches,
     Saw.TWO_KINDS: _two_kinds,
     Saw.ALREADY_RUNNING: lambda who: f"{who} was already running",
-    Saw.NO_TREND: lambda _, most: f"no trend within the rounds beyond its noise (largest mean {percent(most)})",
+    Saw.NO_TREND: lambda _, most: f"no trend within the rounds beyond its noise (largest mean {as_percent(most)})",
     Saw.TREND: _trend,
     Saw.VOID_PASSES: _void_passes,
     Saw.MANY_VOID_PASSES: _many_void_passes,
@@ -439,7 +440,7 @@ _SEEN: Mapping[Saw, Callable[..., str]] = {
     Saw.AS_LONG: _always("as long in every block as in all"),
     Saw.SHORTER: _shorter,
     Saw.DATABASE_ASKED: _database_asked,
-    Saw.DATABASE_LIMIT: lambda who, busy: f"the database is the limit: {who} kept it {percent(busy)} busy",
+    Saw.DATABASE_LIMIT: lambda who, busy: f"the database is the limit: {who} kept it {as_percent(busy)} busy",
     Saw.DATABASE_MISCOUNTED: _database_miscounted,
     **link_checks.SEEN,
     Saw.NO_TILT: _always("nothing on the parity sheet tilts the race"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dragstrip.analysis.fitness import database_use
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.race.messages import percent
+from dragstrip.report.figures import as_percent
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -49,4 +49,4 @@ def text(race: Race, verdict: Verdict, names: Sequence[str]) -> str:
         if own is not None and name in theirs:
             told.append(f"{name} {figures.microseconds(own.estimate)} + {figures.microseconds(theirs[name])}")
     both = f". CPU µs per request, server + its own database processes: {', '.join(told)}" if told else ""
-    return f"{facts['title']} {facts['version']} {where}, at most {percent(busiest)} busy{both}."
+    return f"{facts['title']} {facts['version']} {where}, at most {as_percent(busiest)} busy{both}."

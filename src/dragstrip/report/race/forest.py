@@ -59,10 +59,10 @@ def plot(
 
 def together(disturbed: Sequence[Pair]) -> str:
     """One sentence for all pairs whose interval is wider because the machine disturbed one more than the other."""
-    ends = [f"{100 * math.expm1(of(pair.widened for pair in disturbed)):.2g}" for of in (min, max)]
+    ends = [figures.two_digits(100 * math.expm1(of(pair.widened for pair in disturbed))) for of in (min, max)]
     return (
-        f"in {len(disturbed)} pairs the machine disturbed one more than the other: their intervals are "
-        f"{' to '.join(dict.fromkeys(ends))} % wider at both ends for it"
+        f"in {len(disturbed)} pairs the machine disturbed one more than the other: both ends of "
+        f"their intervals were moved out by {' to '.join(dict.fromkeys(ends))} % to allow for this"
     )
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dragstrip.report.race.messages import percent
+from dragstrip.report.figures import as_percent
 from dragstrip.validity.check import Saw
 
 
 def _links_calm(_: str, use: float | None, again: float, round_trip_ns: float) -> str:
-    used = "their line rate is unknown" if use is None else f"at most {percent(use)} of their line rate"
-    return f"links: {used}; {percent(again)} of the segments sent again; round trip {round_trip_ns / 1000:,.0f} µs"
+    used = "their line rate is unknown" if use is None else f"at most {as_percent(use)} of their line rate"
+    return f"links: {used}; {as_percent(again)} of the segments sent again; round trip {round_trip_ns / 1000:,.0f} µs"
 
 
 def _link_full(who: str, machine: str, share: float, mbps: int) -> str:
-    return f"{who} took {percent(share)} of the {mbps:,} Mbit/s of {machine}'s data link, which may set its pace"
+    return f"{who} took {as_percent(share)} of the {mbps:,} Mbit/s of {machine}'s data link, which may set its pace"
 
 
 def _retransmitted(_: str, machine: str, share: float) -> str:
-    return f"{machine} sent {percent(share)} of its TCP segments again"
+    return f"{machine} sent {as_percent(share)} of its TCP segments again"
 
 
 def _round_trip(who: str, machine: str, round_trip_ns: float, p50_ns: float) -> str:
@@ -27,11 +27,11 @@ def _round_trip(who: str, machine: str, round_trip_ns: float, p50_ns: float) -> 
 
 
 def _interrupts(_: str, machine: str, core: int, share: float) -> str:
-    return f"interrupts took {percent(share)} of core {core} of {machine}"
+    return f"interrupts took {as_percent(share)} of core {core} of {machine}"
 
 
 def _uneven(_: str, machine: str, share: float, count: int) -> str:
-    return f"generator {machine} got {percent(share)} of all answers, one of {count}: it or its link is slower"
+    return f"generator {machine} got {as_percent(share)} of all answers, one of {count}: it or its link is slower"
 
 
 #: What was seen, by its kind.

@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dragstrip.record import TOO_FEW, Event, EventKind, Void, VoidKind
-
-
-def percent(share: float) -> str:
-    """A share in words: two digits, with a space as the page writes it."""
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+from dragstrip.report.figures import as_percent
 
 
 def kinds(errors: Mapping[str, int]) -> str:
@@ -54,12 +50,12 @@ def _errors(void: Void) -> str:
 
 def _server_waited(void: Void) -> str:
     usual = void.numbers.get("usual")
-    beside = f" (usual for it in this round: {percent(usual)})" if usual else ""
-    return f"{percent(void.numbers['share'])} of the block for its core, taken by others{beside}"
+    beside = f" (usual for it in this round: {as_percent(usual)})" if usual else ""
+    return f"{as_percent(void.numbers['share'])} of the block for its core, taken by others{beside}"
 
 
 def _generator(void: Void) -> str:
-    engine, server = percent(void.numbers["engine_share"]), percent(void.numbers["server_share"])
+    engine, server = as_percent(void.numbers["engine_share"]), as_percent(void.numbers["server_share"])
     return f"the engine used {engine} of its cores, the server {server} of its own"
 
 
@@ -79,14 +75,16 @@ _VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
     VoidKind.ERRORS: _errors,
     VoidKind.GAVE_UP: lambda _: "every connection was lost for good before the block's end",
     VoidKind.NO_ANSWER: lambda _: "not one right answer within the counted part",
-    VoidKind.ENGINE_WAITED: lambda void: f"{percent(void.numbers['share'])} of the block for its core, taken by others",
+    VoidKind.ENGINE_WAITED: lambda void: (
+        f"{as_percent(void.numbers['share'])} of the block for its core, taken by others"
+    ),
     VoidKind.SERVER_WAITED: _server_waited,
     VoidKind.GENERATOR: _generator,
     VoidKind.TOO_FEW_BLOCKS: _too_few,
     VoidKind.MARK_LOST: lambda _: "the observer on the server's machine gave no reading of its CPU time",
     VoidKind.CLOCKS_APART: _clocks_apart,
     VoidKind.MACHINE_LOST: lambda _: "one of its machines no longer answered",
-    VoidKind.STEAL: lambda void: f"the hypervisor took {percent(void.numbers['share'])} of the race's cores",
+    VoidKind.STEAL: lambda void: f"the hypervisor took {as_percent(void.numbers['share'])} of the race's cores",
     VoidKind.TOO_FEW_PASSES: _too_few,
     VoidKind.DATABASE: lambda _: "it ended in the round, or could not be started",
     VoidKind.OTHER: lambda _: "of a kind that this version doesn't know",

@@ -66,13 +66,11 @@ def light(race: Race) -> Light:
     lost = f"others took {figures.percent(round(seen.lost, 3))} of its cores' time"
     wider = ""
     if seen.factor is not None:
-        often = "hardly wider than" if seen.factor < 1.15 else f"about {_times(seen.factor)} times as wide as"
+        often = (
+            "hardly wider than" if seen.factor < 1.15 else f"about {figures.two_digits(seen.factor)} times as wide as"
+        )
         wider = f"; intervals are {often} on a quiet one"
     return Light(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.2g}" if factor < 10 else f"{factor:.0f}"
 
 
 def more(race: Race, verdict: Verdict, run: str) -> str:

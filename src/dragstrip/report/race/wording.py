@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
 from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import KNOWN
+from dragstrip.report.figures import as_percent
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Contradiction, Pair, Pauses, Verdict
@@ -32,7 +33,7 @@ def sentence(pair: Pair) -> str:
         so_far = f"so far {_times(pair.ratio)} times the speed, {_spent(pair)}"
         return f"{names}: no verdict, {unfit_text(pair.unfit)} ({so_far})"
     if pair.verdict == "same":
-        return f"{pair.a} and {pair.b}: same within {_percent(pair.margin)} ({_span(pair)}, {_spent(pair)})"
+        return f"{pair.a} and {pair.b}: same within {as_percent(pair.margin)} ({_span(pair)}, {_spent(pair)})"
     if pair.decided:
         return _told_apart(pair)
     if not math.isfinite(pair.low):
@@ -53,7 +54,7 @@ def _told_apart(pair: Pair) -> str:
         low, ratio, high = 1 / high, 1 / ratio, 1 / low
     places = _places(low, high)
     span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
-    little = f"; by less than {_percent(pair.margin)}" if pair.within_margin else ""
+    little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
     # Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
     wide = "; told apart by the step-down test, the interval is the wider one that holds for all pairs at once"
     told = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
@@ -71,9 +72,9 @@ def disturbed_text(disturbed: Disturbed | None) -> str:
         return ""
     more, less = disturbed.more, disturbed.less
     return (
-        f"the machine disturbed {more} more than {less}: other programs and the hypervisor took "
-        f"{100 * disturbed.lost_more:.2g} % of its time, of {less}'s {100 * disturbed.lost_less:.2g} %; "
-        f"the interval is {100 * math.expm1(disturbed.widened):.2g} % wider at both ends for it"
+        f"{more} was disturbed more than {less}: other programs and the hypervisor took "
+        f"{as_percent(disturbed.lost_more)} of its time, but {as_percent(disturbed.lost_less)} of {less}'s; "
+        f"both ends of the interval were moved out by {as_percent(math.expm1(disturbed.widened))} to allow for this"
     )
 
 
@@ -138,12 +139,8 @@ def _edge(ratio: float) -> str:
     if ratio >= 2:
         return f"{ratio:.1f} times as fast"
     if ratio >= 1:
-        return f"{_percent(ratio - 1)} faster"
-    return f"{_percent(1 - ratio)} slower"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+        return f"{as_percent(ratio - 1)} faster"
+    return f"{as_percent(1 - ratio)} slower"
 
 
 def _spent(pair: Pair) -> str:
