@@ -23,13 +23,13 @@ def serve(port: int, store_path: Path | None) -> None:
 
     import uvicorn
 
-    from dragstrip.site import app
+    from dragstrip.site import BACKLOG, Bounded, app
 
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
-        listening.listen(128)  # from here on a browser that is quick waits, and is not refused
+        listening.listen(BACKLOG)  # from here on a browser that is quick waits, and is not refused
     except OSError as error:
         listening.close()
         raise BadUsage(f"--port {port}: can't be listened on ({error.strerror}); --port 0 takes a free one") from error
@@ -39,6 +39,12 @@ def serve(port: int, store_path: Path | None) -> None:
         )
         # A live view's stream has no end of its own: it is not waited for.
         config = uvicorn.Config(
-            app(store_path or default_path()), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+            app(store_path or default_path()),
+            http=Bounded,
+            ws="none",
+            backlog=BACKLOG,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
         )
         uvicorn.Server(config).run(sockets=[listening])

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import re
+import resource
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import samples
+import uvicorn
 from browser import Watched, browser, contrast_and_names
 
 from dragstrip.record import Event, Race
 from dragstrip.report import figures
 from dragstrip.report.race import badge
-from dragstrip.site import views
+from dragstrip.site import connections, views
 from dragstrip.store.database import Store
 
 HOSTILE = "<script>alert(1)</script>"
@@ -57,7 +62,14 @@ def served(store: Path) -> Iterator[str]:
 
 @contextmanager
 def serving(store: Path) -> Iterator[str]:
-    """The address of a real server, ended by its own process id."""
+    """The address of a real server."""
+    with process_of(store) as (address, _):
+        yield address
+
+
+@contextmanager
+def process_of(store: Path) -> Iterator[tuple[str, int]]:
+    """The address of a real server, ended by its own process id, and that."""
     words = [sys.executable, "-m", "dragstrip", "serve", "--port", "0", "--store", str(store)]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as process:
@@ -65,7 +77,7 @@ def serving(store: Path) -> Iterator[str]:
             assert process.stdout
             found = re.match(r"(http://127\.0\.0\.1:\d+)/", process.stdout.readline())
             assert found
-            yield found[1]
+            yield found[1], process.pid
         finally:
             process.terminate()
             process.wait(60)
@@ -107,6 +119,85 @@ def test_nothing_can_be_written(served: str, store: Path) -> None:
     assert ask(served, "/race/ffffffffffff")[0] == 404
     with sqlite3.connect(store) as db:
         assert db.execute("SELECT count(*), (SELECT count(*) FROM event) FROM race").fetchone() == before
+
+
+#: Requests that are never completed; a byte follows now and then.
+SLOW = {
+    "nothing": b"",
+    "half a head": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: ",
+    "half a second head": b"GET /live.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET / HTTP/1.1\r\nX-A: ",
+    "half a body": b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n",
+}
+
+
+def test_a_thousand_slow_clients_are_ended_and_others_are_answered(store: Path) -> None:
+    """Each gets a byte through every now and then, and is closed all the same; no more are open than may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    open_: set[socket.socket] = set()
+    try:
+        with process_of(store) as (address, pid):
+            port, begun, most = int(address.rsplit(":", 1)[1]), time.monotonic(), 0
+            for number in range(1000):
+                open_.add(one := socket.create_connection(("127.0.0.1", port), 60))
+                one.sendall(list(SLOW.values())[number % len(SLOW)])
+                one.setblocking(False)
+            while open_:
+                assert time.monotonic() < begun + 120, f"{len(open_)} of them are open still"
+                most = max(most, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+                assert ask(address, "/")[0] == 200
+                open_ -= {one for one in open_ if _is_closed(one)}
+            assert most < 3 * connections.MOST
+            assert ask(address, "/race/last")[0] == 200
+    finally:
+        for one in open_:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _is_closed(client: socket.socket) -> bool:
+    """Whether the server has ended a connection, which is read to its end; sends one more byte if not."""
+    try:
+        while client.recv(65536):
+            pass
+    except BlockingIOError:
+        with suppress(OSError):
+            client.send(b"x")
+        return False
+    except OSError:
+        pass
+    client.close()
+    return True
+
+
+def test_a_client_that_never_reads_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real event loop, a real connection."""
+    monkeypatch.setattr(connections, "READ_S", 0.5)
+
+    async def serve_much(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(1000):
+            await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
+
+    async def run() -> None:
+        made = uvicorn.Server(
+            uvicorn.Config(serve_much, http=connections.Bounded, ws="none", port=0, log_level="error")
+        )
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            running = asyncio.create_task(made.serve([listening]))
+            while not made.started:
+                await asyncio.sleep(0.01)
+            _, writer = await asyncio.open_connection(*listening.getsockname(), limit=1024)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            while not made.server_state.total_requests and not made.server_state.connections:
+                await asyncio.sleep(0.01)
+            while made.server_state.connections:
+                await asyncio.sleep(0.05)
+            writer.close()
+            made.should_exit = True
+            await running
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_a_race_of_several_workloads_has_its_pages(tmp_path: Path) -> None:
