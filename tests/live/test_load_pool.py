@@ -66,10 +66,23 @@ def test_a_raw_request_leaves_byte_for_byte(nginx: Nginx, tmp_path: Path) -> Non
     ("name", "text", "said"),
     [
         ("a.toml", '[[request]]\npath = "no"\n', "path"),
+        (
+            "a.toml",
+            '[[request]]\npath = "/"\nheadres = {a = "b"}\n',
+            "a.toml:3: request.0.headres: there is no such key; did you mean headers?",
+        ),
+        ("a.toml", '[[requests]]\npath = "/"\n', "a.toml:1: requests: there is no such key; did you mean request?"),
+        ("a.toml", "request = []\n", "a.toml:1: request: given []; give at least 1"),
+        (
+            "a.jsonl",
+            '{"path": "no"}\n',
+            "a.jsonl:1: path: given 'no'; it should match pattern '^/[!-~]*$' (a path with its query",
+        ),
+        ("a.jsonl", "[1]\n", "a.jsonl:1: the line: given [1]; give a table of keys"),
         ("a.toml", '[[request]]\nbody = "a"\nbody_file = "b"\n', "body and body_file"),
         ("a.toml", '[[request]]\nanswer_file = "nowhere"\n', "nowhere can't be read"),
-        ("a.jsonl", '{"path": "/"}\n{"pth": "/"}\n', "line 2: pth"),
-        ("a.jsonl", "GET /\n", "line 1: no JSON"),
+        ("a.jsonl", '{"path": "/"}\n{"pth": "/"}\n', "a.jsonl:2: pth: there is no such key; did you mean path?"),
+        ("a.jsonl", "GET /\n", "line 1: not valid JSON"),
         ("a.jsonl", "", "has 0 requests"),
     ],
 )

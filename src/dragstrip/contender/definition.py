@@ -55,10 +55,15 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True)
 class Source:
-    """A definition's file and text; makes refusals that point at a line of it."""
+    """A definition's file and text; makes refusals that point at a line of it.
+
+    Args:
+        row: of a file with an object on each line: the line that was read; else None.
+    """
 
     file: Path
     text: str
+    row: int | None = None
 
     @cached_property
     def _lines(self) -> dict[tuple[Key, ...], int]:
@@ -66,6 +71,8 @@ class Source:
 
     def line(self, at: Sequence[Key]) -> int | None:
         """1-based line of a key, or of the nearest table above it; None where the file has neither."""
+        if self.row is not None:
+            return self.row
         known = tuple(at)
         while known and known not in self._lines:
             known = known[:-1]
@@ -73,7 +80,7 @@ class Source:
 
     def bad(self, at: Sequence[Key], problem: str, remedy: str) -> BadDefinition:
         """The refusal of the key ``at``; to be raised by the caller."""
-        field = ".".join(str(part) for part in at) or "the file"
+        field = ".".join(str(part) for part in at) or ("the file" if self.row is None else "the line")
         return BadDefinition(file=str(self.file), line=self.line(at), field=field, problem=problem, remedy=remedy)
 
 
@@ -118,7 +125,7 @@ def parsed(file: Path) -> tuple[dict[str, Any], Source]:
     return given, source
 
 
-def validated(given: dict[str, Any], source: Source, model: type[_Model]) -> _Model:
+def validated(given: Any, source: Source, model: type[_Model]) -> _Model:
     """A definition's tables as its model.
 
     Raises:
@@ -164,8 +171,13 @@ def _text_of(file: Path) -> str:
 
 
 def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
-    refusals = [_refusal(fault, model, given, source) for fault in error.errors()]
+    refusals = [_refusal(fault, model, given, source) for fault in error.errors() if not _follows(fault)]
     return min(refusals, key=lambda refusal: (refusal.line is None, refusal.line or 0))
+
+
+def _follows(fault: Any) -> bool:
+    """Whether a list counts as too short only because one of its entries is refused, which is a fault by itself."""
+    return bool(fault["type"] == "too_short" and len(fault["input"]) > fault["ctx"]["actual_length"])
 
 
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
@@ -181,12 +193,26 @@ def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> 
         table = _model_at(model, at[:-1])
         valid = list(_fields_of(table)) if table else []
         return source.bad(at, "there is no such key", nearest(str(at[-1]), valid, "the keys here are"))
+    if kind == "too_short":
+        return source.bad(at, f"given {shown(fault['input'])}", f"give at least {fault['ctx']['min_length']}")
+    if kind == "too_long":
+        return source.bad(at, f"has {len(fault['input']):,} entries", f"give at most {fault['ctx']['max_length']:,}")
+    if kind == "string_pattern_mismatch" and (described := _described(model, at)):
+        pattern = fault["ctx"]["pattern"]
+        return source.bad(at, f"given {shown(fault['input'])}", f"it should match pattern {pattern!r} ({described})")
     if kind in _WOULD_DO:
         return source.bad(at, f"given {shown(fault['input'])}", _WOULD_DO[kind])
     problem = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return source.bad(
         at, f"given {shown(fault['input'])}", f"it {problem}" if problem.startswith("should") else problem
     )
+
+
+def _described(model: type[BaseModel], at: Sequence[Key]) -> str | None:
+    """What the model says of a field."""
+    table = _model_at(model, at[:-1])
+    field = _fields_of(table).get(str(at[-1])) if table else None
+    return field.description if field else None
 
 
 def _existing(at: Sequence[Key], given: Any) -> tuple[Key, ...]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from dragstrip.contender.definition import Strict, read
+from dragstrip.contender.definition import Source, Strict, read, validated
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
 
@@ -89,13 +89,12 @@ def _lines(file: Path) -> tuple[_Fields, ...]:
         if not line.strip():
             continue
         try:
-            found.append(_Fields.model_validate(json.loads(line)))
-        except ValidationError as error:
-            first = error.errors()[0]
-            at = ".".join(map(str, first["loc"])) or "the line"
-            raise BadUsage(f"--pool {file}, line {number}: {at}: {first['msg']}") from error
+            given = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise BadUsage(f"--pool {file}, line {number}: no JSON ({error}); write one object a line") from error
+            raise BadUsage(
+                f"--pool {file}, line {number}: not valid JSON ({error}); write one object per line"
+            ) from error
+        found.append(validated(given, Source(file, "", row=number), _Fields))
     if not 1 <= len(found) <= MOST:
         raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MOST}")
     return tuple(found)

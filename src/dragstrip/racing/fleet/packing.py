@@ -6,6 +6,7 @@ same version of Python, on the same kind of processor.
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import shlex
@@ -30,6 +31,9 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 #: Seconds that a machine may take to say what it is; to take a copy of all; to install what contenders need.
 ASK_S, COPY_S, INSTALL_S = 60.0, 900.0, 3600.0
+
+#: Begins what a machine's Python prints about itself.
+MARK = "dragstrip:"
 
 _START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip "$@"\n'
 
@@ -130,13 +134,28 @@ def refuse_others(fleet: Fleet) -> None:
     """
     own = _kind()
     for machine in {step.machine.name: step.machine for step in plan(fleet, ())}.values():
-        ask = "import platform, sys; print(platform.machine(), platform.libc_ver()[0], sys.implementation.name)"
+        ask = "import platform, sys; "
+        ask += f"print({MARK!r}, platform.machine(), platform.libc_ver()[0], sys.implementation.name)"
         said = run(fleet, Step(machine, f"{PYTHON} -I -c {shlex.quote(ask)}", ASK_S)).strip()
-        if said != own:
+        mark, _, kind = said.partition(" ")
+        if mark != MARK:
             raise BadUsage(
-                f"{machine.name}: it has {PYTHON} on {said}, this machine {own}: compiled packages don't fit; install "
-                f"Dragstrip there by hand, and name its command in {fleet.file}"
+                f"{fleet.file}: {machine.name}: {reached(machine)} ran no {PYTHON} there, but printed {said[:200]!r}; "
+                "give the words that run the command that follows them, like "
+                'via = ["kubectl", "exec", "-i", "POD", "--"]'
             )
+        if kind != own:
+            raise BadUsage(
+                f"{machine.name} has {PYTHON} on {kind}, and this machine on {own}: compiled packages don't fit; "
+                f"install Dragstrip there by hand, and name its command in {fleet.file}"
+            )
+
+
+def reached(machine: Machine) -> str:
+    """How the fleet's file reaches a machine, for a message."""
+    if machine.via:
+        return f"via = {json.dumps(machine.via)}"
+    return f"ssh = {json.dumps(machine.ssh)}" if machine.ssh else "this machine"
 
 
 def _kind() -> str:
@@ -159,10 +178,11 @@ def run(fleet: Fleet, step: Step, sent: IO[bytes] | None = None) -> str:
         given = subprocess.DEVNULL if sent is None else sent
         done = subprocess.run(words, stdin=given, capture_output=True, text=True, timeout=step.within_s)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineLost(step.machine.name, f"`{step.script}`: {error}") from error
+        raise MachineLost(step.machine.name, f"{reached(step.machine)}: `{step.script}`: {error}") from error
     if done.returncode:
-        said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-4:])[:1000]
-        raise MachineLost(step.machine.name, f"`{step.script}` ended with {done.returncode}: {said}")
+        said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-4:])[:1000] or "(no output)"
+        failed = f"{reached(step.machine)}: `{step.script}` ended with {done.returncode}: {said}"
+        raise MachineLost(step.machine.name, failed)
     return done.stdout
 
 

@@ -82,3 +82,26 @@ def test_a_step_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     with sent.open("rb") as file:
         file.read()
         assert packing.run(fleet, packing.Step(here, "cat", 20.0), file) == "all of it"
+
+
+@pytest.mark.parametrize(
+    ("via", "said"),
+    [
+        ('["true"]', "ran no python3.11 there, but printed ''"),
+        ('["echo", "hello"]', "ran no python3.11 there, but printed 'hello sh -c python3.11"),
+        ('["false"]', "ended with 1: (no output)"),
+        ('["sh", "-c", "echo no such pod >&2; exit 3", "--"]', "ended with 3: no such pod"),
+        ('["no-such-kubectl"]', "No such file or directory: 'no-such-kubectl'"),
+    ],
+)
+def test_a_via_that_runs_nothing_there_is_named_with_what_it_did(tmp_path: Path, via: str, said: str) -> None:
+    """The machine, the words that reach it, what they printed; not as if the machine were of another kind."""
+    pod = f'[[machines]]\nname = "pod"\nrole = "load"\nvia = {via}\ndragstrip = "/opt/dragstrip/bin/dragstrip"\n'
+    server = '[[machines]]\nname = "server"\nrole = "server"\naddress = "127.0.0.1"\n'
+    fleet = load(written(tmp_path, server + pod))
+    with pytest.raises((BadUsage, MachineLost)) as refused:
+        packing.refuse_others(fleet)
+    text = str(refused.value)
+    assert f"pod: via = {via}" in text
+    assert said.replace("python3.11", packing.PYTHON) in text
+    assert "this machine" not in text
