@@ -185,6 +185,50 @@ def test_setup_chooses_where_a_thread_connects(served: Nginx, tmp_path: Path) ->
     assert (found["requests"], found["errors"]) == (20, {})
 
 
+@pytest.mark.parametrize("place", ["setup", "init"])
+def test_a_thread_knows_the_address_that_it_connects_to(served: Nginx, tmp_path: Path, place: str) -> None:
+    """In setup, in init and under load: the URL's until the script assigns another; as text it is wrk's host:port."""
+    before, after = "127.0.0.1:1", f"127.0.0.1:{served.port}"
+    hooks = {
+        "setup": "thread.addr = wrk.lookup('127.0.0.1', PORT)[1] print(thread.addr)",
+        "init": "wrk.thread.addr = wrk.lookup('127.0.0.1', PORT)[1]",
+    }
+    hooks = {name: text if name == place else "" for name, text in hooks.items()}
+    script = write(
+        tmp_path,
+        f"""
+        local threads = {{}}
+        function setup(thread) threads[1] = thread print(thread.addr) {hooks["setup"]} end
+        function init() print(wrk.thread.addr) {hooks["init"]} print(tostring(wrk.thread.addr)) end
+        function response() wrk.thread.seen = tostring(wrk.thread.addr) seen = wrk.thread.seen end
+        function done() print(threads[1]:get('seen'), threads[1].addr) end
+        """.replace("PORT", str(served.port)),
+    )
+    found = told("http://127.0.0.1:1/", "-n", "5", "-c", "1", "-t", "1", "-s", script)
+    assert (found["requests"], found["errors"]) == (5, {})
+    then = {"setup": [before, after, after, after], "init": [before, before, after]}[place]
+    assert found["script"]["printed"].split("\n") == [*then, f"{after}\t{after}", ""]
+
+
+def test_an_address_of_ipv6_is_printed_as_wrk_does(served: Nginx, tmp_path: Path) -> None:
+    """Without brackets: getnameinfo's words, a colon, the port."""
+    script = write(tmp_path, "function init() print(wrk.lookup('::1', 8080)[1]) end")
+    assert told(served.url(), "-n", "5", "-s", script, "-t", "1")["script"]["printed"] == "::1:8080\n"
+
+
+def test_an_address_that_lookup_did_not_return_is_refused(served: Nginx, tmp_path: Path) -> None:
+    """Where it is assigned, with file and line."""
+    done = load(served.url(), "-n", "5", "-s", write(tmp_path, "function setup(t) t.addr = '127.0.0.1:80' end"))
+    assert (done.returncode, "own.lua:1: thread.addr must be an address" in done.stderr) == (2, True), done.stderr
+
+
+def test_quiet_leaves_a_scripts_own_words(served: Nginx, tmp_path: Path) -> None:
+    """-q has no report of ours; what the script prints is not ours."""
+    script = write(tmp_path, "function init() print('begun') end function done(s) print('done', s.requests) end")
+    done = load(served.url(), "-n", "20", "-t", "1", "-c", "1", "-q", "-s", script)
+    assert (done.returncode, done.stdout) == (0, "begun\ndone\t20\n"), done.stderr
+
+
 def test_a_changed_body_leaves_the_status_to_be_checked(served: Nginx, tmp_path: Path) -> None:
     """What is made under load is right with any status from 200 to 399, and with --status only with that."""
     script = write(tmp_path, 'local n = 0 function request() n = n + 1 return wrk.format("GET", "/moved?" .. n) end')

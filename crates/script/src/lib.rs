@@ -119,7 +119,7 @@ impl Scripts {
     /// # Errors
     /// The script can't be read, fails, or runs for too long.
     pub fn load(given: &Given, workers: usize, interrupted: Interrupted) -> Result<Self, Trouble> {
-        let shared = Arc::new(Shared::new(workers, interrupted));
+        let shared = Arc::new(Shared::new(workers, given.address, interrupted));
         let main = State::open(given, 0, &shared)?;
         if given.done_elsewhere {
             shared.take_output();
@@ -144,23 +144,16 @@ impl Scripts {
     fn add(&mut self, given: &Given, number: usize) -> Result<(), Trouble> {
         let state = State::open(given, number, &self.shared)?;
         lock(&self.shared.states).push(state.lua.clone());
-        let address = given.address.map(|(host, port)| {
-            let table = self.main.lua.create_table()?;
-            table.set("host", host.to_string())?;
-            table.set("port", port)?;
-            Ok::<Table, mlua::Error>(table)
-        });
-        let address = address.transpose().map_err(|error| Trouble::Script(error.to_string()))?;
         let setup = self.main.own("setup")?;
-        let chosen: (Option<String>, Option<u16>) = self.main.call(Phase::Long, &setup, (number, address))?;
-        let chosen = chosen.0.and_then(|host| host.parse().ok()).zip(chosen.1);
-        self.addresses.push(chosen.filter(|chosen| given.address != Some(*chosen)));
+        self.main.call::<()>(Phase::Long, &setup, number)?;
         let args = state.lua.create_table().map_err(|error| Trouble::Script(error.to_string()))?;
         for (index, word) in given.args.iter().enumerate() {
             args.raw_set(index, word.as_str()).map_err(|error| Trouble::Script(error.to_string()))?;
         }
         let init = state.own("init")?;
         state.call::<()>(Phase::Long, &init, args)?;
+        let chosen = *lock(&self.shared.addresses[number - 1]);
+        self.addresses.push(chosen.filter(|chosen| given.address != Some(*chosen)));
         let has = state.own("has")?;
         let hook = |name: &'static str| -> Result<Option<Function>, Trouble> {
             let there: bool = state.call(Phase::Long, &has, name)?;
@@ -200,7 +193,7 @@ impl Scripts {
         self.fixed.as_deref()
     }
 
-    /// By worker: where it connects to, if `setup` said something else than the URL.
+    /// By worker: where it connects to, if `setup` or `init` assigned another address than the URL's.
     pub fn addresses(&self) -> &[Option<(IpAddr, u16)>] {
         &self.addresses
     }

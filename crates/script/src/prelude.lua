@@ -169,15 +169,18 @@ for _, pair in ipairs(given.headers) do wrk.headers[pair[1]] = pair[2] end
 
 local Address = {
    __tostring = function(self)
-      local host = self.host:find(":", 1, true) and "[" .. self.host .. "]" or self.host
-      return host .. ":" .. self.port
+      return self.host .. ":" .. self.port
    end,
 }
+
+local function address_of(host, port)
+   return host and setmetatable({ host = host, port = port }, Address) or nil
+end
 
 wrk.lookup = noting(function(host, port)
    local found = native.lookup(raw_tostring(host), raw_tostring(port))
    for index, address in ipairs(found) do
-      found[index] = setmetatable({ host = address[1], port = address[2] }, Address)
+      found[index] = address_of(address[1], address[2])
    end
    return found
 end)
@@ -215,7 +218,22 @@ local function new_thread(number)
       set = noting(function(_, name, value) return native.set(number, raw_tostring(name), value) end),
       stop = noting(function() return native.stop(number) end),
    }
-   return thread
+   -- Every object that stands for a thread reads and assigns the one address that the thread connects to.
+   local meta = {
+      __index = function(_, key)
+         if key == "addr" then return address_of(native.address(number)) end
+      end,
+      __newindex = function(self, key, value)
+         if key ~= "addr" then return rawset(self, key, value) end
+         if raw_type(value) ~= "table" or get_metatable(value) ~= Address then
+            error("thread.addr must be an address, as wrk.lookup returns them", 2)
+         end
+         varied = true
+         native.set_address(number, value.host, value.port)
+      end,
+   }
+   known[meta] = true
+   return setmetatable(thread, meta)
 end
 
 -- Whether a call changes nothing. ------------------------------------------------------------------------------------
@@ -325,16 +343,8 @@ function own.begin(number)
    end
 end
 
-function own.setup(number, address)
-   local thread = new_thread(number)
-   thread.addr = address and setmetatable(address, Address) or nil
-   if raw_type(setup) == "function" then setup(thread) end
-   local chosen = thread.addr
-   if chosen == nil then return nil end
-   if raw_type(chosen) ~= "table" or get_metatable(chosen) ~= Address then
-      error("thread.addr is no address, as wrk.lookup returns them", 0)
-   end
-   return chosen.host, chosen.port
+function own.setup(number)
+   if raw_type(setup) == "function" then setup(new_thread(number)) end
 end
 
 function own.init(args)

@@ -26,17 +26,20 @@ pub struct Shared {
     pub stopped: Vec<AtomicBool>,
     /// By worker, as far as they are there.
     pub states: Mutex<Vec<Lua>>,
+    /// By worker: where it connects to; None for a unix socket.
+    pub addresses: Vec<Mutex<Option<(IpAddr, u16)>>>,
     interrupted: Interrupted,
 }
 
 impl Shared {
-    /// Of so many workers.
-    pub fn new(workers: usize, interrupted: Interrupted) -> Self {
+    /// For this many workers, which connect to the same address until the script assigns another.
+    pub fn new(workers: usize, address: Option<(IpAddr, u16)>, interrupted: Interrupted) -> Self {
         Self {
             output: Mutex::default(),
             failure: Mutex::default(),
             stopped: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             states: Mutex::default(),
+            addresses: (0..workers).map(|_| Mutex::new(address)).collect(),
             interrupted,
         }
     }
@@ -188,6 +191,21 @@ fn natives(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
         Ok(())
     })?;
     table.raw_set("stop", stop)?;
+    let of = Arc::clone(shared);
+    let address = lua.create_function(move |_, number: usize| {
+        let found = number.checked_sub(1).and_then(|index| of.addresses.get(index)).and_then(|slot| *lock(slot));
+        Ok((found.map(|(host, _)| host.to_string()), found.map(|(_, port)| port)))
+    })?;
+    table.raw_set("address", address)?;
+    let of = Arc::clone(shared);
+    let set_address = lua.create_function(move |_, (number, host, port): (usize, String, u16)| {
+        let host: IpAddr = host.parse().map_err(|_| mlua::Error::runtime(format!("{host:?} is not an IP address")))?;
+        if let Some(slot) = number.checked_sub(1).and_then(|index| of.addresses.get(index)) {
+            *lock(slot) = Some((host, port));
+        }
+        Ok(())
+    })?;
+    table.raw_set("set_address", set_address)?;
     table.raw_set("lookup", lua.create_function(|lua, (host, port): (String, String)| lookup(lua, &host, &port))?)?;
     let connect = lua.create_function(|_, (host, port): (String, u16)| {
         let Ok(host) = host.parse::<IpAddr>() else { return Ok(false) };
