@@ -101,6 +101,31 @@ def test_method_headers_and_body_arrive_as_given(nginx: Nginx) -> None:
 
 @live
 @needs_nginx
+def test_cookies_and_credentials_arrive_as_headers(tmp_path: Path) -> None:
+    """The server refuses any other; --basic-auth is base64, several cookies are one header."""
+    place = """location = /mine {
+        if ($http_cookie != "a=b; c=d=e") { return 403; } if ($http_authorization != "Basic bWU6cDp3") { return 401; }
+        return 200 "in\n"; }"""
+    server = Nginx(tmp_path, place)
+    words = ["--cookie", "a=b", "-C", "c=d=e", "--basic-auth", "me:p:w", "-n", "1e1", "-d", "1m30s", "-c", "2"]
+    found = told(server.url("/mine"), *words)
+    assert (found["requests"], found["status_codes"], found["load"]["duration_s"]) == (10, {"200": 10}, 90.0)
+    server.ended()
+
+
+@live
+@needs_nginx
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_of_one_request_is_one_request(nginx: Nginx, count: int) -> None:
+    """None is left to learn the right response from: its status is checked, and the report says so."""
+    found = told(nginx.url(), "-n", str(count))
+    assert (found["requests"], found["sent"], found["plain_requests"]) == (count, count, 0)
+    assert any("only statuses were checked" in line for line in found["warnings"])
+    assert len(nginx.ended()) == count
+
+
+@live
+@needs_nginx
 @pytest.mark.parametrize(("path", "method"), [("/empty", "GET"), ("/", "HEAD")])
 def test_answers_without_a_body_are_right_answers(nginx: Nginx, path: str, method: str) -> None:
     """204, and whatever HEAD says of a length."""
@@ -443,10 +468,14 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["unix:/tmp/socket"], 2, "--unix PATH"),
         (["127.0.0.1:8080"], 2, "use http://127.0.0.1:8080/"),
         (["http://127.0.0.1:99999/"], 2, "no URL"),
-        (["http://me:secret@127.0.0.1/"], 2, "-H 'Authorization"),
+        (["http://me:secret@127.0.0.1/"], 2, "--basic-auth USER:PASS"),
         (["http://127.0.0.1/ä"], 2, "percent-encode"),
         (["http://127.0.0.1:1/"], 1, "start the server first"),
-        (["http://127.0.0.1:1/", "-n", "2"], 2, "3 or more"),
+        (["http://127.0.0.1:1/", "-n", "2", "--check", "full"], 2, "3 or more"),
+        (["https://127.0.0.1:1/", "--h2c"], 2, "use --http 2"),
+        (["http://127.0.0.1:1/", "--cookie", "a"], 2, "NAME=VALUE"),
+        (["http://127.0.0.1:1/", "--basic-auth", "me"], 2, "USER:PASS"),
+        (["http://127.0.0.1:1/", "-C", "a=b", "-H", "cookie: c=d"], 2, "set the same header"),
         (["http://127.0.0.1:1/", "-n", "many"], 2, "20000"),
         (["http://127.0.0.1:1/", "-c", "100k"], 2, "fewer connections"),
         (["http://127.0.0.1:1/", "-d", "soon"], 2, "10s"),

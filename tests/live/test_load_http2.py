@@ -67,7 +67,7 @@ def test_an_open_loop_bodies_and_the_first_byte_go_over_http_2(ports: tuple[Ngin
     assert found["first_byte_us"]["count"] == 400
     posted = told(clear, "--http", "2", "-m", "POST", "-b", "x" * 5000, "-n", "102", "-c", "2", "-H", "X-Mark: m")
     assert (posted["requests"], posted["errors"]) == (102, {})
-    closed = told(clear, "--http", "2", "--no-keepalive", "-n", "52", "-c", "2")
+    closed = told(clear, "--h2c", "--no-keepalive", "-n", "52", "-c", "2")
     assert (closed["requests"], closed["errors"], closed["answers_on_reused_connections"]) == (52, {}, 0)
     log = server.ended()
     assert len(log) == 402 + 102 + 52

@@ -1,7 +1,7 @@
 """What a block's counters say of who had the cores: shares of its time. Pure arithmetic on one record.
 
-Shared by the judgement, which gives time back that the machine took, and by the inquiry, which voids where it took
-too much (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
+Shared by the judgement, which gives time back that the machine took, and by ``validity``. That makes a block void if
+the machine took too much (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Published claims, as ``claims/*.toml`` have them: who said what about whom, under which load, with which figures.
 
-A claim is data; what became of it here is worked out from stored races by ``trial``.
+A claim is data; what became of it here is worked out from stored races by ``assess``.
 """
 
 from __future__ import annotations

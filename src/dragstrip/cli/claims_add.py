@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from dragstrip.claim import definition
 from dragstrip.cli.claims_table import own_folder
-from dragstrip.cli.options import Share, gathered, serve_option
+from dragstrip.cli.options import gathered, serve_option
+from dragstrip.cli.quantities import Count, Rate, Share
 from dragstrip.contender import entry, serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.loading import other_tools
@@ -47,15 +48,15 @@ class AddOptions:
 @click.option(
     "--outputs", nargs=2, type=click.Path(path_type=Path), help="What wrk, ab, hey, oha, h2load or k6 printed for each."
 )
-@click.option("--rates", nargs=2, type=float, help="Answers a second of each.")
+@click.option("--rates", nargs=2, type=Rate(), help="Answers a second of each.")
 @click.option("--ratio", type=float, help="Or the first's speed over the second's.")
 @click.option("--statement", default="", help="One sentence; made from the figures if not given.")
 @click.option("--source", default="added here")
-@click.option("--year", type=int, default=None, help="This one if not given.")
+@click.option("--year", type=Count(1, 9999), default=None, help="This one if not given.")
 @click.option("--workload", default="hello", show_default=True)
 @serve_option("A server of your own, by name.")
 @click.option("--tolerance", type=Share(), default="10%", show_default=True, help="Within it the size holds.")
-@click.option("--connections", "-c", type=int, default=None, help="Of the published load.")
+@click.option("--connections", "-c", type=Count(), default=None, help="Of the published load.")
 @click.option("--http", type=click.Choice(["1.0", "1.1"]), default=None)
 @click.option("--keepalive/--no-keepalive", default=None)
 @click.option(

@@ -18,7 +18,8 @@ from dragstrip.claim.run import check
 from dragstrip.cli import completion
 from dragstrip.cli.claims_table import TableOptions, claims_named, remarks_option, show_table, table_options
 from dragstrip.cli.fleet_options import fleet_options, placed
-from dragstrip.cli.options import EXIT_VOID, Duration, StoreOptions, gathered, open_store, store_options
+from dragstrip.cli.options import EXIT_VOID, StoreOptions, gathered, open_store, store_options
+from dragstrip.cli.quantities import Duration
 from dragstrip.errors import BadUsage
 from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.race.live import Progress

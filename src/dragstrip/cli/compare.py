@@ -16,7 +16,6 @@ from dragstrip.cli.options import (
     EXIT_VOID,
     OutputFile,
     Rule,
-    Share,
     StoreOptions,
     gathered,
     read_race,
@@ -24,6 +23,7 @@ from dragstrip.cli.options import (
     write_json,
     write_text,
 )
+from dragstrip.cli.quantities import Share
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
 from dragstrip.record import Race

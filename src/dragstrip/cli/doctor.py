@@ -15,7 +15,6 @@ from dragstrip import analysis, contender, machine
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     CoreOptions,
-    Duration,
     OutputFile,
     StoreOptions,
     core_options,
@@ -25,6 +24,7 @@ from dragstrip.cli.options import (
     store_options,
     write_json,
 )
+from dragstrip.cli.quantities import Duration
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
 from dragstrip.doctor.examine import null_race_finding
@@ -90,7 +90,9 @@ def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
     names = contender.line_up("default").names
     ready = [name for name in names if isinstance(contender.check(contender.entry(name)), contender.Ready)]
     if not ready:
-        raise NotReady("a null race wants a contender of the default line-up; `dragstrip install` makes one ready")
+        raise NotReady(
+            "the null race needs a ready contender of the default line-up; run `dragstrip install --line-up default`"
+        )
     request = Request(
         entries=(contender.entry(f"one={ready[0]}"), contender.entry(f"other={ready[0]}")),
         workload=load_workload("hello"),
@@ -103,5 +105,5 @@ def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
         race = racing.run(request, store=store, progress=progress)
     judged, void = analysis.judge(race), is_void(inspect(race)) or race.finished == "void"
     if not judged.pairs:
-        raise NotReady(f"the null race came to nothing: {race.finished} (dragstrip show {race.id})")
+        raise NotReady(f"the null race produced no result: {race.finished} (dragstrip show {race.id})")
     return null_race_finding(noise_floor.null_race(race, judged, void=void))

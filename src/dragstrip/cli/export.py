@@ -66,7 +66,12 @@ class ExportOptions(StoreOptions):
 @click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Default: by FILE's suffix.")
 @click.option("--contender", default=None, help="Whose latencies (.hgrm); not needed where there is one.")
 @click.option("--rounds", is_flag=True, help="CSV, Parquet: a row per contender and round, not per block.")
-@click.option("--chart", type=click.Choice(CHARTS), default=None, help="PNG, SVG: which. [default: ranking]")
+@click.option(
+    "--chart",
+    type=click.Choice(CHARTS),
+    default=None,
+    help="PNG, SVG: which chart. [default: ranking, or columns if the race has several]",
+)
 @click.option("--column", default=None, metavar="NAME", help="Of a race of several workloads or rates: this one alone.")
 @click.option("--dark", is_flag=True, help="PNG, SVG: on a dark ground.")
 @store_options

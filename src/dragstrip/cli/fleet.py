@@ -10,6 +10,7 @@ from rich.console import Console
 
 from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE
+from dragstrip.cli.quantities import Duration
 from dragstrip.doctor.fleet_check import check_fleet
 from dragstrip.errors import BadUsage
 from dragstrip.racing.fleet import agent as fleet_agent
@@ -31,7 +32,9 @@ def fleet(context: click.Context, /) -> None:
 
 @fleet.command()
 @fleet_file
-@click.option("--idle", "idle_s", type=click.FloatRange(1, 600), default=5.0, help="Seconds to watch idle agents for.")
+@click.option(
+    "--idle", "idle_s", type=Duration(1, 600), default="5s", show_default=True, help="Time to watch idle agents for."
+)
 def check(file: Path, idle_s: float) -> None:
     """Whether each machine of FILE is there: same version, clock, link, and what its idle agent costs."""
     findings = check_fleet(load(file), idle_s=idle_s)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from dragstrip.cli.options import Command, CoreOptions, Duration
+from dragstrip.cli.options import Command, CoreOptions
+from dragstrip.cli.quantities import Duration
 from dragstrip.errors import BadUsage
 from dragstrip.loading.run import LoadRequest, LoadResult, Progress, run
 from dragstrip.racing.place import HERE, Place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import sys
 from dataclasses import dataclass
@@ -17,15 +18,14 @@ from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_op
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
-    Duration,
     OutputFile,
-    Share,
     awake_option,
     gathered,
     io_option,
     write_json,
     write_text,
 )
+from dragstrip.cli.quantities import Count, Duration, Share
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
@@ -39,40 +39,6 @@ from dragstrip.report.load.limits import Limit, limits
 from dragstrip.report.load.live import Live
 from dragstrip.report.load.styles import STYLES, styled
 from dragstrip.report.load.warnings import warnings
-
-#: More than any machine answers in a year; the engine counts with 64 bits.
-MOST_COUNTED = 10**15
-
-
-class Count(click.ParamType[int]):
-    """A whole number above zero; ``100k`` and ``1M`` as wrk users write them."""
-
-    name = "count"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d{1,18})([kKmM])?", str(value))
-        count = int(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()] if match else 0
-        if not 1 <= count <= MOST_COUNTED:
-            self.fail(f"{value!r} is no count from 1 to {MOST_COUNTED:,}; use 20000 or 20k", param, ctx)
-        return count
-
-
-class Sources(click.ParamType[int]):
-    """``auto`` as 0, or a number."""
-
-    name = "count"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; 0 for auto."""
-        text = str(value)
-        if text == "auto":
-            return 0
-        if not re.fullmatch(r"\d{1,5}", text) or not 1 <= int(text) <= 65536:
-            self.fail(f"{value!r} is no number of addresses; use 1 to 65536, or auto", param, ctx)
-        return int(text)
 
 
 class Header(click.ParamType[tuple[str, str]]):
@@ -88,6 +54,33 @@ class Header(click.ParamType[tuple[str, str]]):
         if not colon or not name.strip():
             self.fail(f"{value!r} is no header; use 'Accept: text/html'", param, ctx)
         return name.strip(), text.strip()
+
+
+class Cookie(click.ParamType[str]):
+    """``NAME=VALUE``."""
+
+    name = "cookie"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The pair as it is sent."""
+        text = str(value)
+        name, equals, _ = text.partition("=")
+        if not equals or not name.strip() or re.search(r"[\x00-\x20;\x7f]", text):
+            self.fail(f"{text!r} is not a valid cookie; use NAME=VALUE without spaces or ;", param, ctx)
+        return text
+
+
+class Credentials(click.ParamType[str]):
+    """``USER:PASSWORD``; as the value of ``Authorization``."""
+
+    name = "credentials"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """``Basic`` and both in base64 (RFC 7617)."""
+        user, colon, _ = str(value).partition(":")
+        if not colon or not user:
+            self.fail("the name and the password must be separated by a colon; use USER:PASS", param, ctx)
+        return f"Basic {base64.b64encode(str(value).encode()).decode()}"
 
 
 class Method(click.ParamType[str]):
@@ -125,6 +118,8 @@ class LoadOptions(OpenLoopOptions):
     duration_s: float | None
     threads: int | None
     headers: tuple[tuple[str, str], ...]
+    cookies: tuple[str, ...]
+    basic_auth: str | None
     method: str
     body: str
     body_file: str | None
@@ -146,6 +141,7 @@ class LoadOptions(OpenLoopOptions):
     sources: int
     first_byte: bool
     http: str
+    h2c: bool
     keep_word: bool
     timeout_s: float
     status: int | None
@@ -174,15 +170,24 @@ class LoadOptions(OpenLoopOptions):
 @click.option(
     "--duration", "-d", "-z", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."
 )
-@click.option("--threads", "-t", type=click.IntRange(1, 256), default=None, help="Engine threads, one per core.")
+@click.option("--threads", "-t", type=Count(1, 256), default=None, help="Engine threads, one per core.")
 @click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
+@click.option("--cookie", "-C", "cookies", type=Cookie(), multiple=True, metavar="NAME=V", help="May be repeated.")
+@click.option("--basic-auth", "-a", type=Credentials(), default=None, metavar="USER:PASS", help="Authorization: Basic.")
 @click.option("--method", "-m", type=Method(), default="GET", show_default=True)
 @click.option("--body", "-b", default="", help="Text, or @FILE.")
 @click.option("-D", "body_file", default=None, metavar="FILE", help="hey's and oha's word for --body @FILE.")
 @click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
-@click.option("--pool", type=click.Path(path_type=Path), default=None, help="Requests to cycle; see below.")
+@click.option(
+    "--pool", type=click.Path(path_type=Path), default=None, help="File of requests to send in turn; see above."
+)
 @click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
-@click.option("--url-template", default=None, metavar="PATH", help="Paths that vary: '/item/{int:1..1000}'; see below.")
+@click.option(
+    "--url-template",
+    default=None,
+    metavar="PATH",
+    help="Path with placeholders, e.g. '/item/{int:1..1000}'; see above.",
+)
 @click.option("--urls", type=Count(), default=None, help="Of a template: at most so many different paths; 1000.")
 @click.option("--script", "-s", type=click.Path(path_type=Path), default=None, help="wrk's: Lua; ARGS are its own.")
 @click.option("--latency", is_flag=True, help="In --style wrk: percentiles, too.")
@@ -207,15 +212,20 @@ class LoadOptions(OpenLoopOptions):
     help="With https: each connection's handshake is whole, the default, or takes up a session of before.",
 )
 @click.option(
-    "--sources", type=Sources(), default="1", show_default=True, help="Loopback addresses to come from; auto."
+    "--sources",
+    type=Count(1, 65536, auto=True),
+    default="1",
+    show_default=True,
+    help="Loopback addresses to come from; auto.",
 )
 @click.option("--first-byte", is_flag=True, help="Record the time to each answer's first byte, too.")
 @click.option(
     "--http", type=click.Choice(["1.1", "1.0", "2"]), default="1.1", show_default=True, help="1.0 as ab; 2 as h2load."
 )
+@click.option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 in the clear.")
 @click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
 @click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
-@click.option("--status", type=click.IntRange(200, 599), default=None, help="The right status; default any 2xx.")
+@click.option("--status", type=Count(200, 599), default=None, help="The right status; default any 2xx.")
 @click.option(
     "--check",
     type=click.Choice(["auto", "full", "length", "status"]),
@@ -239,7 +249,12 @@ class LoadOptions(OpenLoopOptions):
 )
 @allow_host_option
 @fleet_option
-@click.option("--quiet", "-q", is_flag=True, help="No report, no live line; files and exit code only.")
+@click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    help="Print only what a script prints; write files and set the exit code.",
+)
 @gathered(LoadOptions)
 def load(options: LoadOptions) -> None:
     """Load URL and report; every answer is checked against the first plain one.
@@ -300,7 +315,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         duration_s=options.duration_s,
         threads=options.threads,
         keepalive=not options.no_keepalive,
-        http=options.http,
+        http=_http(options),
         unix=options.unix,
         cacert=options.cacert,
         insecure=options.insecure,
@@ -313,7 +328,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         pool=_pool(options),
         script=read_script(options.script, options.args) if options.script else None,
         method=options.method,
-        headers=(*options.headers, *([("Content-Type", options.content_type)] if options.content_type else [])),
+        headers=_headers(options),
         body=_body(f"@{options.body_file}" if options.body_file else options.body),
         timeout_s=options.timeout_s,
         expect_status=options.status,
@@ -337,6 +352,29 @@ def _refuse_others_meaning(options: LoadOptions) -> None:
         raise BadUsage(
             f"-T {options.content_type}: no content type; use application/json, and for h2load's -T --close-after N"
         )
+
+
+def _http(options: LoadOptions) -> str:
+    """The version of HTTP; --h2c is HTTP/2 over a connection that is not encrypted."""
+    if options.h2c and options.url.startswith("https:"):
+        raise BadUsage(f"--h2c: {options.url} is encrypted; use --http 2, or an http:// address")
+    if options.h2c and options.http == "1.0":
+        raise BadUsage("--h2c and --http 1.0 contradict each other; give one")
+    return "2" if options.h2c else options.http
+
+
+def _headers(options: LoadOptions) -> tuple[tuple[str, str], ...]:
+    """The headers of -H, and those that other options are short for."""
+    short = {
+        "Content-Type": ("-T", options.content_type),
+        "Cookie": ("--cookie", "; ".join(options.cookies)),
+        "Authorization": ("--basic-auth", options.basic_auth),
+    }
+    given = {name.lower() for name, _ in options.headers}
+    for name, (option, value) in short.items():
+        if value and name.lower() in given:
+            raise BadUsage(f"{option} and -H '{name}: …' set the same header; give one of them")
+    return (*options.headers, *((name, value) for name, (_, value) in short.items() if value))
 
 
 def _handshakes(options: LoadOptions) -> Handshakes:
@@ -368,6 +406,8 @@ def _body(text: str) -> bytes:
 def _report(result: loading.LoadResult, objectives: list[Limit], options: LoadOptions) -> None:
     """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
     to_stdout = str(options.json_path) == "-"
+    if options.quiet and not to_stdout and (script := result.script) is not None:
+        click.echo("".join(map(terminal.whole_lines, (script.before + script.during, script.after))), nl=False)
     if options.style and not options.quiet:
         click.echo(styled(result, options.style, distribution=options.latency), nl=False, err=to_stdout)
         for line in warnings(result):

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import click
 
-from dragstrip.cli.options import Command, Duration
+from dragstrip.cli.options import Command
+from dragstrip.cli.quantities import Count, Duration, Rate
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import ARRIVALS, MOST_PER_S, PRECISIONS, Offer, Step
 from dragstrip.racing.schedule import AUTO_RATE
-
-
-class Rate(click.ParamType[float]):
-    """``20000``, ``20k``, ``0.5`` or ``1M`` a second."""
-
-    name = "rate"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Requests a second; 0 is left to its user to refuse."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM])?(/s)?", str(value))
-        if not match:
-            self.fail(f"{value!r} is no rate; use 20000, 20k or 0.5 (requests a second)", param, ctx)
-        return float(match[1]) * {None: 1, "k": 1000, "m": 1_000_000}[match[2] and match[2].lower()]
 
 
 class AnyRate(Rate):
     """The same, or ``auto``: half of what the slowest contender can serve."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Requests a second, above 0, or ``schedule.AUTO_RATE``."""
+        """Requests per second, above 0, or ``schedule.AUTO_RATE``."""
         if value == "auto":
             return AUTO_RATE
         rate_per_s = super().convert(value, param, ctx)
         if not 0 < rate_per_s <= MOST_PER_S:
-            self.fail(f"{value!r} can't be offered; more than 0, up to {MOST_PER_S:,.0f} a second", param, ctx)
+            self.fail(f"{value!r} can't be offered; more than 0, up to {MOST_PER_S:,.0f} per second", param, ctx)
         return rate_per_s
 
 
@@ -101,7 +86,7 @@ def open_loop_options(command: Command) -> Command:
                 help="Open loop: a wake-up per request (precise, the default), per 210 µs, per 1 ms.",
             ),
             click.option("--arrivals", type=click.Choice(ARRIVALS), default=None, help="Open loop: gaps; constant."),
-            click.option("--seed", type=click.IntRange(0, 2**63), default=None, help="Of what is drawn at random; 1."),
+            click.option("--seed", type=Count(0, 2**63 - 1), default=None, help="Of what is drawn at random; 1."),
         ]
     ):
         command = option(command)

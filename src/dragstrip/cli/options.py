@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from dragstrip.cli.quantities import Duration, share_of, whole_number
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import PRECISIONS
 from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
 from dragstrip.racing import options as bounds
-from dragstrip.racing.options import LONGEST_S, Whole
 from dragstrip.record import Race
 from dragstrip.store.database import Store, default_path
 
@@ -33,11 +33,6 @@ EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 Options = TypeVar("Options")
 Command = TypeVar("Command", bound=Callable[..., object])
-
-_UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
-
-#: No command runs for longer than a year.
-_LONGEST_S = 366 * 86_400.0
 
 
 def gathered(make: Callable[..., Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
@@ -57,41 +52,6 @@ def gathered(make: Callable[..., Options]) -> Callable[[Callable[[Options], None
         return called_by_click
 
     return decorate
-
-
-class Duration(click.ParamType[float]):
-    """``60s``, ``2m``, ``5ms``, ``500us`` or plain seconds, as wrk and hey users write them, above zero; as seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds, above zero."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h)?", str(value))
-        if not match or float(match[1]) <= 0:
-            self.fail(f"{value!r} is no duration above zero; use 10s, 2m, 5ms or 500us", param, ctx)
-        seconds = float(match[1]) * _UNITS_S[match[2]]
-        if seconds > _LONGEST_S:
-            self.fail(f"{value!r} is longer than a year; use 10s, 2m, 5ms or 500us", param, ctx)
-        return seconds
-
-
-class ExtraSeconds(float):
-    """Seconds that a race gets on top of what it had."""
-
-
-class Budget(Duration):
-    """A duration, or ``+2m``, so much more for a race that is resumed."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; ``ExtraSeconds`` where they are to be added."""
-        text = str(value)
-        is_extra = text.startswith("+")
-        seconds = super().convert(text[1:] if is_extra else value, param, ctx)
-        if seconds > LONGEST_S:
-            self.fail(f"{text!r} is longer than a week; use 60s, 2m or 1h", param, ctx)
-        return ExtraSeconds(seconds) if is_extra else seconds
 
 
 def refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -155,37 +115,6 @@ def why_not_writable(path: Path, *, folder: bool = False) -> str | None:
     return None
 
 
-class Share(click.ParamType[float]):
-    """``1%`` or ``0.01``, below 100 %.
-
-    Args:
-        least: 0 takes 0 too (none may fail); None wants it above 0.
-    """
-
-    name = "share"
-
-    def __init__(self, least: float | None = None) -> None:
-        self.least = least
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A share as a float."""
-        if isinstance(value, float):
-            return value
-        share = share_of(str(value))
-        if share is None or share >= 1 or (share <= 0 if self.least is None else share < self.least):
-            bounds = (
-                "between 0 and 100 %; use 1% or 0.01" if self.least is None else "from 0 to below 100 %; use 0.1% or 0"
-            )
-            self.fail(f"{value!r} is no share {bounds}", param, ctx)
-        return share
-
-
-def share_of(text: str) -> float | None:
-    """``1%`` or ``0.01`` as 0.01; None if it is no such number."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", text)
-    return float(match[1]) / (100 if match[2] else 1) if match else None
-
-
 class Rule(click.ParamType[tuple[str, str, float]]):
     """``slower:3%`` or ``faster:5%``; as its text, its direction and its share."""
 
@@ -202,17 +131,6 @@ class Rule(click.ParamType[tuple[str, str, float]]):
         if match is None or share is None or share >= 1:
             self.fail(f"{value!r} is no threshold; use slower:3% or faster:0.05", param, ctx)
         return str(value), match[1], share
-
-
-class WholeNumber(click.IntRange):
-    """A whole number within bounds, called so where one is given that is none."""
-
-    name = "number"
-
-
-def whole_number(bound: Whole) -> WholeNumber:
-    """A number of a race's plan, within the same bounds as in a call from Python."""
-    return WholeNumber(bound.least, bound.most)
 
 
 @dataclass(frozen=True, kw_only=True)

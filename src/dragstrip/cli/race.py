@@ -22,12 +22,9 @@ from dragstrip.cli.open_loop_options import AnyRate
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_VOID,
-    Budget,
-    ExtraSeconds,
     OutputFile,
     Rule,
     RunOptions,
-    Share,
     awake_option,
     core_options,
     definition_options,
@@ -41,10 +38,10 @@ from dragstrip.cli.options import (
     store_options,
     threads_option,
     timeout_option,
-    whole_number,
     write_json,
     write_text,
 )
+from dragstrip.cli.quantities import Budget, ExtraSeconds, Share, whole_number
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
 from dragstrip.errors import BadUsage
@@ -54,6 +51,7 @@ from dragstrip.racing import run as racing
 from dragstrip.racing.place import Place
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume
+from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruling, ruling_line
@@ -151,7 +149,8 @@ class RaceOptions(RunOptions):
     "budget",
     type=Budget(),
     default=None,
-    help="Time for the rounds; with --resume +2m, so much more. [default: 60s, or up to 5m if ten rounds take longer]",
+    help="Time for all rounds; with --resume, +2m adds two minutes. "
+    f"[default: 60s, or up to 5m if {ROUNDS_WANTED} rounds need longer]",
 )
 @click.option(
     "--warmup",

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from dragstrip.cli.options import store_options
+from dragstrip.cli.quantities import Count
 from dragstrip.errors import BadUsage
 from dragstrip.store.database import default_path
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0 for a free one.")
+@click.option("--port", type=Count(0, 65535), default=8321, show_default=True, help="0 for a free one.")
 @store_options
 def serve(port: int, store_path: Path | None) -> None:
     """Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C: search, compare, history, races as they run.

@@ -11,6 +11,7 @@ from rich.console import Console
 from dragstrip import analysis
 from dragstrip.cli import completion
 from dragstrip.cli.options import read_store, store_options
+from dragstrip.cli.quantities import Count
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.validity import inspect
@@ -21,7 +22,9 @@ from dragstrip.validity import inspect
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
-@click.option("--method", type=int, default=None, help="Judge by this version of the method; else the race's own.")
+@click.option(
+    "--method", type=Count(1, 1000), default=None, help="Judge by this version of the method; else the race's own."
+)
 @click.option("--json", "as_json", is_flag=True)
 @store_options
 def show(

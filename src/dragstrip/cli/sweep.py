@@ -14,12 +14,10 @@ from rich.console import Console
 from dragstrip import contender
 from dragstrip.cli import completion
 from dragstrip.cli.fleet_options import fleet_options, placed
-from dragstrip.cli.open_loop_options import Rate
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     EXIT_VOID,
-    Duration,
     OutputFile,
     RunOptions,
     awake_option,
@@ -33,9 +31,9 @@ from dragstrip.cli.options import (
     store_options,
     threads_option,
     timeout_option,
-    whole_number,
     write_json,
 )
+from dragstrip.cli.quantities import Count, Duration, Rate, whole_number
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import MOST_PER_S
 from dragstrip.racing import options as bounds
@@ -117,7 +115,7 @@ class SweepOptions(RunOptions):
 )
 @click.option(
     "--launches",
-    type=click.IntRange(LEAST_LAUNCHES, 1000),
+    type=Count(LEAST_LAUNCHES, 1000),
     default=5,
     show_default=True,
     help="Fresh ones at each rate; more narrow the intervals.",
@@ -146,7 +144,9 @@ class SweepOptions(RunOptions):
 @core_options()
 @io_option()
 @awake_option("off")
-@click.option("--quiet", "-q", is_flag=True, help="Only the result.")
+@click.option(
+    "--quiet", "-q", is_flag=True, help="Only the result; on a terminal also one line of progress, gone at the end."
+)
 @store_options
 @gathered(SweepOptions)
 def sweep(options: SweepOptions) -> None:
@@ -161,7 +161,7 @@ def sweep(options: SweepOptions) -> None:
         request = _request(options)
         with placed(options.fleet, options.node_wait, options) as place:
             request = replace(request, field=replace(request.field, place=place))
-            with Progress(console, quiet=options.quiet) as progress:
+            with Progress(console, brief=options.quiet) as progress:
                 swept = run(request, progress=progress)
     sweep_report.show(console, swept)
     if not options.show_path:

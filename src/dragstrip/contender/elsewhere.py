@@ -11,13 +11,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dragstrip import quantities
 from dragstrip.errors import BadUsage
 
 #: What a host that is allowed by its name alone may be asked for.
 CONNECTIONS, RATE_PER_S, TIME_S = 256, 10_000.0, 60.0
 
+#: The largest limit that can be given.
+MOST = 1e9
+
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
-_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any bounds none)"
 
 
@@ -53,15 +56,17 @@ def allowed_host(text: str) -> AllowedHost:
     connections, rate_per_s, time_s = CONNECTIONS, RATE_PER_S, TIME_S
     any_rate = False
     for part in rest.split(",") if colon else ():
-        match = re.fullmatch(r"(?:connections=(\d{1,6})|rate=(any|\d{1,8})|time=(\d{1,6})([smh]?))", part.strip())
-        if not match:
-            raise BadUsage(f"--allow-host {text!r}: {part!r} is no bound; use {_FORM}")
-        if match[1]:
-            connections = int(match[1])
-        elif match[2]:
-            any_rate, rate_per_s = match[2] == "any", 0.0 if match[2] == "any" else float(match[2])
+        key, _, value = part.strip().partition("=")
+        read = {"connections": quantities.whole, "rate": quantities.number, "time": quantities.seconds}.get(key)
+        limit = 0.0 if (key, value) == ("rate", "any") else read(value) if read else None
+        if limit is None or limit > MOST:
+            raise BadUsage(f"--allow-host {text!r}: {part!r} is not a valid limit; use {_FORM}")
+        if key == "connections":
+            connections = int(limit)
+        elif key == "rate":
+            any_rate, rate_per_s = value == "any", float(limit)
         else:
-            time_s = float(match[3]) * _UNITS_S[match[4]]
+            time_s = float(limit)
     if connections < 1 or time_s <= 0 or (rate_per_s <= 0 and not any_rate):
         raise BadUsage(f"--allow-host {text!r}: a bound of 0 allows nothing; leave the option out")
     bound = None if any_rate else rate_per_s

@@ -75,7 +75,7 @@ class LoadRequest:
     Args:
         url: http or https, on this machine or at a host of ``allowed``.
         connections: open at a time.
-        requests: ends the run when exactly so many were sent, the two plain ones at its start among them; at least 3,
+        requests: ends the run when exactly so many were sent, the two plain ones at its start among them,
             None for no such bound.
         duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
         threads: of the engine; None for one per engine core.
@@ -178,7 +178,7 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
             hint = f"http://{url}" if "/" in url else f"http://{url}/"
         raise BadUsage(f"{url}: it begins with neither http:// nor https://; use {hint}")
     if parts.username is not None:
-        raise BadUsage(f"{url}: a name or password in the address is not sent; use -H 'Authorization: …'")
+        raise BadUsage(f"{url}: a name or password in the address is not sent; use --basic-auth USER:PASS")
     address = "127.0.0.1" if host == "localhost" else host
     elsewhere = None
     if unix is None:
@@ -264,10 +264,10 @@ def check(request: LoadRequest) -> None:
     """
     if request.connections < 1:
         raise BadUsage(f"-c {request.connections}: no connection to send on; give 1 or more")
-    if request.requests is not None and 0 < request.plain >= request.requests:
+    if request.check != "auto" and request.requests is not None and 0 < request.plain >= request.requests:
         raise BadUsage(
-            f"-n {request.requests}: the first {request.plain} are plain ones that tell what the right answer is, and "
-            f"nothing would be left to measure; give {request.plain + 1} or more"
+            f"-n {request.requests}: --check {request.check} learns the right response from the first {request.plain} "
+            f"requests, and nothing would be left to measure; give {request.plain + 1} or more, or --check status"
         )
     if request.duration_s is not None and request.duration_s <= 0:
         raise BadUsage(f"-d {request.duration_s}: no time to run; give more than 0 s")
@@ -378,7 +378,7 @@ def worker_cores(request: LoadRequest, own: tuple[int, ...] | None = None) -> tu
     if request.requests is not None and request.requests - request.plain < connections:
         connections = request.requests - request.plain
         if request.requests < request.connections:
-            notes.append(f"-c {request.connections}: {request.requests} requests need no more than {connections}")
+            notes.append(f"-c {request.connections}: {connections} opened, enough for -n {request.requests}")
     if own is not None:
         if request.threads and request.threads > len(own):
             notes.append(f"-t {request.threads}: a generator runs one on each of its cores, here {len(own)}")

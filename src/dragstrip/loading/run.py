@@ -167,8 +167,10 @@ def prepare(request: LoadRequest, own: tuple[int, ...] | None = None) -> Prepare
         script = load_script(request.script, request, to, workers, done_elsewhere=own is not None)
         request, to = _by_script(request, to, script)
         check(request)
+    request, few = _by_count(request)
     wires = [(alone, at, asked, asked.raw or request_bytes(alone, at)) for alone, at, asked in each(request, to)]
     cores, connections, notes = worker_cores(request, own)
+    notes += few
     learned_of: dict[Asked, Learned] = {}  # the same request twice has one right answer
     for alone, at, asked, wire in wires:
         if asked not in learned_of:
@@ -220,6 +222,14 @@ def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRe
         return replace(request, check="status"), to
     pool = tuple(Asked(raw=raw) for raw in script.fixed)
     return replace(request, pool=pool, pipeline=len(pool)), to
+
+
+def _by_count(request: LoadRequest) -> tuple[LoadRequest, list[str]]:
+    """The request as its count lets it be checked: too few to learn a response from have their status checked."""
+    if request.check != "auto" or request.requests is None or not 0 < request.plain >= request.requests:
+        return request, []
+    note = f"-n {request.requests}: only statuses were checked, since learning the right response takes {request.plain}"
+    return replace(request, check="status"), [f"{note} more requests; -n {request.plain + 1} or more checks bodies"]
 
 
 def _right_answer(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> Learned:

@@ -1,7 +1,7 @@
 """One race from what was asked for to its stored record, in steps; each step's file says how it is done.
 
 1. request: refuses what can't be raced, finds cores and load (``request.py``).
-2. set up: scratch space, a keeper per contender, awake cores, the engine (``setup.py``).
+2. set up: scratch space, a supervisor per contender, awake cores, the engine (``setup.py``).
 3. qualify: each contender is launched once and proves its answers, or was kept as proved (``qualification.py``).
 4. calibrate: it is loaded on that same launch, for the plan only (``calibration.py``).
 5. plan: block lengths, passes, rounds (``plan.py``); the race's record is stored, with no rounds yet.

@@ -1,4 +1,4 @@
-"""Scrutineering alone, without a race: ``dragstrip contenders verify``."""
+"""Scrutineering alone, without a race: ``dragstrip verify``."""
 
 from __future__ import annotations
 

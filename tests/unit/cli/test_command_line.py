@@ -261,7 +261,7 @@ def test_commands_that_only_read_make_nothing(
         (["export", "last", "none/x.csv"], "its folder none is not there"),
         (["claims", "add", "../x", "node", "lua", "--ratio", "2"], "would leave the claims' folder"),
         (["new", "mine", "--into", "/proc"], "can't be written"),
-        (["load", "http://127.0.0.1:1/", "-n", "9" * 20], "is no count from 1 to"),
+        (["load", "http://127.0.0.1:1/", "-n", "9" * 20], "is not a valid number from 1 to"),
         (["race", "deep.toml", "node"], "lie more than 20 deep"),
         (["load", "http://127.0.0.1:1/", "--raw", "/dev/zero"], "is longer than"),
         (["race", "--budget", "+2m", "a", "b"], "adds to a race that --resume names"),
@@ -383,7 +383,7 @@ def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered() -> None:
 
 def test_other_tools_flags_mean_what_fingers_expect() -> None:
     """-d and --duration are the budget, --runs the rounds, --export-json the JSON; +2m is so much more."""
-    from dragstrip.cli.options import Budget, ExtraSeconds
+    from dragstrip.cli.quantities import Budget, ExtraSeconds
     from dragstrip.cli.race import race
 
     by_flag = {flag: one.name for one in race.params for flag in one.opts}

@@ -658,6 +658,21 @@ def test_progress_is_silent_when_asked(race: Race) -> None:
         assert file.getvalue() == ""
 
 
+def test_brief_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(
+    race: Race, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quiet sweep lasts minutes: the phase is shown, gone at the end; a file gets not one character."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    file = io.StringIO()
+    _ran(live.Progress(Console(file=file, force_terminal=True, width=200), brief=True), race)
+    assert "checking 1 of 2: return" in file.getvalue()
+    assert "round 14 of at most 14" in file.getvalue()
+    assert "dud" not in file.getvalue()
+    elsewhere = io.StringIO()
+    _ran(live.Progress(Console(file=elsewhere, width=200), brief=True), race)
+    assert elsewhere.getvalue() == ""
+
+
 def test_progress_on_a_terminal_is_redrawn_by_the_caller_alone(race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread is started: a refresh in the middle of a block would take the engine's core."""
     monkeypatch.setenv("TERM", "xterm-256color")

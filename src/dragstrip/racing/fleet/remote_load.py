@@ -156,7 +156,7 @@ def _no_idle_connections(request: LoadRequest, count: int) -> tuple[LoadRequest,
     under_load = request.connections if request.requests is None else request.requests - count * request.plain
     if under_load >= request.connections:
         return request, []
-    note = f"-c {request.connections}: {request.requests} requests need no more than {under_load}"
+    note = f"-c {request.connections}: {under_load} opened, enough for -n {request.requests}"
     return replace(request, connections=under_load), [note]
 
 

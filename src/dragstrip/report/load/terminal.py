@@ -69,7 +69,8 @@ def sentence(result: LoadResult) -> str:
     stops = {"interrupted": "interrupted: ", "script": "ended by its script: "}
     how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
     return (
-        f"{how}{result.request.url} answered {figures.count(result.requests)} requests right in "
+        f"{how}{result.request.url} answered {figures.count(result.requests)} "
+        f"request{'s' if result.requests != 1 else ''} right in "
         f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} a second {over}"
     )
 
@@ -83,14 +84,15 @@ def _encrypted(result: LoadResult) -> str:
 def show(console: Console, result: LoadResult, limits: Sequence[Limit] = ()) -> None:
     """Prints the whole report; what a script printed stands around it, as it is."""
     script = result.script
-    _as_it_is(console, script.before + script.during if script else "")
+    # Another's words: no wrapping, no marks.
+    console.file.write(whole_lines(script.before + script.during if script else ""))
     _show(console, result, limits)
-    _as_it_is(console, script.after if script else "")
+    console.file.write(whole_lines(script.after if script else ""))
 
 
-def _as_it_is(console: Console, text: str) -> None:
-    """Another's words: no wrapping, no marks, whole lines."""
-    console.file.write(text if text.endswith("\n") or not text else text + "\n")
+def whole_lines(text: str) -> str:
+    """A text that ends its last line."""
+    return text if text.endswith("\n") or not text else text + "\n"
 
 
 def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None:

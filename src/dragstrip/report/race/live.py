@@ -54,11 +54,11 @@ class Progress:
     """Shows phases, contenders and, after each round, the standings; a context manager.
 
     On a terminal it redraws in place and leaves nothing behind; elsewhere it writes plain lines, few of
-    them; ``quiet`` writes nothing at all.
+    them. ``quiet`` writes nothing at all, and ``brief`` no more than the phase, in one line of a terminal.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
+    def __init__(self, console: Console, *, quiet: bool = False, brief: bool = False) -> None:
+        self._console, self._quiet, self._brief = console, quiet or brief, brief
         self._phase, self._phase_shown_s, self._phase_waits = "", 0.0, False
         self._contenders = dict[str, _Contender]()
         self._standings: RenderableType | None = None
@@ -148,6 +148,8 @@ class Progress:
 
     def _picture(self) -> RenderableType:
         parts: list[RenderableType] = [Text(self._phase, style="bold")] if self._phase else []
+        if self._brief:
+            return Group(*parts)
         for name, contender in self._contenders.items():
             is_out = contender.state is State.OUT
             if self._standings and not is_out:

@@ -142,7 +142,7 @@ def test_no_connection_is_opened_that_a_count_has_no_request_for() -> None:
     """Nine requests are six plain ones and three others."""
     few, notes = remote_load._no_idle_connections(LoadRequest(url=URL, requests=9), 3)
     assert few.connections == 3
-    assert notes == ["-c 32: 9 requests need no more than 3"]
+    assert notes == ["-c 32: 3 opened, enough for -n 9"]
     enough = LoadRequest(url=URL, requests=38)
     assert remote_load._no_idle_connections(enough, 3) == (enough, [])
 

@@ -1,0 +1,40 @@
+"""Numbers, counts and durations as people type them: the one reader of each, for every option and argument."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_SCALES = {"": 0, "k": 3, "m": 6, "g": 9}
+_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+
+_NUMBER = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(?:[eE]\+?(\d{1,2}))?([kKmMgG]?)", re.ASCII)
+_PART = r"(\d{1,18}(?:\.\d{1,18})?)"
+_PLAIN = re.compile(_PART, re.ASCII)
+#: Each unit once, the longest first.
+_DURATION = re.compile("".join(rf"(?:{_PART}({unit}))?" for unit in ("h", "m", "s", "ms", "us|µs")), re.ASCII)
+
+
+def number(text: str) -> Decimal | None:
+    """``20000``, ``20k``, ``1.5M`` or ``1e3``; None if it is not such a number. Never negative."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    return Decimal(match[1]).scaleb(int(match[2] or 0) + _SCALES[match[3].lower()])
+
+
+def whole(text: str) -> int | None:
+    """The same if it is a whole number: ``10k``, ``1e3`` and ``1.5k``, but not ``1.5``."""
+    value = number(text)
+    return None if value is None or value != value.to_integral_value() else int(value)
+
+
+def seconds(text: str) -> float | None:
+    """``90`` (seconds), ``10s``, ``1m30s``, ``1h``, ``5ms`` or ``500us``; None if it is not a duration."""
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    match = _DURATION.fullmatch(text) if text else None
+    if match is None:
+        return None
+    parts = list(match.groups())
+    return sum(float(value) * _UNITS_S[unit] for value, unit in zip(parts[::2], parts[1::2], strict=True) if unit)
