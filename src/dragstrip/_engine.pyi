@@ -153,6 +153,7 @@ class SessionPlan:
         sources: int = 1,
         by_length: bool = False,
         sequence: Sequence[int] = (),
+        heads: Sequence[Sequence[Sequence[tuple[bytes, bytes, bool]]]] = (),
         streams: int = 0,
         script: Script | None = None,
         turns: tuple[int, int] = (0, 0),
@@ -173,6 +174,8 @@ class SessionPlan:
             by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
                 (over TCP, unencrypted, with none of the four before).
             sequence: places of exchanges, which each worker sends in this order instead of one after the other.
+            heads: by kind of request, the heads of reference responses: of each field name and value, and whether the
+                value must be the same. A head like none of them fails (``wrong_head``); (): heads are not compared.
             streams: above 0 HTTP/2 is spoken, with so many requests at a time on each connection: in the clear by prior
                 knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words all the same.
             turns: where several generators share an open loop's schedule: the number of this engine's first worker

@@ -27,6 +27,7 @@ RUNS_AS = "runs as"
 CORES_USED = "cores used"
 NOTE = "note"
 JSON_FORM = "JSON form"
+COMPARED = "compared under load"
 
 _UNTRIED = "could not be tried"
 

@@ -30,10 +30,12 @@ pub enum Failure {
     TooEarly,
     /// The server refused a stream without looking at its request (RFC 9113, 8.7), which leaves again. Sends nothing.
     RefusedStream,
+    /// A head with other fields than the reference responses', or with other values of those that stay the same.
+    WrongHead,
 }
 
 /// How many kinds of failure there are.
-pub const KINDS: usize = 13;
+pub const KINDS: usize = 14;
 
 /// Their names in records, in the order of [`Failure`].
 pub const NAMES: [&str; KINDS] = [
@@ -50,6 +52,7 @@ pub const NAMES: [&str; KINDS] = [
     "tls",
     "too_early",
     "refused_stream",
+    "wrong_head",
 ];
 
 /// What is wrong with an answer; the first of these that holds.
@@ -59,6 +62,8 @@ pub enum Wrong {
     Response,
     /// Another status.
     Status,
+    /// The right status in a head that is not as those of the reference responses.
+    Head,
     /// The right status with a body of another length.
     Length,
     /// The right length with other bytes.
@@ -70,6 +75,7 @@ impl From<Wrong> for Failure {
         match wrong {
             Wrong::Response => Self::BadResponse,
             Wrong::Status => Self::WrongStatus,
+            Wrong::Head => Self::WrongHead,
             Wrong::Length => Self::WrongLength,
             Wrong::Body => Self::WrongBody,
         }

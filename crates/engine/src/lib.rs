@@ -14,6 +14,7 @@ mod cpu_accounting;
 mod error;
 pub mod error_sample;
 pub mod failure;
+pub mod heads;
 pub mod http2;
 pub mod io;
 mod observer;

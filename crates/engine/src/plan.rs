@@ -1,6 +1,7 @@
 //! What to send, where, for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
+use crate::heads::ExpectedHeads;
 use crate::http2; // no I/O: how a request is written
 use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is planned
 use crate::script::SharedScript;
@@ -50,6 +51,8 @@ pub struct SessionPlan {
     pub exchanges: Vec<Exchange>,
     /// Instead of one after the other, in this order of their places; empty: one after the other. Cycled per worker.
     pub sequence: Vec<u32>,
+    /// By the exchanges' kinds: what the heads of right answers look like. Empty: heads are not compared.
+    pub heads: Vec<ExpectedHeads>,
     /// Over all workers.
     pub connections: usize,
     /// False: a new connection for each request.
@@ -152,6 +155,7 @@ impl SessionPlan {
             target,
             exchanges,
             sequence: Vec::new(),
+            heads: Vec::new(),
             connections: 1,
             keepalive: true,
             timeout_ns: 10_000_000_000,
@@ -230,6 +234,11 @@ impl SessionPlan {
         self.exchanges.iter().map(|exchange| exchange.kind as usize + 1).max().unwrap_or(1)
     }
 
+    /// What the heads of right answers to an exchange look like.
+    pub(crate) fn heads_of(&self, exchange: &Exchange) -> ExpectedHeads {
+        self.heads.get(exchange.kind as usize).cloned().unwrap_or_default()
+    }
+
     /// Whether more is asked of an answer than its bytes, or kinds of requests are told apart.
     pub(crate) fn judges_more(&self) -> bool {
         self.kinds() > 1 || self.exchanges.iter().any(|exchange| exchange.earliest_ns > 0)
@@ -269,6 +278,10 @@ impl SessionPlan {
             return Err(refuse("sequence", problem, "give places of exchanges, from 0"));
         }
         let kinds = self.kinds();
+        if !self.heads.is_empty() && self.heads.len() != kinds {
+            let problem = format!("{} given for {kinds} kinds of requests", self.heads.len());
+            return Err(refuse("heads", problem, "give those of each kind, or none"));
+        }
         if kinds > MOST_KINDS || (0..kinds).any(|kind| self.exchanges.iter().all(|it| it.kind as usize != kind)) {
             return Err(refuse("exchanges", format!("kinds up to {} given", kinds - 1), "number up to 64 from 0 on"));
         }

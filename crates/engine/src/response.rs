@@ -8,6 +8,7 @@ mod streamed;
 use crate::error_sample::ErrorSample;
 use crate::failure::Failure;
 pub use crate::failure::Wrong;
+use crate::heads::{self, ExpectedHeads};
 use crate::plan::Exchange;
 use memchr::memchr;
 
@@ -79,6 +80,8 @@ struct Head {
     status: u16,
     framing: Framing,
     keep: bool,
+    /// It is not as the heads of reference responses are.
+    deviates: bool,
 }
 
 /// The previous answer's exact head and what it meant; servers repeat themselves.
@@ -88,6 +91,9 @@ pub struct Known {
     head: Option<Head>,
     /// The connection stays open only where the answer says so.
     must_say: bool,
+    expected: ExpectedHeads,
+    /// In what the head deviates from those, if it does.
+    deviation: Option<Box<str>>,
 }
 
 impl Known {
@@ -98,6 +104,11 @@ impl Known {
         Self { must_say: line.ends_with(b" HTTP/1.0"), ..Self::default() }
     }
 
+    /// The same, with what the heads of right answers look like.
+    pub fn expecting(self, expected: ExpectedHeads) -> Self {
+        Self { expected, ..self }
+    }
+
     #[inline]
     fn recall(&self, input: &[u8]) -> Option<(Head, usize)> {
         let head = self.head?;
@@ -105,10 +116,17 @@ impl Known {
             .then_some((head, self.bytes.len()))
     }
 
-    fn learn(&mut self, bytes: &[u8], head: Head) {
+    fn learn(&mut self, bytes: &[u8], head: Head, deviation: Option<Box<str>>) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.head = Some(head);
+        self.deviation = deviation;
+    }
+
+    #[cold]
+    fn note_deviation(&self, sample: &mut ErrorSample) {
+        let (why, head) = (self.deviation.as_deref().unwrap_or_default(), String::from_utf8_lossy(&self.bytes));
+        sample.note_with(Failure::WrongHead, || format!("{why}; the head: {head}"));
     }
 }
 
@@ -265,6 +283,8 @@ impl Reader {
         {
             if expect.is_wrong(head.status) {
                 sample.note(Failure::WrongStatus, rest);
+            } else if head.deviates {
+                known.note_deviation(sample);
             }
             return (length, self.begin(head, expect));
         }
@@ -275,12 +295,12 @@ impl Reader {
     fn unknown_head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Taken {
         let before = self.stash.len();
         let parsed = if before == 0 {
-            parse(rest, expect.bodiless, known.must_say)
+            parse(rest, expect.bodiless, known)
         } else {
             self.stash.extend_from_slice(rest);
             // A head ends with a line end: no need to parse again before one has come.
             match memchr(b'\n', rest) {
-                Some(_) => parse(&self.stash, expect.bodiless, known.must_say),
+                Some(_) => parse(&self.stash, expect.bodiless, known),
                 None => Parsed::More,
             }
         };
@@ -296,7 +316,7 @@ impl Reader {
                 sample.note(Failure::BadResponse, bytes);
                 return (rest.len(), Some(UNSOUND));
             }
-            Parsed::Interim(length) | Parsed::Final(_, length) => length,
+            Parsed::Interim(length) | Parsed::Final(_, length, _) => length,
         };
         if self.overhead as usize + length > HEAD_LIMIT {
             sample.note(Failure::BadResponse, bytes);
@@ -304,10 +324,12 @@ impl Reader {
         }
         self.overhead += length as u32;
         let mut verdict = None;
-        if let Parsed::Final(head, _) = parsed {
-            known.learn(&bytes[..length], head);
+        if let Parsed::Final(head, _, deviation) = parsed {
+            known.learn(&bytes[..length], head, deviation);
             if expect.is_wrong(head.status) {
                 sample.note(Failure::WrongStatus, bytes);
+            } else if head.deviates {
+                known.note_deviation(sample);
             }
             verdict = self.begin(head, expect);
             if let Some(wrong) = verdict.and_then(|verdict| verdict.wrong) {
@@ -326,11 +348,14 @@ impl Reader {
         self.overhead = 0;
         if expect.is_wrong(head.status) {
             self.wrong = Some(Wrong::Status);
+        } else if head.deviates {
+            self.wrong = Some(Wrong::Head);
         }
         match head.framing {
             Framing::Nothing | Framing::Length(0) => return Some(self.finish(expect)),
             Framing::Length(length) => {
-                if self.wrong.is_none() && length != expect.body.len() as u64 && !expect.any_body {
+                let compared = self.wrong != Some(Wrong::Status) && !expect.any_body;
+                if compared && length != expect.body.len() as u64 {
                     return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
                 }
                 if length > longest_passed(expect) {
@@ -469,11 +494,12 @@ enum Parsed {
     More,
     Unsound,
     Interim(usize),
-    Final(Head, usize),
+    /// With what was found of it where it deviates from those of reference responses.
+    Final(Head, usize, Option<Box<str>>),
 }
 
 /// Reads a head from its first byte.
-fn parse(bytes: &[u8], bodiless: bool, must_say: bool) -> Parsed {
+fn parse(bytes: &[u8], bodiless: bool, known: &Known) -> Parsed {
     const START: &[u8] = b"HTTP/1.";
     let shared = bytes.len().min(START.len());
     if bytes[..shared] != START[..shared] {
@@ -490,11 +516,16 @@ fn parse(bytes: &[u8], bodiless: bool, must_say: bool) -> Parsed {
         // 101 switches to a protocol that nobody asked for.
         (Some(101), _) => Parsed::Unsound,
         (Some(100..=199), _) => Parsed::Interim(length),
-        (Some(status @ 200..=999), Some(version)) => match meaning(status, version, answer.headers, bodiless, must_say)
-        {
-            Some(head) => Parsed::Final(head, length),
-            None => Parsed::Unsound,
-        },
+        (Some(status @ 200..=999), Some(version)) => {
+            let Some(head) = meaning(status, version, answer.headers, bodiless, known.must_say) else {
+                return Parsed::Unsound;
+            };
+            let version: &[u8] = if version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
+            let line = [(heads::VERSION, version), (heads::REASON, answer.reason.unwrap_or_default().as_bytes())];
+            let fields = answer.headers.iter().map(|field| (field.name.as_bytes(), field.value));
+            let deviation = known.expected.deviation(line.into_iter().chain(fields));
+            Parsed::Final(Head { deviates: deviation.is_some(), ..head }, length, deviation)
+        }
         _ => Parsed::Unsound,
     }
 }
@@ -534,7 +565,7 @@ fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool
         (false, None) => Framing::UntilClose,
     };
     let keep = !close && (version == 1 && !must_say || keep_alive) && framing != Framing::UntilClose;
-    Some(Head { status, framing, keep })
+    Some(Head { status, framing, keep, deviates: false })
 }
 
 /// A length in digits alone: no sign, no space, no overflow.

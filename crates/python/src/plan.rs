@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::script::Script;
+use dragstrip_engine::heads::{ExpectedHeads, ReferenceHead};
 use dragstrip_engine::schedule::{Arrivals, OpenLoopPlan, Precision, Step};
 use dragstrip_engine::{self as engine, BodyCheck, EngineError, TlsPlan, Trust};
 use pyo3::prelude::*;
@@ -131,6 +132,13 @@ impl From<ExchangeLike> for engine::Exchange {
     }
 }
 
+fn expected(heads: Vec<Head>) -> ExpectedHeads {
+    ExpectedHeads::new(heads.into_iter().map(ReferenceHead::new).collect())
+}
+
+/// A reference response's head: names, values, and whether each value must be the same.
+type Head = Vec<(Vec<u8>, Vec<u8>, bool)>;
+
 /// Connections to one server, and what goes over them.
 #[pyclass(frozen, module = "dragstrip._engine")]
 pub struct SessionPlan {
@@ -145,7 +153,7 @@ impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
         requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false,
-        sequence = Vec::new(), streams = 0, script = None, turns = (0, 0)))]
+        sequence = Vec::new(), heads = Vec::new(), streams = 0, script = None, turns = (0, 0)))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -160,6 +168,7 @@ impl SessionPlan {
         sources: u32,
         by_length: bool,
         sequence: Vec<u32>,
+        heads: Vec<Vec<Head>>,
         streams: u32,
         script: Option<&Script>,
         turns: (usize, usize),
@@ -174,6 +183,7 @@ impl SessionPlan {
             first_byte,
             sources,
             sequence,
+            heads: heads.into_iter().map(expected).collect(),
             streams,
             turns,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },

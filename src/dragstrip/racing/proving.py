@@ -11,11 +11,15 @@ from dragstrip.contender import Entry
 from dragstrip.process import certificate
 from dragstrip.record import Load
 from dragstrip.scrutiny import (
+    TROUBLE,
     Encryption,
     Findings,
     check_correctness,
+    compared,
     connection_behaviour,
+    describe_error,
     fairness,
+    partiality,
     plainest,
     resumption,
 )
@@ -105,7 +109,19 @@ def prove(asking: Asking, load: Load, host: str, port: int, tls: Encryption | No
         facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
         if asking.workload.tls == "resumed" and resumed != "yes":
             problems = ("takes up no TLS session of an earlier connection; tickets, or sessions kept, would be right",)
+    if not problems and (partial := _partiality(plainest(keepalive), host, port, tls)):
+        problems = (partial,)
+    if not problems:
+        facts[parity.COMPARED] = compared(keepalive, by_length=asking.workload.by_length)
     return Findings(problems=problems, facts=facts)
+
+
+def _partiality(exchange: Exchange, host: str, port: int, tls: Encryption | None) -> str | None:
+    """Whether it answers Dragstrip otherwise than a browser, or a browser not at all."""
+    try:
+        return partiality(host, port, exchange, tls)
+    except TROUBLE as error:
+        return f"asked as a browser (User-Agent): {describe_error(error)}"
 
 
 def connection_facts(asking: Asking, host: str, port: int, tls: Encryption | None = None) -> dict[str, parity.Fact]:

@@ -22,8 +22,8 @@ from dragstrip.racing.launched import Launched
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.record import Event, Load, Round
-from dragstrip.scrutiny import TROUBLE, Findings, count_from_now, describe_error, with_own_form
-from dragstrip.workload import HOST, HTTP2, Workload
+from dragstrip.scrutiny import TROUBLE, Findings, Head, count_from_now, describe_error, reference_heads, with_own_form
+from dragstrip.workload import HOST, HTTP2, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine, Tls
@@ -41,6 +41,7 @@ class RaceSetup:
         database: what instances of it are made of; None where no workload of the race asks one.
         instance: the one that is up now.
         observed: servers' CPU time is read on another machine.
+        heads: by workload and contender, the heads of its reference responses at its first launch.
     """
 
     engine: Engine
@@ -53,6 +54,7 @@ class RaceSetup:
     database: Database | None = None
     instance: Instance | None = None
     observed: bool = False
+    heads: dict[tuple[str, str], list[list[Head]]] = field(default_factory=dict)
 
     def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
@@ -138,6 +140,13 @@ class RaceSetup:
             return None
         return Tls(HOST, cacert=launched.tls.cacert, resume=self.workload.tls == "resumed")
 
+    def _heads(self, launched: Launched, exchanges: Sequence[Exchange]) -> list[list[Head]]:
+        """The heads that its answers may have: those of its first launch, which is the one that was scrutineered."""
+        key, running = (self.workload.name, launched.name), launched.running
+        if key not in self.heads:
+            self.heads[key] = reference_heads(running.host, running.port, exchanges, launched.tls)
+        return self.heads[key]
+
     def connect(self, launched: Launched) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
 
@@ -151,6 +160,7 @@ class RaceSetup:
         exchanges = self.asking(launched).exchanges(keepalive=load.keepalive, http=load.http)
         try:
             exchanges = with_own_form(running.host, running.port, exchanges, launched.tls)
+            heads = self._heads(launched, exchanges)
         except TROUBLE as error:
             raise StageError(f"{entry.name}: {describe_error(error)}") from error
         sequence = self.workload.sequence(exchanges, self.seed)
@@ -165,6 +175,7 @@ class RaceSetup:
             pipelining=load.pipelining,
             by_length=self.workload.by_length,
             sequence=sequence,
+            heads=heads,
             streams=load.streams if entry.http(load.http) == HTTP2 else 0,
         )
         try:

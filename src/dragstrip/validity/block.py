@@ -17,7 +17,7 @@ MOST_WAIT = 0.15
 
 #: Failed requests above this share; a wrong answer voids at once.
 MOST_FAILED = 0.001
-WRONG_KINDS = ("wrong_status", "wrong_length", "wrong_body", "too_early")
+WRONG_KINDS = ("wrong_status", "wrong_head", "wrong_length", "wrong_body", "too_early")
 
 #: A contender's round stands with this share of its blocks valid; a round in which fewer than two stand is run again.
 ROUND_BLOCKS_LEFT = 1 / 3

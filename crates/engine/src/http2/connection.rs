@@ -10,6 +10,7 @@ use super::frame::{self, DEFAULT_WINDOW, Header, MAX_FRAME, MOST, code, flag, ki
 use super::hpack;
 use super::request::Request;
 use super::section::Sections;
+use crate::heads::ExpectedHeads;
 use repeated::Models;
 pub use repeated::Repeated;
 
@@ -40,6 +41,8 @@ pub enum Event<'a> {
         slot: usize,
         /// 200 to 999.
         status: u16,
+        /// A bit for each kind of request: the head is not as those of its reference responses.
+        deviates: u64,
         /// As declared.
         length: Option<u64>,
         /// The stream is over.
@@ -202,6 +205,17 @@ impl Connection {
             out_from: 0,
             owed: 0,
         }
+    }
+
+    /// The same, with what the heads of right answers look like, by the kind of request.
+    pub fn expecting(mut self, heads: &[ExpectedHeads]) -> Self {
+        self.sections.expect(heads);
+        self
+    }
+
+    /// In what the latest head deviates that did.
+    pub fn deviation(&self) -> &str {
+        self.sections.deviation()
     }
 
     /// Streams at a time that both sides allow: slots below this number may be used.

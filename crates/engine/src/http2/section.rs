@@ -4,6 +4,7 @@
 use super::HEAD_LIMIT;
 use super::frame::code;
 use super::hpack::{Decoder, FIELD_COST, TABLE_BYTES};
+use crate::heads::ExpectedHeads;
 use std::collections::VecDeque;
 
 /// Blocks known by heart, per connection: one for each kind of answer that a server gives in turn.
@@ -18,6 +19,8 @@ pub struct Section {
     pub status: Option<u16>,
     /// `content-length`.
     pub length: Option<u64>,
+    /// A bit for each kind of request: it is a head, and not as those of the reference responses.
+    pub deviates: u64,
     /// Why the message is malformed, if it is.
     pub fault: Option<&'static str>,
 }
@@ -30,6 +33,8 @@ struct Gathering {
     regular: bool,
     /// RFC 9113, 6.5.2.
     list_bytes: usize,
+    /// Where heads are compared: the fields.
+    fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 /// Fields that HTTP/2 does not have (RFC 9113, 8.2.2).
@@ -52,6 +57,9 @@ impl Gathering {
             return;
         }
         self.regular = true;
+        if let Some(fields) = &mut self.fields {
+            fields.push((name.to_vec(), value.to_vec()));
+        }
         if !name_is_sound(name) || !value_is_sound(value) {
             return self
                 .fault("it has a header that HTTP/2 does not allow: upper case, a pseudo-header, or a control byte");
@@ -131,9 +139,23 @@ pub struct Sections {
     put_off: VecDeque<u8>,
     /// What all of these fields cost.
     put_off_bytes: usize,
+    /// What heads look like, by the kind of request; empty: they are not compared.
+    expected: Vec<ExpectedHeads>,
+    /// In what the latest one deviated that did.
+    deviation: Box<str>,
 }
 
 impl Sections {
+    /// Heads are to be compared with these from now on, by the kind of request.
+    pub fn expect(&mut self, heads: &[ExpectedHeads]) {
+        self.expected = heads.to_vec();
+    }
+
+    /// In what the latest head deviates that did.
+    pub fn deviation(&self) -> &str {
+        &self.deviation
+    }
+
     /// What a block says.
     ///
     /// # Errors
@@ -208,10 +230,12 @@ impl Sections {
 
     #[cold]
     fn decode(&mut self, block: &[u8]) -> Result<Section, (u32, &'static str)> {
-        let mut gathering = Gathering::default();
+        let fields = (!self.expected.is_empty()).then(Vec::new);
+        let mut gathering = Gathering { fields, ..Gathering::default() };
         let caught_up = self.catch_up();
         let effects = caught_up.and_then(|()| self.decoder.decode(block, |name, value| gathering.take(name, value)));
         let effects = effects.map_err(|why| (code::COMPRESSION_ERROR, why))?;
+        self.compare(&mut gathering);
         if effects.changed {
             self.state += 1;
         }
@@ -222,6 +246,18 @@ impl Sections {
             self.learn(Known { number, bytes, section: gathering.section, state, inserts: effects.inserted });
         }
         Ok(gathering.section)
+    }
+
+    /// Holds a head against those of the reference responses.
+    fn compare(&mut self, gathering: &mut Gathering) {
+        let Some(fields) = gathering.fields.take().filter(|_| gathering.section.status >= Some(200)) else { return };
+        for (kind, expected) in self.expected.iter().enumerate() {
+            let fields = fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
+            if let Some(deviation) = expected.deviation(fields) {
+                gathering.section.deviates |= 1 << kind;
+                self.deviation = deviation;
+            }
+        }
     }
 
     /// In place of the same bytes in another state of the table, or of one that never fits again, or of the oldest.

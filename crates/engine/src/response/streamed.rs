@@ -5,13 +5,19 @@ use super::{Expect, Framing, Head, Reader, State, UNSOUND, Verdict};
 impl Reader {
     /// The final head: its status, and the length that it declares. `end`: no body follows.
     ///
-    /// A verdict's `keep` says whether the stream may go on to its end; where not, it is of no more use.
+    /// `deviates`: it is not as those of the reference responses. A verdict's `keep` says whether the stream may go on to its end; where not, it is of no more use.
     #[inline]
-    pub fn streamed_head(&mut self, status: u16, length: Option<u64>, end: bool, expect: &Expect) -> Option<Verdict> {
+    pub fn streamed_head(
+        &mut self,
+        (status, deviates): (u16, bool),
+        length: Option<u64>,
+        end: bool,
+        expect: &Expect,
+    ) -> Option<Verdict> {
         let bodiless = expect.bodiless || status == 204 || status == 304;
         let length = if bodiless { Some(0) } else { length };
         let framing = length.map_or(Framing::UntilClose, Framing::Length);
-        let verdict = match self.begin(Head { status, framing, keep: true }, expect) {
+        let verdict = match self.begin(Head { status, framing, keep: true, deviates }, expect) {
             Some(verdict) if !verdict.keep => Some(verdict),
             // The body is empty, and its end is still to come.
             Some(_) => {
@@ -62,7 +68,7 @@ mod tests {
     /// The verdict on an answer whose body comes in these pieces.
     fn of(status: u16, length: Option<u64>, pieces: &[&[u8]], expect: &Expect) -> Option<Wrong> {
         let mut reader = Reader::default();
-        let mut verdict = reader.streamed_head(status, length, pieces.is_empty(), expect);
+        let mut verdict = reader.streamed_head((status, false), length, pieces.is_empty(), expect);
         for (index, piece) in pieces.iter().enumerate() {
             verdict = verdict.or_else(|| reader.streamed_body(piece, index + 1 == pieces.len(), expect));
         }

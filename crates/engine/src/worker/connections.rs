@@ -59,7 +59,7 @@ impl<P: Poller> WorkerSession<P> {
             conns: (0..count).map(|_| Conn::new()).collect(),
             lingering: (0..count).map(|_| None).collect(),
             lingerers: 0,
-            known: plan.exchanges.iter().map(|exchange| Known::of(&exchange.request)).collect(),
+            known: plan.exchanges.iter().map(|one| Known::of(&one.request).expecting(plan.heads_of(one))).collect(),
             sample: ErrorSample::default(),
             next_exchange: plan.sequence.first().map_or(0, |place| *place as usize),
             last_exchange: if plan.sequence.is_empty() { plan.cycle() - 1 } else { usize::MAX },

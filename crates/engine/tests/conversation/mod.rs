@@ -118,7 +118,9 @@ impl Client {
     fn note(&mut self, event: Event) -> Option<usize> {
         let (told, over) = match event {
             Event::More => return None,
-            Event::Head { slot, status, length, end } => (Told::Head(slot, status, length, end), end.then_some(slot)),
+            Event::Head { slot, status, length, end, .. } => {
+                (Told::Head(slot, status, length, end), end.then_some(slot))
+            }
             Event::Data { slot, bytes, end } => {
                 if let Some(Told::Data(same, known, ended @ false)) = self.told.last_mut()
                     && *same == slot

@@ -3,6 +3,7 @@
 use super::plan;
 use crate::faulty::{check, count, engine, errors};
 use bytes::Bytes;
+use dragstrip_engine::heads::{ExpectedHeads, ReferenceHead};
 use dragstrip_engine::{Exchange, SessionPlan};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +19,11 @@ struct Oracle {
 
 /// Gives each request this body, in frames as the client's windows and the crate will have it.
 fn serve(body: Vec<u8>, max_streams: u32) -> Oracle {
+    serve_but(body, max_streams, u64::MAX)
+}
+
+/// The same; each so manieth answer lacks its header `x-by`.
+fn serve_but(body: Vec<u8>, max_streams: u32, every: u64) -> Oracle {
     let (requests, body_bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let (tell, told) = std::sync::mpsc::channel();
@@ -44,8 +50,10 @@ fn serve(body: Vec<u8>, max_streams: u32) -> Oracle {
                                 received.fetch_add(piece.len() as u64, Ordering::SeqCst);
                                 let _ = stream.flow_control().release_capacity(piece.len());
                             }
-                            counted.fetch_add(1, Ordering::SeqCst);
-                            let head = http::Response::builder().header("x-by", "the h2 crate");
+                            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                            let head = http::Response::builder().header("x-date", format!("{:08}", number / 7));
+                            let by = |head: http::response::Builder| head.header("x-by", "the h2 crate");
+                            let head = if number.is_multiple_of(every) { head } else { by(head) };
                             let head = head.header("content-length", body.len()).body(()).unwrap();
                             if let Ok(mut stream) = respond.send_response(head, body.is_empty())
                                 && !body.is_empty()
@@ -103,4 +111,21 @@ fn bodies_over_several_frames_are_compared_whole_and_sent_whole() {
     assert_eq!((done.answered, errors(&done)), (30, vec![("wrong_body", 30)]));
     assert_eq!(server.requests.load(Ordering::SeqCst), 60);
     assert_eq!(server.body_bytes.load(Ordering::SeqCst), 60 * 500_000);
+}
+
+#[test]
+fn every_decoded_head_is_held_against_those_of_reference_responses() {
+    let field = |(name, value, exact): (&str, &str, bool)| (name.into(), value.into(), exact);
+    let fields = [("x-by", "the h2 crate", true), ("x-date", "00000000", false), ("content-length", "11", false)];
+    let expected = ExpectedHeads::new(vec![ReferenceHead::new(fields.map(field).into())]);
+    for streams in [1, 10] {
+        let server = serve_but(b"hello world".to_vec(), 200, 10);
+        let mut engine = engine(1);
+        let heads = vec![expected.clone()];
+        let session = engine.open(SessionPlan { heads, ..plan(server.address, 3, streams) }).unwrap();
+        let done = engine.run(&[count(session, 500)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (450, vec![("wrong_head", 50)]));
+        assert_eq!(done.sample, "x-by is missing, \"the h2 crate\" is expected");
+    }
 }

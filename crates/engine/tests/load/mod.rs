@@ -1,6 +1,7 @@
 //! Real connections to a server that misbehaves: each fault has its kind, and the counts add up exactly.
 
 mod faults;
+mod heads;
 
 use crate::faulty::{
     BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve, serve_heads,

@@ -37,7 +37,7 @@ from dragstrip.racing.fleet.sent import asking_of, encryption_of, load_of, reque
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
-from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, with_own_form
+from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, reference_heads, with_own_form
 from dragstrip.workload import HOST
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ class GeneratorDuties(RoundDuties[_Race]):
         load, tls = race.load, self._encryption(asking)
         try:
             exchanges = with_own_form(host, port, asked.exchanges(keepalive=load.keepalive, http=load.http), tls)
+            heads = reference_heads(host, port, exchanges, tls)
         except TROUBLE as error:
             raise StageError(describe_error(error)) from error
         plan = SessionPlan(
@@ -171,6 +172,7 @@ class GeneratorDuties(RoundDuties[_Race]):
             pipelining=asked.workload.pipelining,
             by_length=asked.workload.by_length,
             sequence=asked.workload.sequence(exchanges, race.seed),
+            heads=heads,
             streams=load.streams if asked.framed else 0,
             turns=(turns[0], turns[1]),
         )

@@ -43,6 +43,7 @@ KIND_MEANS = {
     "send": "the request could not be sent",
     "tls": "no TLS handshake, or what came could not be decrypted",
     "refused_stream": "the server refused a stream (REFUSED_STREAM); its request was sent again",
+    "wrong_head": "other headers than the reference response's",
 }
 
 

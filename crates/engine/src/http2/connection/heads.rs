@@ -60,7 +60,7 @@ impl Connection {
                 if end {
                     self.over(slot);
                 }
-                Event::Head { slot, status, length: section.length, end }
+                Event::Head { slot, status, deviates: section.deviates, length: section.length, end }
             }
             Some(status @ 100..=199) if !one.head && !end && status != 101 && one.interims < MOST_INTERIM => {
                 one.interims += 1;

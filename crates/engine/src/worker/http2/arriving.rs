@@ -135,17 +135,21 @@ impl<P: Poller> WorkerSession<P> {
             bytes = &bytes[used..];
             let (slot, end, verdict) = match event {
                 Event::More => continue,
-                Event::Head { slot, status, length, end } => {
+                Event::Head { slot, status, deviates, length, end } => {
                     let conn = &mut self.conns[first + slot];
                     if conn.first_ns == 0 {
                         conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
                     }
-                    let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
+                    let exchange = &self.plan.exchanges[conn.exchange as usize];
+                    let (expect, deviates) = (Expect::from(exchange), deviates >> exchange.kind & 1 == 1);
+                    if deviates {
+                        self.sample.note(Failure::WrongHead, here.http2.deviation().as_bytes());
+                    }
                     if status != expect.status {
                         self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
                     }
                     began = between_frames.then_some((slot, from));
-                    (slot, end, conn.reader.streamed_head(status, length, end, &expect))
+                    (slot, end, conn.reader.streamed_head((status, deviates), length, end, &expect))
                 }
                 Event::Data { slot, bytes, end } => {
                     let conn = &mut self.conns[first + slot];

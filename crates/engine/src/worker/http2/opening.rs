@@ -73,7 +73,7 @@ impl<P: Poller> WorkerSession<P> {
         link.generation = link.generation.wrapping_add(1);
         (link.socket, link.state, link.fresh) = (Some(socket), LinkState::Connecting, true);
         (link.since_ns, link.heard_ns) = (now_ns, now_ns);
-        link.http2 = Connection::new(streams, left);
+        link.http2 = Connection::new(streams, left).expecting(&self.plan.heads);
         link.leaving.clear();
         (link.flushed, link.unflushed) = ((0, 0), 0);
         link.farewell = None;

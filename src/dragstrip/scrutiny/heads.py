@@ -1,0 +1,141 @@
+"""The heads of reference responses: what the engine compares every head with under load."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dragstrip.scrutiny.answers import connect, fault, fetch
+from dragstrip.scrutiny.encryption import Encryption
+from dragstrip.scrutiny.http2 import Http2Session
+from dragstrip.scrutiny.reader import Answer, AnswerError, EndedError
+from dragstrip.workload import HTTP2, Exchange
+
+#: Name, value, and whether the value must be the same under load: as the engine takes a reference head's fields.
+Field = tuple[bytes, bytes, bool]
+Head = tuple[Field, ...]
+
+#: Headers whose values must be those of a reference response. Others (Date, cookies, numbers of requests) may vary.
+SAME_VALUE = (
+    "content-type", "content-encoding", "connection", "transfer-encoding", "server", "vary", "cache-control",
+    "content-language", "accept-ranges",
+)  # fmt: skip
+
+#: HTTP/1's status line as fields of a head, under names that no server can send.
+_VERSION, _REASON = b":version", b":reason"
+
+#: Of each kind of request, at most this many different ones are sent for reference responses; the first one twice.
+_MOST_PER_KIND = 4
+
+#: How the requests of races name their sender, and how a browser does.
+_OURS = b"\r\nUser-Agent: dragstrip\r\n"
+_STRANGER = b"\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n"
+
+#: So often each of them asks: a head that varies by itself is no sign.
+_TIMES = 3
+
+#: What may change in the last head of a connection that the server ends.
+_OF_CONNECTIONS = {b"connection", b"keep-alive"}
+
+
+def reference_heads(
+    host: str, port: int, exchanges: Sequence[Exchange], tls: Encryption | None = None
+) -> list[list[Head]]:
+    """The heads that right answers may have, by kind of request, in the order of the kinds.
+
+    A server may end a connection that the load would keep, if its last head says so: that head is right, too.
+
+    Raises:
+        OSError, AnswerError: the server did not answer right, in words.
+    """
+    by_kind: dict[int, list[Exchange]] = {}
+    for exchange in exchanges:
+        by_kind.setdefault(exchange.kind, []).append(exchange)
+    found = []
+    for kind in sorted(by_kind):
+        of_kind = by_kind[kind]
+        picked = of_kind[:: max(len(of_kind) // _MOST_PER_KIND, 1)][:_MOST_PER_KIND]
+        heads: dict[Head, None] = {}
+        for answer in _answers(host, port, [picked[0], *picked], tls):
+            head = _head(answer)
+            heads[head] = None
+            if not answer.closes and answer.version.startswith("HTTP/1"):
+                heads[_ending(head)] = None
+        found.append(list(heads))
+    return found
+
+
+def _answers(host: str, port: int, exchanges: Sequence[Exchange], tls: Encryption | None) -> list[Answer]:
+    """The answers to these requests, over as few connections as the server lets them go over."""
+    answers: list[Answer] = []
+    waiting = list(exchanges)
+    while waiting:
+        with connect(host, port, tls=tls) as sock:
+            carrier: socket.socket | Http2Session = Http2Session(sock) if waiting[0].http == HTTP2 else sock
+            asked = 0
+            while waiting:
+                try:
+                    answer = fetch(carrier, waiting[0])
+                except EndedError:  # a server may end a connection behind an answer without a word
+                    if not asked:
+                        raise
+                    break
+                asked += 1
+                if reason := fault(waiting.pop(0), answer):
+                    raise AnswerError(reason)
+                answers.append(answer)
+                if answer.closes:
+                    break
+    return answers
+
+
+def _head(answer: Answer) -> Head:
+    fields = [
+        (name.lower().encode("latin-1"), value.encode("latin-1"), name.lower() in SAME_VALUE)
+        for name, value in answer.headers
+    ]
+    if answer.version.startswith("HTTP/1"):
+        reason = answer.reason.encode("latin-1", "replace")
+        fields += [(_VERSION, answer.version.encode(), True), (_REASON, reason, reason.isascii())]
+    return tuple(fields)
+
+
+def _ending(head: Head) -> Head:
+    """The same head as a connection's last one."""
+    return (*(field for field in head if field[0] not in _OF_CONNECTIONS), (b"connection", b"close", True))
+
+
+def partiality(host: str, port: int, exchange: Exchange, tls: Encryption | None = None) -> str | None:
+    """How a server answers a client otherwise that does not call itself Dragstrip; None: the same."""
+    if _OURS not in exchange.request:
+        return None
+    stranger = replace(exchange, request=exchange.request.replace(_OURS, _STRANGER, 1))
+    seen: dict[bool, set[frozenset[tuple[str, str]]]] = {True: set(), False: set()}
+    for _ in range(_TIMES):  # in turns, each over a connection of its own
+        for usual, one in ((True, exchange), (False, stranger)):
+            seen[usual] |= {_settled(answer) for answer in _answers(host, port, [one], tls)}
+    if seen[True] & seen[False]:
+        return None
+    mine, theirs = (min(seen[usual], key=sorted) for usual in (True, False))
+    told = "; ".join(
+        f"{who} gets {', '.join(f'{name}: {value}'.rstrip(': ') for name, value in sorted(given - without))}"
+        for who, given, without in (("Dragstrip", mine, theirs), ("a browser", theirs, mine))
+        if given - without
+    )
+    return f"answers a browser (User-Agent) with another head than Dragstrip: {told}; the same head would be right"
+
+
+def _settled(answer: Answer) -> frozenset[tuple[str, str]]:
+    """The names of an answer's headers, and the values that stay the same."""
+    head = _head(answer)
+    return frozenset((name.decode("latin-1"), value.decode("latin-1") if same else "") for name, value, same in head)
+
+
+def compared(exchanges: Sequence[Exchange], *, by_length: bool) -> str:
+    """What the engine compares under load, for the parity sheet."""
+    bodies = "status only" if all(exchange.any_body for exchange in exchanges) else "every byte of the body"
+    if by_length:
+        bodies = "the body's length, every byte in samples"
+    names = ", ".join(SAME_VALUE)
+    return f"every response: status line, names of headers, values of {names}; {bodies}"

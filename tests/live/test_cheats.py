@@ -1,0 +1,96 @@
+"""Servers that recognize the load and cheat only then (``servers/cheats.py``): what is found out, and how."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from races import HERE, PYTHON
+
+from dragstrip import machine
+from dragstrip.contender import Entry, serve_entry
+from dragstrip.racing.launched import Launched, Servers
+from dragstrip.racing.request import Request, load_of
+from dragstrip.racing.setup import RaceSetup, block_plan, race_setup
+from dragstrip.workload import load as load_workload
+
+sys.path.insert(0, str(HERE.parent / "benchmarks"))
+import cheats  # type: ignore[import-not-found]
+
+#: What the reason must say of each; None: no response shows that it cheats.
+TOLD = {
+    "connections": 'content-type is missing, "text/plain" is expected',
+    "rate": 'content-type is "text/html", "text/plain" is expected',
+    "time": "wrong_length|answered a body of 6 bytes",
+    "number": 'server is missing, "cheats/1.0" is expected',
+    "reuse": "wrong_status",
+    "agent": "another head than Dragstrip",
+    "port": "x-work is",
+    "pause": "wrong_body",
+    "burst": ':reason is "", "OK" is expected',
+    "together": "date is missing",
+    "idle": None,
+    "priority": None,
+}
+
+
+@contextmanager
+def connected(served: Entry, **load: object) -> Iterator[tuple[RaceSetup, Launched]]:
+    """A server that is up, and connected to the engine as for a race."""
+    lanes = machine.lanes(None, None)
+    request = Request(entries=(served,), workload=load_workload("hello"))
+    asked = replace(load_of(request, lanes), **load)  # type: ignore[arg-type]
+    with race_setup(request.workload, asked, lanes, seed=1) as setup, Servers(setup.engine) as servers:
+        launched = servers.add(setup.launch(served))
+        launched.session = setup.connect(launched)
+        yield setup, launched
+
+
+def ad_hoc(cheat: str) -> Entry:
+    return serve_entry(f"{cheat}={PYTHON} {HERE}/servers/cheats.py {{port}} {cheat}")
+
+
+@pytest.mark.parametrize("keepalive", [True, False], ids=["kept", "closing"])
+@pytest.mark.parametrize(
+    ("cheat", "words"),
+    [
+        ("connections", 'content-type is missing, "text/plain" is expected; the head: HTTP/1.1 200 OK'),
+        ("none", ""),
+        ("leaves", ""),
+    ],
+)
+def test_a_head_that_changes_under_load_is_named_with_what_was_expected(
+    cheat: str, words: str, keepalive: bool
+) -> None:
+    """Each response is compared, over connections that are kept and over one each."""
+    with connected(ad_hoc(cheat), keepalive=keepalive, connections=32) as (setup, launched):
+        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=300_000_000)])
+    assert tally.sample.startswith(words)
+    assert set(tally.errors) == ({"wrong_head"} if words else set())
+    assert tally.answered + tally.failed > 100
+
+
+def test_a_server_that_ends_its_connections_and_says_so_is_right() -> None:
+    """The last head of each connection says Connection: close, and no other one does."""
+    with connected(ad_hoc("ends"), connections=2) as (setup, launched):
+        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=300_000_000)])
+    assert tally.errors == {}
+    assert tally.connects >= tally.answered // 50 > 2
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_ten_of_twelve_cheats_are_out_and_each_reason_says_what_came(tmp_path: Path) -> None:
+    """One race of all of them beside two honest servers, which end it with a verdict."""
+    assert set(TOLD) == set(cheats.cheats())
+    out = cheats.race([*cheats.HONEST, *TOLD], tmp_path)
+    assert [out[name] for name in cheats.HONEST] == ["", ""]
+    seen = {name: reason for name, reason in out.items() if name in TOLD}
+    assert {name for name, reason in seen.items() if not reason} == set(cheats.UNSEEN)
+    assert not {name: seen[name] for name, words in TOLD.items() if words and not re.search(words, seen[name])}
+    assert len(cheats.table(out).splitlines()) == 4 + len(TOLD)
