@@ -33,6 +33,7 @@ from races import (
 )
 
 from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
+from dragstrip.contender.entries import entry_of, serve_entry
 from dragstrip.racing import schedule
 from dragstrip.racing.setup import watch_cpu_time
 from dragstrip.record import EventKind
@@ -50,7 +51,11 @@ OUT = {
     "exits": ["no configuration found"],
     "never": ["10"],
     **{name: ["over keep-alive"] for name in HOLDING},
-    **{f"dies-{count}": ["dying now, as told", "died under load"] for count in DIES_AFTER},
+    **{f"dies-{count}": ["dying now, as told", "died under load (exit status 9)"] for count in DIES_AFTER},
+    "crashes-9": ["died in scrutineering (killed by SIGSEGV (Segmentation fault))", "dying now, by a crash"],
+    "crashes-999": ["died under load (killed by SIGSEGV (Segmentation fault))", "dying now, by a crash"],
+    "daemonizes": ["ended with exit status 0 while process ", "start the server in the foreground"],
+    "six": ["listens on [::1]:", "Dragstrip connects to 127.0.0.1:", "set --wake, for example --wake 60s"],
 }
 SEED, ROUNDS = 7, 3
 
@@ -92,8 +97,10 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Raced:
     words += misbehaving("socket", "none", address="{socket}")
     words += misbehaving("restless", "restless")
     words += misbehaving(HOSTILE, "hostile")
-    for fault in ("wrong-byte", "fast-500", "exits", "never"):
+    for fault in ("wrong-byte", "fast-500", "exits", "never", "daemonizes", "six"):
         words += misbehaving(fault, fault)
+    for count in ("9", "999"):
+        words += misbehaving(f"crashes-{count}", "crashes", count)
     for name in HOLDING:
         words += misbehaving(name, "holds")
     for count in DIES_AFTER:
@@ -133,6 +140,8 @@ def test_a_contender_that_is_wrong_or_dies_is_named_with_what_it_did(crowd: Race
     assert all(name not in (pair["a"], pair["b"]) for pair in crowd.told["pairs"])
     assert name in crowd.said
     assert "dying now" in crowd.said
+    for never in ("answered nothing right", "Connection refused"):
+        assert never not in bad["out"] or name == "never"
 
 
 def test_the_seed_and_the_plan_give_the_order_of_blocks(crowd: Raced) -> None:
@@ -311,3 +320,15 @@ def test_one_that_dies_as_its_cpu_time_is_looked_for_ends_no_race(tmp_path: Path
             watch_cpu_time(engine, there, session)  # type: ignore[arg-type]
     finally:
         server.stop()
+
+
+def test_a_command_of_ones_own_gets_more_time_to_start(tmp_path: Path) -> None:
+    """Out with the default's 10 s; raced with --wake, and a resumed race keeps it."""
+    env, slow = settings(tmp_path), misbehaving("slow", "sleeps", "2")
+    refused = dragstrip_run(env, "verify", *slow, "--wake", "1s")
+    text = " ".join((refused.stdout + refused.stderr).split())
+    assert (refused.returncode, "no correct response within 1 s of its start" in text) == (1, True), text
+    assert dragstrip_run(env, "verify", *slow, "--wake", "60s").returncode == 0
+    assert "may take up to 120 s" in dragstrip_run(env, "verify", *slow, "--wake", "1h").stderr
+    entry = serve_entry(f"slow={slow[1].partition('=')[2]}", wake_s=60.0)
+    assert entry_of(entry.name, entry.kind, entry.parameters).wake_s == 60.0

@@ -9,6 +9,8 @@ restless (works while idle, and keeps 32 MiB for ever after each pause),
 counts (says at /served how many it has answered), lies (says a tenth fewer),
 holds (answers the first request alone, and lets every later one wait for ever),
 hostile (right answers, with headers that attack a terminal and a page),
+crashes (by SIGSEGV, after as many answers as the last word says, in its first launch, too),
+daemonizes (serves in the background), six (listens on ::1 alone), sleeps (for as many seconds, then serves),
 dies (lives through its first launch, which makes FILE; ends after COUNT answers of any later one, or, where COUNT is
 "block", a few answers after its third pause: a warm-up has none, and before each block there is one).
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import socket
 import sys
 import threading
@@ -49,7 +52,9 @@ def fidget() -> None:
 
 
 def serve(port: str, fault: str) -> None:
-    if port.isdecimal():
+    if fault == "six":
+        listener = socket.create_server(("::1", int(port)), family=socket.AF_INET6)
+    elif port.isdecimal():
         listener = socket.create_server(("127.0.0.1", int(port)), backlog=1024)
     else:
         listener = socket.create_server(port, family=socket.AF_UNIX, backlog=1024)
@@ -115,6 +120,9 @@ def serve(port: str, fault: str) -> None:
             if close:
                 ready.unregister(connection)
                 connection.close()
+            if fault == "crashes" and served >= int(sys.argv[-1]):
+                print("misbehaving: dying now, by a crash", file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGSEGV)
             if mortal and last and served >= last:
                 sys.stderr.write("misbehaving: dying now, as told\n")
                 sys.stderr.flush()
@@ -127,6 +135,11 @@ def main() -> None:
         sys.exit("misbehaving: no configuration found")
     if fault == "never":
         time.sleep(600)
+    if fault == "daemonizes" and os.fork():
+        time.sleep(0.2)  # as one that waits until its child is up
+        os._exit(0)
+    if fault == "sleeps":
+        time.sleep(float(sys.argv[-1]))
     serve(port, fault)
 
 

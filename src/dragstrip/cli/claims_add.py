@@ -54,7 +54,7 @@ class AddOptions:
 @click.option("--source", default="added here")
 @click.option("--year", type=Count(1, 9999), default=None, help="This one if not given.")
 @click.option("--workload", default="hello", show_default=True)
-@serve_option("A server of your own, by name.")
+@serve_option("A server of your own, by name.", starts=False)
 @click.option("--tolerance", type=Share(), default="10%", show_default=True, help="Within it the size holds.")
 @click.option("--connections", "-c", type=Count(), default=None, help="Of the published load.")
 @click.option("--http", type=click.Choice(["1.0", "1.1"]), default=None)

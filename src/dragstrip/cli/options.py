@@ -223,6 +223,7 @@ class RunOptions(DefinitionOptions, CoreOptions, StoreOptions):
 
     contenders: tuple[str, ...]
     serve: tuple[str, ...]
+    wake: float | None
     threads: int | None
     timeout: float
     pace: str
@@ -239,9 +240,12 @@ timeout_option = click.option("--timeout", type=Duration(), default="2s", show_d
 seed_option = click.option("--seed", type=whole_number(bounds.SEED), default=None, help="Of the order of everything.")
 
 
-def serve_option(purpose: str) -> Callable[[Command], Command]:
-    """``--serve "NAME=COMMAND {port}"``; ``purpose`` is its help."""
-    return click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help=purpose)
+def serve_option(purpose: str, *, starts: bool = True) -> Callable[[Command], Command]:
+    """``--serve "NAME=COMMAND {port}"``, whose help is ``purpose``, and, if the command ``starts`` it, ``--wake``."""
+    serve = click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help=purpose)
+    text = "Time that a --serve command gets to send its first correct response. [default: 10s]"
+    wake = click.option("--wake", type=Duration(), default=None, metavar="TIME", help=text)
+    return lambda command: serve(wake(command) if starts else command)
 
 
 def pace_option(text: str) -> Callable[[Command], Command]:

@@ -300,7 +300,7 @@ def _request(options: RaceOptions) -> Request:
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings, allowed=options.allowed)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
     return Request(
-        entries=(*known, *(contender.serve_entry(text) for text in serve)),
+        entries=(*known, *(contender.serve_entry(text, wake_s=options.wake) for text in serve)),
         workload=workload,
         also=tuple(also),
         efficiency=options.efficiency,

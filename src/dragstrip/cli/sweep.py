@@ -180,7 +180,7 @@ def _request(options: SweepOptions) -> Request:
         raise BadUsage("nobody to sweep: name a contender (`dragstrip contenders` lists them), or give --serve")
     named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings)
     field = RaceRequest(
-        entries=(*named, *(contender.serve_entry(text) for text in options.serve)),
+        entries=(*named, *(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)),
         workload=load_workload(options.workload),
         connections=options.connections,
         threads=options.threads,

@@ -30,6 +30,7 @@ class VerifyOptions(DefinitionOptions, CoreOptions):
     names: tuple[str, ...]
     line_up: str | None
     serve: tuple[str, ...]
+    wake: float | None
     workload: str | None
     as_json: bool
     parity: bool
@@ -67,7 +68,7 @@ def verify(options: VerifyOptions) -> None:
 
 def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
     """Whom to verify: a line-up's or those that were named, and commands of one's own; without any of these, all."""
-    own = tuple(contender.serve_entry(text) for text in options.serve)
+    own = tuple(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)
     everybody = () if own else tuple(contender.names(options.folders))
     names = contender.line_up(options.line_up).names if options.line_up else options.names or everybody
     return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *own)

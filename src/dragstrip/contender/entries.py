@@ -42,6 +42,10 @@ DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 HTTP, TLS = "http", "tls"
 
 
+#: The parameter of a command's own start time; its usual value, and its most, as a definition's ``start.wake_s``.
+WAKE, USUAL_WAKE_S, MOST_WAKE_S = "wake_s", 10.0, 120.0
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a server that is already running listens; IPv4, or a name that stands for it."""
@@ -94,6 +98,13 @@ class Entry:
     def tls(self) -> bool:
         """Whether it is reached over TLS: its parameter ``tls`` is "on", or its own command takes ``{certificate}``."""
         return self.parameters.get(TLS) == "on" or any("{certificate}" in word for word in self.command)
+
+    @property
+    def wake_s(self) -> float:
+        """Seconds from its start to its first right answer: as its definition has it, or ``--wake``."""
+        if self.contender is not None:
+            return self.contender.fields.start.wake_s
+        return float(str(self.parameters.get(WAKE, USUAL_WAKE_S)))
 
     def serves(self, workload: str) -> bool:
         """Whether it has a workload; one that says nothing of it must prove it."""
@@ -360,16 +371,21 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
     return value
 
 
-def serve_entry(text: str, folder: Path | None = None) -> Entry:
+def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None = None) -> Entry:
     """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
 
     No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, or ``{socket}`` (the
     path of a unix socket for the server to make). ``{cores}`` (the lane's number of cores), ``{scratch}`` (a folder of
     its own for each launch) and ``{data}`` (the folder with the workload's files) may.
 
+    Args:
+        wake_s: seconds that it gets to its first right answer; None: as many as a definition that says nothing of it.
+
     Raises:
-        BadUsage: no name, no command, no ``{port}``, or a name that can't be shown.
+        BadUsage: no name, no command, no ``{port}``, a name that can't be shown, or too long a start.
     """
+    if wake_s is not None and wake_s > MOST_WAKE_S:
+        raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MOST_WAKE_S:g} s; give at most that")
     name, equals, command = text.partition("=")
     name = name.strip()
     remedy = 'write --serve "mine=./server --port {port}"'
@@ -396,7 +412,9 @@ def serve_entry(text: str, folder: Path | None = None) -> Entry:
         kind="serve",
         language="unknown",
         mark=AD_HOC_MARK,
-        parameters=MappingProxyType({"command": command.strip(), "folder": str(place)}),
+        parameters=MappingProxyType(
+            {"command": command.strip(), "folder": str(place)} | ({} if wake_s is None else {WAKE: wake_s})
+        ),
         definition_hash=hashlib.sha256("\0".join((*words, str(place))).encode()).hexdigest(),
         parity={"command": command.strip()},
         command=words,
@@ -456,7 +474,8 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
     if kind == "url":
         return url_entry(str(parameters["url"]), None)
     if kind == "serve":
-        return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])))
+        wake_s = float(str(parameters[WAKE])) if WAKE in parameters else None
+        return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])), wake_s=wake_s)
     typed = str(parameters.get(TYPED, name))
     plain, overrides = parse_entry(typed)
     places = {key.removeprefix(PLACE): str(text) for key, text in parameters.items() if key.startswith(PLACE)}

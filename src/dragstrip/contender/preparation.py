@@ -285,6 +285,7 @@ def prepare(
         cwd=entry.folder or scratch,
         port=port,
         address=address,
+        wake_s=entry.wake_s,
         unprivileged=False,  # the user's own command, in the user's own folder, as the user
         kind=entry.kind,
     )

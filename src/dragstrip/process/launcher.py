@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip import machine
 from dragstrip.errors import PortTaken, StageError
+from dragstrip.process.ended import Ended
 from dragstrip.process.log import tail, without_repeats
-from dragstrip.process.ports import is_held
+from dragstrip.process.ports import is_held, listens_elsewhere
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 from dragstrip.process.supervisor import descendants
 
@@ -49,34 +50,6 @@ LOST_S = 20.0
 LOG_LIMIT_BYTES = 256 * 1024
 
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a launch ended.
-
-    Args:
-        exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if unknown.
-        died: it ended before it was told to.
-        cpu_ns: whole tree, whole life, what it takes to stop included; None if unreadable.
-        peak_memory_bytes: sum of each living process's VmHWM just before the stop; None once it has died.
-        how: what it took to end it, in words.
-        log_tail: last lines of its output.
-    """
-
-    exit_status: int | None
-    died: bool
-    cpu_ns: int | None
-    peak_memory_bytes: int | None
-    how: str
-    log_tail: str
-
-    def __str__(self) -> str:
-        if self.exit_status is None:
-            return self.how
-        if self.exit_status < 0:
-            return f"ended by signal {-self.exit_status}, {signal.strsignal(-self.exit_status)}"
-        return f"exit status {self.exit_status}"
 
 
 @dataclass(kw_only=True)
@@ -329,13 +302,19 @@ class Launcher:
             pause_s = min(pause_s * 1.5, LONGEST_TRY_S)
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
+        tcp = reason is not None and not died and not running.host.startswith("unix:")
+        elsewhere = listens_elsewhere(running.pids(), running.host, running.port) if tcp else ""
         ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
-        limit = " (start.wake_s)" if start.kind == "definition" else ""  # a command has no such key
-        what = (
-            f"died {waited_s:.2f} s after its start ({ended})"
-            if died
-            else f"was not right within {start.wake_s:g} s of its start{limit}"
-        )
+        longer = "start.wake_s in its definition" if start.kind == "definition" else "--wake, for example --wake 60s"
+        if ended.daemonized:
+            what = str(ended)
+        elif died:
+            what = f"died {waited_s:.2f} s after its start ({ended})"
+        else:
+            what = (
+                f"sent no correct response within {start.wake_s:g} s of its start{elsewhere}; if it needs longer, "
+                f"set {longer}"
+            )
         last = f"; the last try: {reason}" if reason else ""
         message = f"{running.name}: {what}{last}; its last lines:\n{without_repeats(ended.log_tail) or '(no output)'}"
         if not running.host.startswith("unix:") and is_held(running.port, running.host):
@@ -359,7 +338,7 @@ class Launcher:
         return Ended(
             exit_status=said["exit_status"], died=said["is"] == "died" or number not in self._stopping,
             cpu_ns=said["cpu_ns"], peak_memory_bytes=said["peak_memory_bytes"], how=said["how"],
-            log_tail=said["log_tail"],
+            log_tail=said["log_tail"], left_over=tuple(said["left_over"]),
         )  # fmt: skip
 
     def has_ended(self, number: int) -> bool:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+import sys
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 
 from dragstrip.contender import LOOPBACK
 
 #: Where servers listen, unless told otherwise.
 HOST = LOOPBACK
+
+#: A socket's state in proc(5)'s tables: TCP_LISTEN.
+_LISTENS = "0A"
 
 _given: set[int] = set()
 _giving = threading.Lock()
@@ -25,6 +32,43 @@ def free_port(host: str = HOST) -> int:
             if port not in _given:
                 _given.add(port)
                 return port
+
+
+def listening(pids: Iterable[int]) -> tuple[str, ...]:
+    """Where these processes listen over TCP, like ``[::1]:8080``, by their descriptors and proc(5)'s ``net/tcp``."""
+    at = {**_listeners("tcp", socket.AF_INET), **_listeners("tcp6", socket.AF_INET6)}
+    found: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it ended, or is not ours to look at
+            for place in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    found |= {at[name] for name in (str(place.readlink()),) if name in at}
+    return tuple(sorted(found))
+
+
+def listens_elsewhere(pids: Iterable[int], host: str, port: int) -> str:
+    """Where processes listen, in words, if that is not at ``host`` and ``port``; else ""."""
+    found = listening(pids)
+    if {f"{one}:{port}" for one in (host, "0.0.0.0", "[::]")} & set(found):
+        return ""
+    where = f"listens on {', '.join(found)}" if found else "listens on no TCP port"
+    return f": it {where}, and Dragstrip connects to {host}:{port}"
+
+
+def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
+    """By a socket's name among descriptors: its address, of those that listen."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] != _LISTENS:
+                continue
+            number, _, port = fields[1].partition(":")
+            words = [int(number[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(number), 8)]
+            host = socket.inet_ntop(family, b"".join(words))
+            shown = f"[{host}]" if family == socket.AF_INET6 else host
+            found[f"socket:[{fields[9]}]"] = f"{shown}:{int(port, 16)}"
+    return found
 
 
 def is_held(port: int, host: str = HOST) -> bool:

@@ -8,7 +8,7 @@ over stdin and stdout:
 "scratch", "cgroup", "signal"}`` → ``{"is": "started", "launch", "pid", "cgroup", "note"}`` or
 ``{"is": "failed", "launch", "why"}``;
 ``{"do": "stop", "signal", "grace_s"}`` → ``{"is": "ended", "launch", "exit_status", "cpu_ns", "cpu_source",
-"peak_memory_bytes", "how", "log_tail"}``; the same with ``"is": "died"``, unasked, when the server ends
+"peak_memory_bytes", "how", "left_over", "log_tail"}``; the same with ``"is": "died"``, unasked, when the server ends
 by itself; ``{"do": "end"}`` is the orderly end of the supervisor.
 
 The supervisor is a child subreaper, so whatever a server forks, however it daemonises, comes back to it
@@ -138,6 +138,14 @@ def _number_in(path: str, pattern: bytes) -> int | None:
     except OSError:
         return None
     return int(match[1]) if match else None
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return "ended"
 
 
 def peak_memory_bytes(pids: list[int]) -> int | None:
@@ -272,6 +280,7 @@ class Launch:
         self.silent = False
         self.exit_status: int | None = None
         self.rusage_ns = 0
+        self.left_over: list[str] = []
         self.log = BoundedLog(order["log"], order["log_limit_bytes"])
         self.output, writing = os.pipe()
         os.set_blocking(self.output, False)
@@ -453,6 +462,7 @@ class Supervisor:
                 "cpu_source": "proc" if cgroup_us is None else "cgroup",
                 "peak_memory_bytes": peak,
                 "how": how,
+                "left_over": launch.left_over,
                 "log_tail": launch.log.tail(),
             }
         )
@@ -479,6 +489,7 @@ class Supervisor:
             how = f"{number.name} ended it in {took_s * 1000:.0f} ms"
         self._wait(lambda: self._childless, LEFTOVER_WAIT_S)
         if left := [] if self._childless else list(descendants(os.getpid())):
+            launch.left_over = [f"{pid} ({_name(pid)})" for pid in left]
             for pid in left:
                 self._signal(pid, signal.SIGTERM)
             self._wait(lambda: self._childless, min(LEFTOVER_GRACE_S, grace_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,6 +18,10 @@ from dragstrip.workload import Data
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
+
+
+#: Seconds until the end of a process whose connections broke is known here.
+DYING_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,17 @@ class Launched:
     def last_words(self) -> str:
         """The end of its output, for a message."""
         return self.running.log_tail(5) or "none"
+
+    def death(self, when: str) -> str | None:
+        """How it died and its last lines, if it is dead or dies in this moment; None where it lives."""
+        until = time.monotonic() + DYING_S
+        while self.running.alive():
+            if time.monotonic() > until:
+                return None
+            time.sleep(DYING_S / 10)
+        ended = self.running.stop(grace_s=INTERRUPTED_GRACE_S)
+        how = str(ended) if ended.daemonized else f"died {when} ({ended})"
+        return f"{how}; its last words: {self.last_words()}"
 
     def record(self, index: int, cores: tuple[int, ...]) -> Launch:
         """The record of a launch that has ended, in round ``index``."""

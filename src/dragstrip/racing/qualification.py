@@ -36,9 +36,6 @@ AT_ONCE, ASKED_AT_ONCE = 16, 4
 #: They start one after another, so that none slows another's start; one that takes longer holds up nobody.
 HELD_UP_S = 0.5
 
-#: Seconds that an ad hoc contender has to its first right answer: as many as a definition that says nothing of it.
-AD_HOC_WAKE_S = 10.0
-
 #: So many of those that are waited for are named at a time.
 NAMED = 3
 
@@ -242,8 +239,7 @@ def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progr
 
 def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, room: threading.Semaphore) -> None:
     """Starts a contender and has it prove its answers; runs in a thread of its own."""
-    contender = candidate.entry.contender
-    candidate.limit = Deadline(contender.fields.start.wake_s if contender else AD_HOC_WAKE_S)
+    candidate.limit = Deadline(candidate.entry.wake_s)
     try:
         candidate.launched = servers.add(setup.launch(candidate.entry))
     except StageError as error:
@@ -264,7 +260,7 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
     findings = setup.prove(launched)
     candidate.facts = dict(findings.facts)
     if findings.problems:
-        candidate.rejected = "; ".join(findings.problems)
+        candidate.rejected = launched.death("in scrutineering") or "; ".join(findings.problems)
     # What is tried with connections is HTTP/1's.
     elif candidate.entry.contender is not None and candidate.entry.http(setup.load.http) != HTTP2:
         candidate.facts |= setup.connection_facts(launched)
@@ -287,6 +283,8 @@ def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semapho
         with room:
             candidate.limit = Deadline(BEHAVIOUR_S)
             candidate.facts |= setup.connection_facts(launched)
+            if not launched.running.alive():
+                candidate.rejected = launched.death("in scrutineering")
 
 
 def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progress: Progress) -> None:
@@ -296,7 +294,7 @@ def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progre
         try:
             candidate.calibrated = calibrate(setup, launched)
         except StageError as error:
-            candidate.rejected = _why(error, candidate.entry)
+            candidate.rejected = launched.death("under load") or _why(error, candidate.entry)
             servers.stop([launched])
 
 

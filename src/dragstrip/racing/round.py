@@ -150,7 +150,7 @@ def _warm_up_all(setup: RaceSetup, contenders: Mapping[str, Qualified], servers:
         try:
             launched.warm_up = warm_up(setup, launched, contenders[launched.name].calibration.p50_ns)
         except StageError as error:
-            out[launched.name] = str(error)
+            out[launched.name] = launched.death("under load") or str(error)
         launched.processes, launched.threads = launched.running.counts()
     for last in list(servers.warm().values())[-1:]:
         come_to_rest(last.running)
@@ -192,11 +192,13 @@ def _fallen_under_load(blocks: Sequence[Block], servers: Servers) -> dict[str, s
     out: dict[str, str] = {}
     for launched in servers:
         own = [block for block in blocks if block.contender == launched.name]
-        if not launched.running.alive():
-            out[launched.name] = f"died under load; its last words: {launched.last_words()}"
-        elif own and all(block.gave_up for block in own):
+        gave_up, fault = bool(own) and all(block.gave_up for block in own), validity.wrong_under_load(own)
+        failed = gave_up or fault is not None or not launched.running.alive()
+        if failed and (died := launched.death("under load")):
+            out[launched.name] = died
+        elif gave_up:
             out[launched.name] = f"refused every connection under load: {own[0].sample}"
-        elif fault := validity.wrong_under_load(own):
+        elif fault is not None:
             out[launched.name] = _load_fault_text(fault)
     return out
 

@@ -44,21 +44,21 @@ EVERY_OPTION = {
     "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
     "--min-reached 99% --allow-host lab --fleet f -q",
     "new": "mine --into .",
-    "race": "a b --line-up default --serve x=y --contenders . --set a.b=c --workload hello -c 2 -t 1 --no-keepalive "
-    "--http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu -R auto --pace precise --efficiency "
-    "--typical --runs 3 --seed 1 --json j --html h --export-markdown m -n n --fresh-scrutiny --resume last "
-    "--server-cores 1 --engine-cores 0 --io auto --awake off --fail-if slower:3% --strict --pairs -v -q --store s "
-    "--fleet f --node-wait 1m --allow-host lab:rate=any",
+    "race": "a b --line-up default --serve x=y --wake 30s --contenders . --set a.b=c --workload hello -c 2 -t 1 "
+    "--no-keepalive --http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu "
+    "-R auto --pace precise --efficiency --typical --runs 3 --seed 1 --json j --html h --export-markdown m "
+    "-n n --fresh-scrutiny --resume last --server-cores 1 --engine-cores 0 --io auto --awake off "
+    "--fail-if slower:3% --strict --pairs -v -q --store s --fleet f --node-wait 1m --allow-host lab:rate=any",
     "report": "last --html h --json j --svg s --store x",
     "rerun": "last --workload w -q --store s --fleet f --node-wait 1s",
     "runs": "--json --store s",
     "serve": "--port 0 --store s",
     "show": "last --pairs -v --parity --method 6 --json --store s",
-    "sweep": "a --serve x=y --contenders . --set a.b=c --slo p99=5ms --rates 1k:2k:3 --launches 5 --workload w -c 2 "
-    "-t 1 --timeout 1s --pace precise --seed 3 --json j --show s --server-cores 1 --engine-cores 0 --io auto "
-    "--awake off -q --store s --fleet f --node-wait 5s",
-    "verify": "a --line-up default --serve x=y --workload w --json --parity --server-cores 1 --engine-cores 0 "
-    "--contenders . --set a.b=c",
+    "sweep": "a --serve x=y --wake 30s --contenders . --set a.b=c --slo p99=5ms --rates 1k:2k:3 --launches 5 "
+    "--workload w -c 2 -t 1 --timeout 1s --pace precise --seed 3 --json j --show s --server-cores 1 --engine-cores 0 "
+    "--io auto --awake off -q --store s --fleet f --node-wait 5s",
+    "verify": "a --line-up default --serve x=y --wake 30s --workload w --json --parity --server-cores 1 "
+    "--engine-cores 0 --contenders . --set a.b=c",
 }  # fmt: skip
 
 

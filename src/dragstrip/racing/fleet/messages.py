@@ -170,6 +170,7 @@ class Over(Reply):
     cpu_ns: int | None
     peak_memory_bytes: int | None
     how: _Text
+    left_over: Annotated[tuple[_Text, ...], Field(strict=False)] = ()
     log_tail: _Text
 
 

@@ -159,10 +159,9 @@ class FleetSetup(RaceSetup):
         if entry.url is not None:
             at = AtAddress(entry.url.host, entry.url.port)
             return Launched(entry=entry, running=at, own_count=None)
-        wake_s = entry.contender.fields.start.wake_s if entry.contender is not None else 10.0
         channel = self.machines.server.channel
         up = channel.ask(
-            "launch", Up, 2 * wake_s + TOLD_S, entry=entry_values(entry), workload=workload_values(self.workload)
+            "launch", Up, 2 * entry.wake_s + TOLD_S, entry=entry_values(entry), workload=workload_values(self.workload)
         )
         return Launched(entry=entry, running=RemoteServer(channel, up), own_count=None, drawn_by=up.drawn_by)
 

@@ -380,4 +380,5 @@ def _entry_words(entrant: Entrant) -> list[str]:
         return [entrant.name]
     started_by = entrant.parameters.get("command", "…")
     text = started_by if isinstance(started_by, str) else " ".join(_quoted(str(part)) for part in started_by)
-    return ["--serve", f"{entrant.name}={text}"]
+    wake = ["--wake", f"{entrant.parameters['wake_s']}s"] if "wake_s" in entrant.parameters else []
+    return ["--serve", f"{entrant.name}={text}", *wake]
