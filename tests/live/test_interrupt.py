@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -105,6 +106,34 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     assert len(shown(env)["order"]) == rounds_in(env) >= 6
     interrupted(racing(env, "--resume", "last"))  # the killed one holds it no more
     assert not list(Path(env["DRAGSTRIP_STORE"]).parent.glob("*.lock"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name)
+def test_a_signal_ends_a_race_with_a_line_that_says_how_to_continue(tmp_path: Path, number: signal.Signals) -> None:
+    """Before its first round, then after two, then again as resumed by the very command of that line."""
+    env = settings(tmp_path)
+    store = ["--store", str(tmp_path / "own store.sqlite")]
+    env |= {"DRAGSTRIP_STORE": store[1]}
+    words = ["race", *misbehaving("one", "sleeps", "60"), "nginx-return", "--wake", "120s", *store]
+    early = begin(env, *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    until(lambda: len(servers()) > 1 or early.poll() is not None, 60, "no server was started")
+    early.send_signal(number)
+    _, said = early.communicate(timeout=60)
+    nothing = f"dragstrip: ended by {number.name}: no round was complete, so nothing was measured\n"
+    assert (early.returncode, said.endswith(nothing)) == (128 + number, True), said
+
+    more = ["race", "nginx-return", "nginx-static", "--rounds", "500", *store]
+    for _ in range(2):
+        before = rounds_in(env)
+        race = begin(env, *more, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "no round was recorded")  # noqa: B023
+        race.send_signal(number)
+        _, said = race.communicate(timeout=60)
+        assert race.returncode == 128 + number, said
+        told, _, command = said.rstrip("\n").rpartition("\n")[2].partition("; to continue: ")
+        assert told == f"dragstrip: ended by {number.name}: {rounds_in(env)} rounds are kept"
+        program, *more = shlex.split(command)
+        assert (program, more[:2], more[-2:]) == ("dragstrip", ["race", "--resume"], store)
 
 
 @pytest.mark.thorough

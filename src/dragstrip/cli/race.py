@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ from dragstrip.cli.options import (
     write_text,
 )
 from dragstrip.cli.quantities import Budget, ExtraSeconds, Share, whole_number
+from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
 from dragstrip.errors import BadUsage
@@ -244,16 +246,18 @@ def race(options: RaceOptions) -> None:
         open_store(options.store_path) as store,
         Progress(console, quiet=options.quiet) as progress,
     ):
-        before = [] if options.resume_id else [line.race for line in store.runs()]
+        before = [line.race for line in store.runs()]
         try:
-            if request is None:
-                result = _resume(options, store, progress, place)
-            else:
-                result = racing.run(replace(request, place=place), store=store, progress=progress)
-        except KeyboardInterrupt:
+            with as_interruptions():
+                if request is None:
+                    result = _resume(options, store, progress, place)
+                else:
+                    result = racing.run(replace(request, place=place), store=store, progress=progress)
+        except KeyboardInterrupt as error:
             progress.close()
-            _show_interrupted(console, store, before, options)
-            raise
+            ended_by = number_of(error)
+            _show_interrupted(console, store, before, options, ended_by.name)
+            sys.exit(128 + ended_by)  # click would print an empty line after ours
     _conclude(console, result, options)
 
 
@@ -403,9 +407,28 @@ def _by_thresholds(console: Console, found: Sequence[tuple[str, Ruling, bool]], 
     return 0 if found and all(could for *_, could in found) else EXIT_VOID
 
 
-def _show_interrupted(console: Console, store: Store, before: Sequence[str], options: RaceOptions) -> None:
-    """What was measured, unless the race was interrupted before anything was: then the newest is an older one."""
-    newest = store.runs()[:1]
-    if newest and newest[0].race not in before and newest[0].finished == "interrupted":
-        with suppress(SystemExit):  # an interrupted race ends with 130, whatever its verdict
-            _conclude(console, store.load(newest[0].race), options)
+def _show_interrupted(
+    console: Console, store: Store, before: Sequence[str], options: RaceOptions, ended_by: str
+) -> None:
+    """What was measured, if anything was, and in the last line how to continue."""
+    begun = [line.race for line in store.runs()[:1] if line.race not in before]
+    name = store.load(options.resume_id).id if options.resume_id else begun[0] if begun else ""
+    rounds = len(store.load(name).rounds) if name else 0
+    if rounds:
+        with suppress(SystemExit):  # an interrupted race ends with its signal's code, whatever its verdict
+            _conclude(console, store.load(name), options)
+        kept = f"{rounds} {'round is' if rounds == 1 else 'rounds are'} kept"
+        how = f"{kept}; to continue: {shlex.join(_resuming(name, options))}"
+    else:
+        how = "no round was complete, so nothing was measured"
+    click.echo(f"dragstrip: ended by {ended_by}: {how}", err=True)
+
+
+def _resuming(name: str, options: RaceOptions) -> list[str]:
+    """The command that resumes a race, with the options that it needs again."""
+    words = ["dragstrip", "race", "--resume", name]
+    for option, value in (
+        ("--workload", options.workload), ("--fleet", options.fleet), ("--store", options.store_path)
+    ):  # fmt: skip
+        words += [option, str(value)] if value else []
+    return words

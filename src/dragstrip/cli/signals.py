@@ -1,0 +1,44 @@
+"""Signals that end a race: what was measured is kept, and a line says how to continue."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+#: Signals that end a race; SIGINT is the terminal's Ctrl-C.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class EndedBySignal(KeyboardInterrupt):
+    """An interruption that knows its signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = signal.Signals(number)
+
+
+def number_of(error: BaseException) -> signal.Signals:
+    """The signal behind an interruption; SIGINT if none is known."""
+    return error.number if isinstance(error, EndedBySignal) else signal.SIGINT
+
+
+@contextmanager
+def as_interruptions() -> Iterator[None]:
+    """Raises ``EndedBySignal`` for each of ``ENDING`` that is not ignored; a second one but SIGINT changes nothing."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    caught = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for one in set(caught) - {signal.SIGINT}:
+            signal.signal(one, signal.SIG_IGN)
+        raise EndedBySignal(number)
+
+    for number in caught:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])
