@@ -46,9 +46,7 @@ test-deps: .stamps/test-deps
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 
 check-deps: .stamps/test-deps
-	@# Workloads want libraries of their own: first those of all that ask no database, then the database's.
 	$(BIN)/dragstrip install --all --yes
-	$(BIN)/dragstrip install --all --workload db --yes
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 	@# The page's tests want a browser, HTTP/2's nghttpd, those of wrk's scripts wrk beside them, those of other tools' flags wrk and h2load; where they can't be had, tests say so and are skipped.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true

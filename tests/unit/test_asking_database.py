@@ -13,7 +13,7 @@ from dragstrip.contender import Missing, install
 from dragstrip.errors import BadDefinition, NotReady
 from dragstrip.machine import Lanes, with_database
 from dragstrip.process import database
-from dragstrip.workload import TABLE_ROWS
+from dragstrip.workload import TABLE_ROWS, load
 
 OWN = """
 name = "own"
@@ -108,6 +108,30 @@ def test_the_database_is_installed_by_its_name(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(database, "find", nowhere)
     done = CliRunner().invoke(install_command, ["postgresql"], input="n\n")
     assert "install -y --no-install-recommends --no-remove postgresql-15" in done.output or "want root" in done.output
+
+
+@pytest.mark.parametrize("words", [["--all"], ["--all", "--workload", "db"]])
+def test_all_that_is_installed_has_the_database_and_its_drivers(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """After `install --all` nothing that `verify` of all, or `race --workload db`, needs is missing."""
+    checked: list[contender.Entry] = []
+
+    def missing(entry: contender.Entry) -> contender.Missing:
+        checked.append(entry)
+        return contender.Missing("planted", "")
+
+    def nowhere() -> database.Programs:
+        raise NotReady("it is not here")
+
+    monkeypatch.setattr(database, "find", nowhere)
+    monkeypatch.setattr(contender, "check", missing)
+    done = CliRunner().invoke(install_command, words, input="n\n")
+    assert database.DEBIAN in done.output
+    for name in ("node", "tornado"):
+        for workload in contender.shipped()[name].fields.workloads if words == ["--all"] else ("db",):
+            needed = contender.entry(name).for_workload(workload, asks_database=load(workload).asks_database)
+            assert any(one.contender == needed.contender for one in checked), (name, workload)
 
 
 def test_rows_are_the_seeds_and_of_one_length() -> None:

@@ -17,7 +17,9 @@ from dragstrip.report import listing
 @click.option("--json", "as_json", is_flag=True)
 @definition_options
 def contenders(as_json: bool, folders: tuple[Path, ...], settings: tuple[str, ...]) -> None:
-    """Every definition: ready, or missing and what would make it ready."""
+    """List every contender: ready, missing and how to make it ready, or broken and why."""
     entries = contender.entrants(contender.names(folders), extra_dirs=folders, settings=settings)
     rows = [contender.status(entry) for entry in entries]
+    for folder, reason in contender.broken_definitions(folders).items():
+        rows.append({"name": folder, "title": "", "status": "broken", "version": "", "reason": reason, "remedy": ""})
     click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)

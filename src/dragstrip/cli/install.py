@@ -31,26 +31,28 @@ class InstallOptions(DefinitionOptions):
 
 @click.command(name="install")
 @click.argument("names", nargs=-1, shell_complete=completion.contenders)
-@click.option("--all", "everything", is_flag=True)
+@click.option("--all", "everything", is_flag=True, help="All that any contender needs at any workload.")
 @click.option("--line-up", default=None)
-@click.option("--workload", default=None, help="Also what it takes: the drivers, and the database itself.")
+@click.option("--workload", default=None, help="Also install what this workload needs: drivers and the database.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @definition_options
 @gathered(InstallOptions)
 def install_command(options: InstallOptions) -> None:
-    """Install what contenders need, by the system's own package managers; says what it will run, then asks.
+    """Install what contenders need, using the system's package managers; shows the commands, then asks.
 
-    `postgresql` is the database that the workloads `db` and `queries` ask.
+    `postgresql` is the database that the workloads `db` and `queries` use; --all installs it, too.
     """
     wanted = _wanted(options)
     if not wanted:
         raise BadUsage(f"nothing to install: name contenders or {database.NAME}, or --all, or --line-up default")
     asked = load_workload(options.workload) if options.workload else None
-    asks = asked is not None and asked.asks_database
+    asks = asked.asks_database if asked else options.everything
+    for reason in contender.broken_definitions(options.folders).values() if options.everything else ():
+        click.echo(f"dragstrip: passed over: {reason}", err=True)
     names = [name for name in wanted if name != database.NAME]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
     named = entries if options.names else []
-    entries = [also for entry in entries for also in _for_workloads(entry, asked)]
+    entries = [also for entry in entries for also in _for_workloads(entry, asked, asks)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
     plan = install.plan(missing, more=_database() if asks or database.NAME in wanted else {})
     click.echo(plan.text())
@@ -65,12 +67,18 @@ def install_command(options: InstallOptions) -> None:
         sys.exit(EXIT_FAILURE)
 
 
-def _for_workloads(entry: contender.Entry, asked: Workload | None) -> list[contender.Entry]:
-    """The entrant as one workload wants it; without one as it is, and as each wants it that needs no database."""
+def _for_workloads(entry: contender.Entry, asked: Workload | None, asks: bool) -> list[contender.Entry]:
+    """The entrant as one workload needs it; without one as it is, and as each of its workloads needs it.
+
+    Args:
+        asks: workloads that use the database are among them.
+    """
     if asked is not None:
         return [entry.for_workload(asked.name, asks_database=asked.asks_database)]
-    served = [name for name in workload_names() if entry.serves(name) and not load_workload(name).asks_database]
-    each = [entry.for_workload(name, asks_database=False) for name in served]
+    served = [one for one in map(load_workload, workload_names()) if entry.serves(one.name)]
+    each = [
+        entry.for_workload(one.name, asks_database=one.asks_database) for one in served if asks or not one.asks_database
+    ]
     return [entry, *(also for also in each if also is not entry)]
 
 

@@ -15,7 +15,10 @@ import click
 COMMANDS = {
     "claims": ("claims:claims", "What has been published about these servers, and what became of it here."),
     "compare": ("compare:compare", "Two races, NEW against OLD, with an exit code for CI."),
-    "contenders": ("contenders:contenders", "Every definition: ready, or missing and what would make it ready."),
+    "contenders": (
+        "contenders:contenders",
+        "List every contender: ready, missing and how to make it ready, or broken and why.",
+    ),
     "doctor": ("doctor:doctor", "Say whether this machine is fit for races, and what its load generator can do."),
     "export": (
         "export:export_command",

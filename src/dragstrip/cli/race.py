@@ -365,7 +365,15 @@ def _with_own_names(
             f"--name: {len(own_names)} given for {count} contenders; give one for each, in their "
             "order (those of a line-up keep theirs, commands of --serve come last)"
         )
-    renamed = [f"{name}={contender_}" for name, contender_ in zip(own_names, contenders, strict=False)]
+    for name, contender_ in zip(own_names, contenders, strict=False):
+        if "://" in contender_:
+            raise BadUsage(f"--name {name!r}: {contender_} is shown by its address; leave --name out")
+    for at, name in enumerate(own_names):
+        if found := next((mark for mark in ("=:/" if at < len(contenders) else "=") if mark in name), None):
+            plain = re.sub(r"[=:/]", "-", name)
+            raise BadUsage(f"--name {name!r}: a name can't contain {found!r}; use another, like {plain!r}")
+    words = [split_label(contender_)[1] for contender_ in contenders]
+    renamed = [f"{name}={word}" for name, word in zip(own_names, words, strict=False)]
     commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
     return renamed, [f"{name}={command}" for name, command in zip(own_names[len(contenders) :], commands, strict=True)]
 

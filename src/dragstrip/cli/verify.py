@@ -52,6 +52,12 @@ def verify(options: VerifyOptions) -> None:
     Ends with 1 if any that is ready fails, with 2 if one that was named could not be tried.
     """
     rows = []
+    everybody = not (options.names or options.serve or options.line_up)
+    for folder, reason in contender.broken_definitions(options.folders).items() if everybody else ():
+        proof = verification.Proof(contender=folder, status="failed", reason=reason)
+        rows.append(asdict(proof))
+        if not options.as_json:
+            _show(proof, options.parity)
     cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
     for proof in verification.verify(_entries(options), options.workload, **cores):
         rows.append(asdict(proof))

@@ -21,7 +21,7 @@ from pydantic import Field
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
 from dragstrip.contender.elsewhere import Hosts, allowance
 from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words
-from dragstrip.contender.folders import folders, load_once, named
+from dragstrip.contender.folders import broken, folders, load_once, named
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
@@ -186,7 +186,7 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
     """
     more = named(folders(extra_dirs)) if "/" not in word else {}
     if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and is_file(SHIPPED / word / FILE_NAME):
-        if word in more:
+        if word in more and more[word] not in broken([more[word]]):
             raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; use another name")
         return load_once(SHIPPED / word / FILE_NAME)
     path = more.get(word, Path(word))
@@ -199,8 +199,15 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
 
 
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
-    """Words for every contender there is: shipped ones by name, the user's by path."""
-    return [*sorted(shipped()), *(str(folder) for folder in folders(extra_dirs))]
+    """Words for every contender with a valid definition: shipped ones by name, the user's by path."""
+    own = folders(extra_dirs)
+    refused = broken(own)
+    return [*sorted(shipped()), *(str(folder) for folder in own if folder not in refused)]
+
+
+def broken_definitions(extra_dirs: Iterable[Path] = ()) -> dict[str, str]:
+    """The user's definitions that are refused: by the folder's path, the reason."""
+    return {str(folder): str(error) for folder, error in broken(folders(extra_dirs)).items()}
 
 
 def parse_entry(text: str) -> tuple[str, dict[str, str]]:

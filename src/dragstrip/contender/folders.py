@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from dragstrip.contender.fields import FILE_NAME, Contender, load
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadDefinition, BadUsage
 
 #: Folders of the user's own definitions, separated by ``:``.
 FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
@@ -25,18 +25,32 @@ def _loaded(file: Path, _changed_ns: int) -> Contender:
 
 
 def named(among: Iterable[Path]) -> dict[str, Path]:
-    """Folders by the names in their definitions.
+    """Folders by the names in their definitions; one whose definition is refused goes by the folder's own name.
 
     Raises:
         BadUsage: two have one name, so that nothing says which of them is meant.
     """
     named: dict[str, Path] = {}
+    refused = broken(among := tuple(among))
     for folder in among:
+        if folder in refused:
+            continue
         name = load_once(folder / FILE_NAME).name
         first = named.setdefault(name, folder)
         if not first.samefile(folder):
             raise BadUsage(f"{first} and {folder} both define {name!r}; change the name in one of them")
-    return named
+    return {folder.name: folder for folder in refused} | named
+
+
+def broken(among: Iterable[Path]) -> dict[Path, BadDefinition]:
+    """The folders whose definition is refused, and why: only these can't be raced."""
+    found: dict[Path, BadDefinition] = {}
+    for folder in among:
+        try:
+            load_once(folder / FILE_NAME)
+        except BadDefinition as error:
+            found[folder] = error
+    return found
 
 
 def folders(extra_dirs: Iterable[Path]) -> list[Path]:

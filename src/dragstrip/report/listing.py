@@ -17,14 +17,15 @@ WIDE = 120
 
 
 def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Every definition: ready with its version, or missing with the reason and the remedy."""
+    """Every definition: ready with its version, or missing or broken with the reason and the remedy."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("contender", "status", "version, or what is missing and how to get it"):
         table.add_column(head, overflow="fold")
     for row in rows:
         ready = row["status"] == "ready"
-        status = "[green]ready[/]" if ready else "[yellow]missing[/]"
-        version_or_remedy = row["version"] if ready else f"{row['reason']}; {row['remedy']}"
+        colour = {"ready": "green", "missing": "yellow"}.get(row["status"], "red")
+        status = f"[{colour}]{row['status']}[/]"
+        version_or_remedy = row["version"] if ready else "; ".join(filter(None, (row["reason"], row["remedy"])))
         table.add_row(escape(row["name"]), status, escape(version_or_remedy or ""))
     glyphs.emit(console, table)
 

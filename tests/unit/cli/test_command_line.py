@@ -399,6 +399,23 @@ def test_names_of_ones_own_go_to_contenders_and_commands_in_order() -> None:
 
     names, serve = _with_own_names(["node", "lua:workers=1"], ["mine=./x --port {port}"], ["a", "b", "c"])
     assert (list(names), list(serve)) == (["a=node", "b=lua:workers=1"], ["c=./x --port {port}"])
+    assert list(_with_own_names(["old=node"], [], ["new"])[0]) == ["new=node"]
+
+
+@pytest.mark.parametrize("name", ["x=y", "a:b", "a/b"])
+def test_a_name_that_would_read_as_a_definition_is_refused_as_a_name(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose option, what is wrong with the name, and one that would do."""
+    assert cli_main.run(["race", "nginx-return", "nginx-static", "--name", name, "--name", "other"]) == 2
+    refused = capsys.readouterr().err
+    assert f"--name {name!r}: a name can't contain" in refused
+    assert "like '" in refused
+    serve = "mine=./x --port {port}"
+    assert cli_main.run(["race", "--serve", serve, "--serve", serve, "--name", "x=y", "--name", "z"]) == 2
+    assert "--name 'x=y': a name can't contain '='" in capsys.readouterr().err
+    assert cli_main.run(["race", "http://127.0.0.1:1/", "node", "--name", "a", "--name", "b"]) == 2
+    assert "is shown by its address" in capsys.readouterr().err
 
 
 def test_the_command_line_has_the_bounds_of_calls_from_python() -> None:

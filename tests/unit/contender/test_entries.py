@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from dragstrip import contender
 from dragstrip.cli.main import cli
 from dragstrip.contender import Missing, Ready
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadDefinition, BadUsage
 
 MINE = """\
 name = "my-server"
@@ -113,6 +113,26 @@ def test_two_definitions_of_one_name_are_refused(mine: Path, monkeypatch: pytest
     shutil.copytree(mine / "anything", mine / "copy")
     with pytest.raises(BadUsage, match=f"{mine}/anything and {mine}/copy both define 'my-server'; change the name"):
         contender.entry("my-server")
+
+
+@pytest.mark.parametrize("text", ["title = ", MINE.replace("[start]", "[begin]"), 'name = "x"\n'])
+def test_a_broken_definition_keeps_no_other_from_racing(mine: Path, text: str) -> None:
+    """It is listed as broken with its error, fails `verify` of all, and is refused by its own error if it is named."""
+    bad = mine / "bad"
+    bad.mkdir()
+    (bad / "contender.toml").write_text(text)
+    given = ("--contenders", str(mine))
+    assert contender.entry("my-server", [mine]).name == "my-server"
+    assert [one.name for one in contender.entrants(["node", "my-server"], extra_dirs=[mine])] == ["node", "my-server"]
+    rows = {row["name"]: row for row in json.loads(dragstrip("contenders", "--json", *given).stdout)}
+    assert (rows["my-server"]["status"], rows[str(bad)]["status"]) == ("ready", "broken")
+    assert str(bad / "contender.toml") in rows[str(bad)]["reason"]
+    assert "broken" in dragstrip("contenders", *given).stdout
+    for word in ("bad", str(bad)):
+        with pytest.raises(BadDefinition, match=str(bad)):
+            contender.entry(word, [mine])
+    with pytest.raises(BadUsage, match="no contender 'other'"):
+        contender.entry("other", [mine])
 
 
 @pytest.mark.live
