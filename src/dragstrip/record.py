@@ -313,6 +313,8 @@ class EventKind(StrEnum):
     OUT = "out"
     FINISHED = "finished"
     EXTENDED = "extended"
+    #: The race was read from a file (its name).
+    IMPORTED = "imported"
     #: None that this version knows (the kind as it was recorded; text).
     OTHER = "other"
 
@@ -460,6 +462,7 @@ class Race:
         family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
         waits: answers of its workload wait for something else (of several columns: of any); records before method
             version 6 don't know, and say no.
+        imported: it was read from a file, which may come from another machine.
     """
 
     id: str
@@ -482,3 +485,4 @@ class Race:
     columns: tuple[Column, ...] = ()
     family: int = 1
     waits: bool = False
+    imported: bool = False

@@ -98,7 +98,7 @@ def test_the_notebook_runs_and_its_race_runs_again_from_a_file(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "race.html").read_text().startswith("<!doctype html>")
     assert run("-m", "dragstrip", "export", "last", "first.race").returncode == 0
-    again = run("-m", "dragstrip", "rerun", "first.race", "-q")
+    again = run("-m", "dragstrip", "rerun", "first.race", "-q", "--yes")
     assert again.returncode in (0, 3), again.stdout + again.stderr
     assert "now ÷ then" in again.stdout or "void" in again.stdout
     with Store(tmp_path / "races.sqlite") as store:

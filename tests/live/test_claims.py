@@ -560,7 +560,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     (tmp_path / "missing.toml").write_text(text + 'gone = "/nowhere/to/be/found {port}"\n')
     files = [str(tmp_path / f"{name}.toml") for name in (*wanted, "missing")]
     words = (*files, "--setting", "published", "--budget", "30s", "--json", str(tmp_path / "out.json"))
-    done = dragstrip_run(tmp_path, "check", *words, run=process)
+    done = dragstrip_run(tmp_path, "check", "--yes", *words, run=process)
     told = {one["claim"]: one["published"] for one in json.loads((tmp_path / "out.json").read_text())}
     with Store(tmp_path / "races.sqlite") as store:
         (line,) = store.runs()
@@ -579,7 +579,7 @@ def test_planted_claims_are_raced_together_and_judged_again_from_the_store(tmp_p
     assert "2,000 requests over 8 connections at a time, one for each request" in told["ends"]["detail"]
     assert (race.load.keepalive, race.load.connections) == (False, 8)
 
-    again = dragstrip_run(tmp_path, "check", *words, "--budget", "5s", "--resume")
+    again = dragstrip_run(tmp_path, "check", "--yes", *words, "--budget", "5s", "--resume")
     assert json.loads((tmp_path / "out.json").read_text())[-1]["published"]["verdict"] == Outcome.CANNOT, again.stderr
     with Store(tmp_path / "races.sqlite") as store:
         # What is decided is kept; what others on the machine voided, or cut short, is run again.
@@ -623,7 +623,7 @@ def test_a_check_that_was_interrupted_goes_on_with_the_same_race(tmp_path: Path)
     )
     (tmp_path / "one.toml").write_text(text)
     env = {**os.environ, "DRAGSTRIP_STORE": str(tmp_path / "races.sqlite"), "COLUMNS": "160"}
-    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "25s"]
+    words = ["claims", "check", str(tmp_path / "one.toml"), "--setting", "published", "--budget", "25s", "--yes"]
     with subprocess.Popen(
         [sys.executable, "-m", "dragstrip", *words],
         env=env,
@@ -699,7 +699,7 @@ exec /usr/sbin/nginx -g '{modules}' "$@"
     env = {"PATH": f"{folder}:{os.environ['PATH']}"}
     words = (name, "--setting", "published", "--budget", "20s", "--json", str(tmp_path / "out.json"))
     try:
-        done = dragstrip_run(tmp_path, "check", *words, env=env)
+        done = dragstrip_run(tmp_path, "check", "--yes", *words, env=env)
     finally:
         shutil.rmtree(folder)
     assert done.returncode in (0, 3), done.stderr

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dragstrip.claim.definition import Claim
@@ -33,6 +34,17 @@ def entry_of(claim: Claim, word: str) -> Entry:
     """
     command = claim.fields.serve.get(word)
     return serve_entry(f"{word}={command}", claim.folder) if command else entry(word)
+
+
+def everyone(claim: Claim, settings: Sequence[str]) -> list[Entry]:
+    """All that a claim's races may start, stand-ins included, as far as its words are valid; looks for no program."""
+    words = [word for setting in settings for word in claim.contenders(setting)]
+    words += [other for word in words if (other := claim.stand_in(word))]
+    found = []
+    for word in dict.fromkeys(words):
+        with suppress(DragstripError):
+            found.append(entry_of(claim, word))
+    return found
 
 
 def contenders_of(claim: Claim, setting: str) -> ClaimContenders:

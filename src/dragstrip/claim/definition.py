@@ -153,6 +153,11 @@ class Claim:
         """Where the claim's own servers start."""
         return self.source.file.parent / self.fields.folder
 
+    @property
+    def shipped(self) -> bool:
+        """Whether Dragstrip brought it along."""
+        return self.source.file.parent == SHIPPED
+
     def stand_in(self, word: str) -> str | None:
         """Who races for a contender that is missing, with the same settings; None if nobody does."""
         name, colon, rest = word.partition(":")

@@ -11,12 +11,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from dragstrip.claim.contenders import everyone
 from dragstrip.claim.counted_run import CountedRun
 from dragstrip.claim.definition import FAIR, PUBLISHED
 from dragstrip.claim.grouping import Group, groups
 from dragstrip.claim.run import check
 from dragstrip.cli import completion
 from dragstrip.cli.claims_table import TableOptions, claims_named, remarks_option, show_table, table_options
+from dragstrip.cli.consent import ask_to_run, yes_option
 from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.options import EXIT_VOID, StoreOptions, gathered, open_store, store_options
 from dragstrip.cli.quantities import Duration
@@ -37,6 +39,7 @@ class CheckOptions(TableOptions, StoreOptions):
     quiet: bool
     fleet: Path | None
     node_wait: float
+    yes: bool
 
 
 @click.command(name="check")
@@ -46,6 +49,7 @@ class CheckOptions(TableOptions, StoreOptions):
 @click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")
 @click.option("--setting", type=click.Choice([PUBLISHED, FAIR]), default=None, help="Only this one of the two.")
 @remarks_option
+@yes_option
 @fleet_options
 @click.option("--quiet", "-q", is_flag=True, help="Only the table.")
 @table_options
@@ -57,6 +61,9 @@ def check_command(options: CheckOptions) -> None:
         raise BadUsage("claims check: name claims (`dragstrip claims list` has them), or give --all; one of the two")
     wanted = claims_named(options.names)
     settings = (options.setting,) if options.setting else (PUBLISHED, FAIR)
+    for claim in wanted:
+        if not claim.shipped:
+            ask_to_run(f"claim {claim.source.file}", everyone(claim, settings), yes=options.yes)
     console = Console(stderr=str(options.json_path) == "-")
     planned = groups(wanted, settings)
     number = iter(range(1, len(planned) + 1))

@@ -34,7 +34,10 @@ def import_command(file: Path, run: str | None, name: str | None, store_path: Pa
     """
     with open_store(store_path) as store:
         if run is None:
-            click.echo(f"race {store.import_race(file)} is in {store.path}")
+            before = {line.race for line in store.runs()}
+            race_id = store.import_race(file)
+            already = " already; nothing was changed" if race_id in before else ""
+            click.echo(f"race {race_id} is in {store.path}{already}")
             return
         race_id = store.resolve(run)
         for called, figure in other_tools.several(file):

@@ -6,8 +6,8 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ from rich.console import Console
 
 from dragstrip import analysis, contender
 from dragstrip.cli import completion
+from dragstrip.cli.consent import ask_to_run, yes_option
 from dragstrip.cli.elsewhere_options import allow_host_option
 from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.open_loop_options import AnyRate
@@ -52,7 +53,7 @@ from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
 from dragstrip.racing.place import Place
 from dragstrip.racing.request import Request
-from dragstrip.racing.resume import resume
+from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report import glyphs
@@ -104,6 +105,7 @@ class RaceOptions(RunOptions):
     strict: bool
     pairs: bool
     verbose: bool
+    yes: bool
 
 
 @click.command()
@@ -210,6 +212,7 @@ class RaceOptions(RunOptions):
     shell_complete=completion.races,
     help="Go on with a race that was cut off.",
 )
+@yes_option
 @fleet_options
 @allow_host_option
 @core_options()
@@ -244,13 +247,14 @@ def race(options: RaceOptions) -> None:
     with (
         placed(options.fleet, options.node_wait, options) as place,
         open_store(options.store_path) as store,
+        _agreed_to_resume(options, store, place) as entries,
         Progress(console, quiet=options.quiet) as progress,
     ):
         before = [line.race for line in store.runs()]
         try:
             with as_interruptions():
                 if request is None:
-                    result = _resume(options, store, progress, place)
+                    result = _resume(options, entries, store, progress, place)
                 else:
                     result = racing.run(replace(request, place=place), store=store, progress=progress)
         except KeyboardInterrupt as error:
@@ -261,14 +265,26 @@ def race(options: RaceOptions) -> None:
     _conclude(console, result, options)
 
 
-def _resume(options: RaceOptions, store: Store, progress: Progress, place: Place) -> Race:
-    """Goes on with the race that ``--resume`` names."""
-    recorded = store.load(str(options.resume_id))
+@contextmanager
+def _agreed_to_resume(options: RaceOptions, store: Store, place: Place) -> Iterator[tuple[contender.Entry, ...]]:
+    """Those who go on with the race that ``--resume`` names; an imported race's are shown and asked for first."""
+    recorded = store.load(str(options.resume_id)) if options.resume_id else None
     entries = tuple(
         contender.entry_of(entrant.name, entrant.kind, entrant.parameters)
-        for entrant in recorded.entrants
+        for entrant in (recorded.entrants if recorded else ())
         if not entrant.out
     )
+    if recorded and recorded.imported:
+        refuse_other_machine(recorded, place)
+        ask_to_run(f"race {recorded.id}", entries, yes=options.yes)
+    yield entries
+
+
+def _resume(
+    options: RaceOptions, entries: Sequence[contender.Entry], store: Store, progress: Progress, place: Place
+) -> Race:
+    """Goes on with the race that ``--resume`` names."""
+    recorded = store.load(str(options.resume_id))
     workloads = workloads_of(options.workload or recorded.workload)
     extra_s = options.budget if isinstance(options.budget, ExtraSeconds) else None
     resume(

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.cli import completion
+from dragstrip.cli.consent import ask_to_run, yes_option
 from dragstrip.cli.fleet_options import fleet_options, placed
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store, read_race, store_options
 from dragstrip.racing import run as racing
@@ -27,19 +28,29 @@ from dragstrip.workload import several as workloads_of
 @click.argument("run", shell_complete=completion.races)
 @click.option("--workload", default=None, help="The workload's file, where it was one; all of several.")
 @click.option("--quiet", "-q", is_flag=True, help="The report alone: nothing while it races.")
+@yes_option
 @store_options
 @fleet_options
 def rerun(
-    run: str, workload: str | None, quiet: bool, store_path: Path | None, fleet: Path | None, node_wait: float
+    run: str,
+    workload: str | None,
+    quiet: bool,
+    yes: bool,
+    store_path: Path | None,
+    fleet: Path | None,
+    node_wait: float,
 ) -> None:
     """Race RUN again, a file that `dragstrip export` wrote or a stored race: the same plan, here; then compare.
 
     Contenders, load, plan and seed are the record's; a contender that this machine lacks is left out and named. Ratios
-    between two machines are shown as what they are: the two differ, and nothing is called.
+    between two machines are shown as what they are: the two differ, and nothing is called. The commands that a file,
+    or an imported race, would run are shown first; then rerun asks.
     """
     console = Console()
     before = read_race(run, store_path)
     request = request_of(before, workloads_of(workload) if workload else ())
+    if before.imported:
+        ask_to_run(f"race {before.id}", request.entries, yes=yes)
     if fleet is not None:
         request = replace(request, server_cores=None, engine_cores=None)  # each machine's stand in the fleet's file
     with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -114,6 +115,21 @@ def check(one: Entry | Contender) -> Ready | Missing:
     if place is None or not os.access(place, os.X_OK) or Path(place).is_dir():
         return Missing(f"`{program}` can't be executed from {folder}", "give the program's path, or make it executable")
     return Ready("unknown", {program: Path(place)})
+
+
+def commands(one: Entry) -> list[str]:
+    """What a race runs for an entrant, as a line each: its build and its server, and what else its words decide."""
+    if one.url is not None:
+        return [f"{one.name}: load on the server at {one.url.host}:{one.url.port}"]
+    if one.contender is None:
+        return [f"{one.name}: {shlex.join(one.command)} (in {one.folder})"]
+    fields, source = one.contender.fields, one.contender.source.file
+    origin = "a shipped definition" if one.contender.shipped else f"definition {source}"
+    lines = [f"{one.name}: {shlex.join(fields.start.command)} ({origin})"]
+    lines += [f"{one.name}: {shlex.join(fields.build.command)} (its build)"] if fields.build else []
+    lines += [f"{one.name}: {program} is {place}" for program, place in one.contender.places.items()]
+    own = {key: one.parameters[key] for key, usual in fields.parameters.items() if one.parameters[key] != usual}
+    return lines + [f"{one.name}: {key} is {value!r}" for key, value in own.items()]
 
 
 def status(one: Entry) -> dict[str, str]:

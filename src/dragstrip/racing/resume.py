@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dragstrip import analysis
 from dragstrip.contender import AllowedHost, Entry, Ready
@@ -20,6 +21,9 @@ from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
+
+#: Facts that stay with a machine, and the one that changes when it starts again.
+MACHINE, BOOT = ("cpu", "architecture", "cores_online", "virtual"), "boot"
 
 
 def resume(
@@ -62,6 +66,7 @@ def _go_on(
     allowed: Sequence[AllowedHost],
 ) -> Race:
     _refuse_ended(race, extra_s)
+    refuse_other_machine(race, place)
     given = {workload.name: workload for workload in workloads}
     wanted = dict.fromkeys(column.workload for column in analysis.by_column(race))
     if given.keys() != wanted.keys():
@@ -70,7 +75,6 @@ def _go_on(
         )
     racing_on = {entry.name: entry for entry in _unchanged(race, {entry.name: entry for entry in entries})}
     states = {e.name: Ready(e.version, {}) for e in race.entrants if not e.out}
-    _refuse_other_machines(race, place)
     refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
     lanes = place.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     lanes = database_lane(lanes, workloads, divisible=False)
@@ -109,20 +113,38 @@ def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
     return [entries[entrant.name] for entrant in race.entrants if not entrant.out]
 
 
-def _refuse_other_machines(race: Race, place: Place) -> None:
-    """Rounds of one race are of the same machines.
+def refuse_other_machine(race: Race, place: Place) -> None:
+    """Rounds of one race are of the same machine, or machines.
 
     Raises:
         BadUsage: it was raced on others.
     """
     then, now = race.machine.get("fleet"), place.machines()
     if then == now:
+        if now is None:
+            _refuse_other_facts(race, place.facts())
         return
     if then is None:
         raise BadUsage(f"race {race.id} was raced on one machine; leave out --fleet, or start a new race")
     names = ", ".join(str(name) for name in then)
     given = f"{', '.join(now)} given" if now else "no fleet given"
     raise BadUsage(f"race {race.id} was raced on the machines {names}; {given}: use --fleet with the same file")
+
+
+def _refuse_other_facts(race: Race, facts: Mapping[str, Any]) -> None:
+    """The machine is the one that the record describes; for an imported race, since the same boot.
+
+    Raises:
+        BadUsage: it is another one.
+    """
+    told = (*MACHINE, BOOT) if race.imported else MACHINE
+    if any(race.machine.get(name) not in (None, facts.get(name)) for name in told):
+        before, now = (", ".join(str(each.get(name)) for name in told) for each in (race.machine, facts))
+        imported = "was imported and " if race.imported else ""
+        raise BadUsage(
+            f"race {race.id} {imported}ran on another machine ({before}; this one: {now}), so its rounds would be of "
+            f"two; race it again here instead: `dragstrip rerun {race.id}`"
+        )
 
 
 def _refuse_ended(race: Race, extra_s: float | None) -> None:

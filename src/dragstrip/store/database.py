@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -25,7 +26,7 @@ from dragstrip.errors import StoreError, Unreadable
 from dragstrip.paths import is_file
 from dragstrip.record import Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
 from dragstrip.store.columns import columns_of, columns_text, out_of, out_of_all
-from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, write_export
+from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, differing, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
 from dragstrip.store.messages import ELSEWHERE, few, in_words
 from dragstrip.store.rows import insert, json_of, pick, rows, values
@@ -38,11 +39,11 @@ BUSY_S = 10.0
 
 #: Event kinds that the store itself writes and folds in when reading. Of an extension the text is JSON of the new
 #: ``budget_s`` and ``planned_rounds``.
-_OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED})
+_OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED})
 
 _LOAD = tuple(f.name for f in fields(Load))
 _PLAN = tuple(f.name for f in fields(Plan) if f.name != "extensions")  # extensions are events
-_APART = ("load", "plan", "entrants", "rounds", "events", "finished", "columns", "family")
+_APART = ("load", "plan", "entrants", "rounds", "events", "finished", "columns", "family", "imported")
 _RACE = tuple(f.name for f in fields(Race) if f.name not in _APART)
 _ROUND = ("index", "started_ns", "ended_ns", "void", "column")
 _EVENT = ("at_ns", "kind", "detail", "facts")
@@ -237,6 +238,8 @@ class Store:
                 entrants[name] = replace(entrants[name], **gone)
             elif event["kind"] == EventKind.FINISHED:
                 finished = event["detail"]
+            elif event["kind"] == EventKind.IMPORTED:
+                pass  # ``imported`` below
             elif event["kind"] == EventKind.EXTENDED:
                 now = json_of(race_id, "extension", event["detail"])
                 plan = replace(plan, extensions=(*plan.extensions, plan.planned_rounds), **now)
@@ -253,6 +256,7 @@ class Store:
             events=tuple(kept),
             finished=finished,
             columns=columns,
+            imported=any(event["kind"] == EventKind.IMPORTED for event in events),
         )
 
     def _rounds(self, race_id: str) -> tuple[Round, ...]:
@@ -350,10 +354,11 @@ class Store:
         return race_id
 
     def import_race(self, path: Path) -> str:
-        """Takes in the race of an exported file and returns its id.
+        """Takes in the race of an exported file and returns its id; the same race a second time changes nothing.
 
         Raises:
-            StoreError: the file is missing, damaged, newer than this Dragstrip or no export; the race is already here.
+            StoreError: the file is missing, damaged, newer than this Dragstrip, not an export, or differs from the
+                race of that id that is already here.
         """
         path = Path(path)
         if not is_file(path):
@@ -363,22 +368,33 @@ class Store:
         with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
             copy = Path(folder) / "race.sqlite"
             try:
-                copy.write_bytes(path.read_bytes())
+                shutil.copyfile(path, copy)
             except OSError as error:
                 raise StoreError(f"import of {path}: it can't be read ({error.strerror})") from error
             race_id = checked_export(copy, path)
-            if self._has(race_id):
-                raise StoreError(f"import of {path}: race {race_id} is already in {self.path}; nothing was changed")
             with self._told("written"), attached(self._db, copy, "incoming"):
+                if self._has(race_id):
+                    self._refuse_unlike(race_id, path)
+                    return race_id
                 try:
                     with self._transaction():
                         copy_race(self._db, race_id, "incoming", "main")
+                        mark = Event(at_ns=time.monotonic_ns(), kind=EventKind.IMPORTED, text=path.name)
+                        self._put_event(race_id, mark)
                 except StoreError as error:
                     if isinstance(error.__cause__, sqlite3.IntegrityError):  # the schema's own checks of each row
                         why = error.__cause__
                         raise StoreError(f"import of {path}: {why}; no record can hold that, nothing was kept") from why
                     raise
         return race_id
+
+    def _refuse_unlike(self, race_id: str, path: Path) -> None:
+        """Refuses a file whose race is not the one of the same id that is here."""
+        if table := differing(self._db, race_id, "incoming", "main", (str(EventKind.IMPORTED),)):
+            raise StoreError(
+                f"import of {path}: another race {race_id} is already in {self.path} (their {table}s differ); "
+                "nothing was changed; `dragstrip import --store` keeps this one in a store of its own"
+            )
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:

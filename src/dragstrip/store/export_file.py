@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import sqlite3
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dragstrip.errors import StoreError
 from dragstrip.store.messages import AGAIN
-from dragstrip.store.schema import migrate, roll_back, version_of
+from dragstrip.store.schema import migrate, refuse_foreign, roll_back, version_of
 
 TABLES = ("race", "contender", "round", "launch", "block", "event")
+
+SEAL = "CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)"
+
+#: Bytes and digits of one histogram of latencies; the engine's have fewer. It is compressed: a small one may be a large
+#: one in disguise.
+MOST_HISTOGRAM_BYTES, MOST_DIGITS = 2**20, 3
 
 #: An export holds one race; the longest that were seen take some 30 MB.
 MOST_BYTES = 2 * 2**30
@@ -41,6 +51,28 @@ def copy_race(db: sqlite3.Connection, race_id: str, source: str, target: str) ->
         )
 
 
+def differing(db: sqlite3.Connection, race_id: str, source: str, target: str, but_events: Sequence[str]) -> str | None:
+    """The first table in which a race of two attached stores differs; None if both hold the same.
+
+    Events may be added later (a verdict, another tool's figure): the target may have more of them.
+    """
+    for table in TABLES:
+        names = [row[1] for row in db.execute(f"PRAGMA {source}.table_info({table})")]
+        columns = ", ".join(f'"{name}"' for name in names if (table, name) != ("event", "id"))
+        key = "id" if table == "race" else "race"
+        but = f" AND kind NOT IN ({','.join('?' * len(but_events))})" if table == "event" else ""
+        given = (race_id, *but_events) if but else (race_id,)
+
+        def rows_of(store: str, said: str = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?{but}") -> str:
+            return said.format(store)
+
+        ways = [(source, target)] if table == "event" else [(source, target), (target, source)]
+        for one, other in ways:
+            if db.execute(f"{rows_of(one)} EXCEPT {rows_of(other)} LIMIT 1", given * 2).fetchone():
+                return table
+    return None
+
+
 def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
     """Writes one race, and the seal over it, into a new file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
@@ -55,7 +87,7 @@ def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
             raise
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
         # SQLite's own check sees broken pages, not a changed digit: hence a seal over the contents.
-        made.execute("CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)")
+        made.execute(SEAL)
         made.execute("INSERT INTO seal VALUES (?, ?)", (race_id, _digest(made, race_id)))
 
 
@@ -75,11 +107,32 @@ def checked_export(copy: Path, path: Path) -> str:
             version_of(db, path)
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone():
                 raise StoreError(f"import of {path}: it is not one exported race; `dragstrip export` makes one")
+            refuse_foreign(db, path, (SEAL,))
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             (race_id, sealed), *more = db.execute("SELECT race, sha256 FROM seal").fetchall()
             if found != "ok" or more or _digest(db, race_id) != sealed:
                 raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {AGAIN}")
             migrate(db, path)
+            _refuse_odd_histograms(db)
             return str(race_id)
-    except (sqlite3.Error, ValueError, TypeError) as error:
+    except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError(f"import of {path}: it is damaged or no exported race ({error}); {AGAIN}") from error
+
+
+def _refuse_odd_histograms(db: sqlite3.Connection) -> None:
+    """Whoever shows a race makes an array of each histogram, whose size its compressed bytes decide.
+
+    Raises:
+        ValueError, TypeError, KeyError: one is damaged, or larger than the engine makes them.
+    """
+    for hdr, kinds in db.execute("SELECT latency_hdr, kinds FROM block"):
+        each = [base64.b64decode(one["latency_hdr"]) for one in json.loads(kinds).values()] if kinds else []
+        for one in filter(None, (hdr, *each)):
+            decoder = zlib.decompressobj()
+            try:
+                plain = decoder.decompress(one[8:], MOST_HISTOGRAM_BYTES)
+            except zlib.error as error:
+                raise ValueError(f"a histogram can't be decompressed: {error}") from error
+            digits, _, highest = struct.unpack_from(">iqq", plain.ljust(40, b"\0"), 12)
+            if decoder.unconsumed_tail or not 1 <= digits <= MOST_DIGITS or highest < 2:
+                raise ValueError("a histogram is larger than the engine makes them, or empty")

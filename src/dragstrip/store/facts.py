@@ -29,7 +29,7 @@ _SUBJECT_ENDS = {
 _TEXTS = frozenset(
     {
         EventKind.COUNTED_RUN, EventKind.FOREIGN, EventKind.VERDICT, EventKind.RESUMED, EventKind.OUT,
-        EventKind.FINISHED, EventKind.EXTENDED,
+        EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED,
     }
 )  # fmt: skip
 

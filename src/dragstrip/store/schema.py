@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 
 from dragstrip.errors import StoreError
@@ -55,6 +57,39 @@ def _statements(name: str) -> Iterator[str]:
         if sqlite3.complete_statement(held):
             yield held
             held = ""
+
+
+@lru_cache(maxsize=2)
+def _made_by_us(version: int) -> frozenset[tuple[str, str, str]]:
+    """Every table and trigger of a schema version, as SQLite keeps them."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for step in MIGRATIONS[:version]:
+            for statement in _statements(step):
+                db.execute(statement)
+        return frozenset(_objects(db))
+
+
+def _objects(db: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
+    for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master"):
+        if sql is not None and not str(name).startswith("sqlite_"):
+            yield str(kind), str(name), " ".join(str(sql).split())
+
+
+def refuse_foreign(db: sqlite3.Connection, path: Path, ours: Sequence[str]) -> None:
+    """Refuses a file with a view, trigger or table that Dragstrip did not make: reading one may run anything of SQL.
+
+    Args:
+        ours: tables that belong to the file beside those of a store.
+
+    Raises:
+        StoreError: names the first of them.
+    """
+    known = _made_by_us(version_of(db, path))
+    for kind, name, sql in _objects(db):
+        if (kind, name, sql) not in known and not (kind == "table" and sql in ours):
+            raise StoreError(
+                f"import of {path}: it has a {kind} {name!r} that Dragstrip did not make; have the race exported again"
+            )
 
 
 def version_of(db: sqlite3.Connection, path: Path) -> int:

@@ -22,7 +22,7 @@ EVERY_OPTION = {
     "claims add": "mine a b --outputs p q --rates 2 1 --ratio 2 --statement s --source w --year 2013 --workload hello "
     "--serve a=b --tolerance 5% -c 10 --http 1.0 --keepalive --to .",
     "claims check": "a b --all --budget 1m --resume --setting fair --remarks -q --markdown m --svg s "
-    "--json j --store x --fleet f --node-wait 1s",
+    "--json j --store x --fleet f --node-wait 1s --yes",
     "claims list": "--json --contenders",
     "compare": "a b --metric cpu --margin 2% --reference c --fail-if slower:3% --strict --anyway --json j --markdown m "
     "--junit x --store s",
@@ -48,9 +48,10 @@ EVERY_OPTION = {
     "--no-keepalive --http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu "
     "-R auto --pace precise --efficiency --typical --runs 3 --seed 1 --json j --html h --export-markdown m "
     "-n n --fresh-scrutiny --resume last --server-cores 1 --engine-cores 0 --io auto --awake off "
-    "--fail-if slower:3% --strict --pairs -v -q --store s --fleet f --node-wait 1m --allow-host lab:rate=any",
+    "--fail-if slower:3% --strict --pairs -v -q --store s --fleet f --node-wait 1m --allow-host lab:rate=any "
+    "--yes",
     "report": "last --html h --json j --svg s --store x",
-    "rerun": "last --workload w -q --store s --fleet f --node-wait 1s",
+    "rerun": "last --workload w -q --yes --store s --fleet f --node-wait 1s",
     "runs": "--json --store s",
     "serve": "--port 0 --store s",
     "show": "last --pairs -v --parity --method 6 --json --store s",

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import zlib
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from dragstrip import analysis, validity
 from dragstrip.errors import StoreError, Unreadable
 from dragstrip.record import Backend, Event, EventKind, Round, Void, VoidKind
 from dragstrip.report.race import export as race_export
+from dragstrip.store import export_file
 from dragstrip.store.database import APPLICATION_ID, MIGRATIONS, Store, default_path
 from dragstrip.store.facts import backend_of
 
@@ -224,10 +226,13 @@ def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -
     assert [p.name for p in tmp_path.iterdir() if p.name != path.parent.name] == ["moved.race"]
     with Store(tmp_path / "other.sqlite") as other:
         assert other.import_race(moved) == race.id
-        assert other.load("last") == expected
-        with pytest.raises(StoreError, match="already in"):
-            other.import_race(moved)
+        assert other.load("last") == replace(expected, imported=True)
+        other.append_event(race.id, Event(at_ns=1, kind=EventKind.VERDICT, text="told later"))
+        assert other.import_race(moved) == race.id  # the same race: nothing to do
         assert len(other.runs()) == 1
+        other.append_round(race.id, replace(race.rounds[0], index=99, launches=(), blocks=()))
+        with pytest.raises(StoreError, match=f"another race {race.id} is already in .* rounds differ"):
+            other.import_race(moved)
 
 
 def _exported(folder: Path) -> Path:
@@ -251,7 +256,7 @@ def test_a_damaged_export_is_refused_and_nothing_is_taken_in(tmp_path: Path) -> 
                 refused += 1
                 assert not store.runs()
             else:  # the bit lay in a page's unused space: what was taken in is the race, unharmed
-                assert store.load("last") == samples.race(rounds=4)
+                assert store.load("last") == replace(samples.race(rounds=4), imported=True)
     assert refused >= 5
     with Store(tmp_path / "target.sqlite") as store:
         bad.write_bytes(good[: len(good) // 2])
@@ -263,6 +268,38 @@ def test_a_damaged_export_is_refused_and_nothing_is_taken_in(tmp_path: Path) -> 
             db.execute("UPDATE block SET requests = requests + 1 WHERE seq = 3 AND round = 1")
         with pytest.raises(StoreError, match="seal"):
             store.import_race(bad)
+
+
+def _resealed(file: Path, *statements: str) -> None:
+    """Changes an export as anybody can, seal included."""
+    with closing(sqlite3.connect(file)) as db, db:
+        for name in ("race", "contender", "round", "launch", "block", "event"):
+            for way in ("update", "delete"):
+                db.execute(f"DROP TRIGGER IF EXISTS {name}_{way}")
+        for statement in statements:
+            db.execute(statement)
+        (race,) = db.execute("SELECT race FROM seal").fetchone()
+        db.execute("UPDATE seal SET sha256 = ?", (export_file._digest(db, race),))
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("CREATE VIEW evil AS SELECT 1", "view 'evil'"),
+        ("CREATE TRIGGER evil BEFORE INSERT ON race BEGIN SELECT 1; END", "trigger 'evil'"),
+        ("CREATE TABLE evil (a)", "table 'evil'"),
+        ("UPDATE block SET latency_hdr = x'1c84930400000000'", "histogram"),
+        (f"UPDATE block SET latency_hdr = x'1c84930400000000{zlib.compress(bytes(2**24)).hex()}'", "histogram"),
+    ],
+)
+def test_an_export_that_a_stranger_changed_and_sealed_again_is_refused(
+    tmp_path: Path, statement: str, told: str
+) -> None:
+    """What reading would run of SQL, and histograms that would take all memory."""
+    export = _exported(tmp_path)
+    _resealed(export, statement)
+    with Store(tmp_path / "other.sqlite") as other, pytest.raises(StoreError, match=told):
+        other.import_race(export)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +360,7 @@ def test_a_race_of_two_workloads_comes_back_equal(path: Path, tmp_path: Path) ->
         assert [entrant.name for entrant in read.entrants if entrant.out] == ["quick"]
         store.export_race(race.id, tmp_path / "two.race")
     with Store(tmp_path / "other.sqlite") as other:
-        assert other.load(other.import_race(tmp_path / "two.race")) == read
+        assert other.load(other.import_race(tmp_path / "two.race")) == replace(read, imported=True)
 
 
 @pytest.mark.parametrize(
@@ -495,7 +532,7 @@ def test_a_record_of_sentences_reads_as_values_and_looks_as_before(tmp_path: Pat
     since = {VoidKind.DATABASE, VoidKind.MARK_LOST, VoidKind.CLOCKS_APART, VoidKind.MACHINE_LOST}  # version 12 on
     assert kinds == set(VoidKind) - {VoidKind.OTHER} - since
     seen = {event.kind: event for event in race.events}
-    own = {EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED}  # folded in
+    own = {EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED}  # folded in
     fleets = {EventKind.MACHINE_LOST, EventKind.MACHINE_BACK, EventKind.GENERATOR, EventKind.LINK}
     assert set(seen) == set(EventKind) - own - fleets - {EventKind.DATABASE}  # of version 12 on
     assert seen[EventKind.UNEQUAL_BLOCKS].subject == "a: b"
@@ -517,7 +554,7 @@ def test_a_record_of_sentences_is_written_on_as_it_is(tmp_path: Path) -> None:
         assert other.load("last") == race
     with Store(tmp_path / "third.sqlite") as third:
         third.begin(race)
-        assert third.load("last") == race
+        assert third.load("last") == replace(race, imported=False)
 
 
 @pytest.mark.parametrize(
