@@ -22,6 +22,7 @@ from dragstrip.contender.definition import Strict, fill, nearest, placeholders, 
 from dragstrip.contender.elsewhere import Hosts, allowance
 from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words
 from dragstrip.contender.folders import broken, folders, load_once, named
+from dragstrip.contender.identity import command_hash, variant_hash
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
@@ -344,7 +345,7 @@ def variant(
         language=fields.language,
         mark=fields.mark,
         parameters=MappingProxyType(parameters | origin),
-        definition_hash=contender.definition_hash,
+        definition_hash=variant_hash(contender.definition_hash, parameters, fields.parameters),
         parity=parity | {f"place of {key}": text for key, text in absolute.items()},
         workloads=fields.workloads,
         own_forms=frozenset(name for name, one in fields.workload.items() if one.form == "own"),
@@ -422,7 +423,7 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         parameters=MappingProxyType(
             {"command": command.strip(), "folder": str(place)} | ({} if wake_s is None else {WAKE: wake_s})
         ),
-        definition_hash=hashlib.sha256("\0".join((*words, str(place))).encode()).hexdigest(),
+        definition_hash=command_hash(words, place),
         parity={"command": command.strip()},
         command=words,
         folder=place,

@@ -105,8 +105,9 @@ def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
     """
     for entrant in race.entrants:
         if not entrant.out and entries[entrant.name].definition_hash != entrant.definition_hash:
+            what = "command or its program" if entrant.kind == "serve" else "definition"
             raise BadUsage(
-                f"{entrant.name}: its definition has changed since race {race.id} began "
+                f"{entrant.name}: its {what} has changed since race {race.id} began "
                 f"({entrant.definition_hash[:12]} then, {entries[entrant.name].definition_hash[:12]} now); "
                 "start a new race instead"
             )

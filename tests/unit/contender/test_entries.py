@@ -135,6 +135,24 @@ def test_a_broken_definition_keeps_no_other_from_racing(mine: Path, text: str) -
         contender.entry("other", [mine])
 
 
+def test_a_hash_tells_variants_apart_and_programs_of_one_command(tmp_path: Path) -> None:
+    """Parameters other than the definition's own, the program's bytes, and the script that an interpreter runs."""
+    plain, one, two = (contender.entry(f"nginx-return{text}") for text in ("", ":workers=1", ":workers=2"))
+    assert len({plain.definition_hash, one.definition_hash, two.definition_hash}) == 3
+    labelled = contender.entry("mine=nginx-return:workers=1")
+    again = contender.entry_of(labelled.name, labelled.kind, labelled.parameters)
+    assert one.definition_hash == labelled.definition_hash == again.definition_hash
+    assert contender.entry("mine=nginx-return").definition_hash == plain.definition_hash
+    (tmp_path / "server").write_text("one")
+    for command in ("./server --port {port}", "sh server {port}", "sh -x server {port}"):
+        (tmp_path / "server").write_text("one")
+        before = contender.serve_entry(f"mine={command}", tmp_path)
+        assert contender.serve_entry(f"mine={command}", tmp_path).definition_hash == before.definition_hash
+        (tmp_path / "server").write_text("another build")
+        assert contender.serve_entry(f"mine={command}", tmp_path).definition_hash != before.definition_hash, command
+    assert contender.serve_entry("mine=/no/such {port}", tmp_path).definition_hash
+
+
 @pytest.mark.live
 @pytest.mark.thorough
 def test_every_command_takes_folders_and_settings(mine: Path) -> None:
