@@ -53,7 +53,7 @@ RANK = {room: len(ROOMS) - at for at, room in enumerate(ROOMS)}
 RUST_ROWS = (
     ("lib",),
     ("threads", "worker"),
-    ("conn", "block_run", "snapshots", "coalescing", "reference_server", "observer"),
+    ("block_run", "snapshots", "coalescing", "reference_server", "observer"),
     ("barrier", "cpu_accounting", "io", "clock"),
     ("response", "error_sample", "tally", "failure"),
     ("plan", "schedule", "tls", "error"),

@@ -154,9 +154,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keepalive = !words.close;
     let connections = words.connections;
     let streams = option("--streams").map_or(Ok(0), |text| text.parse())?;
+    let pipelining = option("--pipeline").map_or(Ok(1), |text| text.parse())?;
     let encrypted = std::env::args().any(|word| word == "--tls");
     let tls = encrypted.then(|| TlsPlan::new("localhost", Trust::Anybody)).transpose()?;
-    let plan = SessionPlan { connections, keepalive, body_check, streams, tls, timeout_ns: 5_000_000_000, ..plan };
+    let plan =
+        SessionPlan { connections, keepalive, body_check, streams, pipelining, tls, timeout_ns: 5_000_000_000, ..plan };
     let session = engine.open(plan)?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();

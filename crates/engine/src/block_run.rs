@@ -1,7 +1,7 @@
 //! One block as one worker sees it: when it counts, how many may still be sent, what was counted.
 
 use crate::failure::Failure;
-use crate::response::{Reader, Verdict, Wrong};
+use crate::response::{Verdict, Wrong};
 use crate::snapshots::{Snapshot, SnapshotSender};
 use crate::sys;
 use crate::tally::Counts;
@@ -14,7 +14,7 @@ pub trait LoadModel {
     const OPEN_LOOP: bool;
 
     /// Whether another request may leave, now or later in the block.
-    fn open(&self, window: &Window, now_ns: u64) -> bool;
+    fn may_send(&self, window: &Window, now_ns: u64) -> bool;
 
     /// Finds the next request for a free place; `due_ns` is the place's own note of it. False: there is none now.
     fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool;
@@ -24,34 +24,34 @@ pub trait LoadModel {
 
     /// Takes the right to send one request, for a place that has to open a connection first, and notes it there: else
     /// more would be opened than there is to send. False: there is none.
-    fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool;
+    fn reserve_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
     /// Takes the right to send one request, or uses the one that the place has.
-    fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool;
+    fn take_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
     /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
-    fn keep(&mut self, window: &Window, due_ns: &mut u64);
+    fn keep_permit(&mut self, window: &Window, due_ns: &mut u64);
 
     /// Gives one of several back that were to leave together.
-    fn give_back(&mut self, window: &Window);
+    fn return_permit(&mut self, window: &Window);
 
     /// The place that the request was found for is lost for good.
-    fn set_free(&mut self, window: &Window, due_ns: u64);
+    fn release_permit(&mut self, window: &Window, due_ns: u64);
 
     /// The place never got to send it, and the block is over.
-    fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
+    fn record_unsent(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
 
     /// So many right answers to what was due, left, and arrived at these times, which are the same for all of them.
-    fn right(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times);
+    fn record_correct(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times);
 
     /// No right answer to what was due and left at these times.
-    fn wrong(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64);
+    fn record_failed(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64);
 
     /// When the next request is to leave, if a place is free; u64::MAX: that is not known now.
     fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64;
 
     /// Whether answers may be left lying until the next request is to leave, so that both share a wake-up.
-    fn gathers(&self, _: &Window) -> bool {
+    fn may_batch_reads(&self, _: &Window) -> bool {
         false
     }
 
@@ -90,7 +90,7 @@ impl LoadModel for ClosedLoop {
     const OPEN_LOOP: bool = false;
 
     #[inline]
-    fn open(&self, window: &Window, now_ns: u64) -> bool {
+    fn may_send(&self, window: &Window, now_ns: u64) -> bool {
         now_ns < window.end_ns && (self.reserved > 0 || !Self::spent(window))
     }
 
@@ -104,18 +104,18 @@ impl LoadModel for ClosedLoop {
         now_ns < window.end_ns && window.requests_left.is_none()
     }
 
-    fn reserve(&mut self, window: &Window, due_ns: &mut u64) -> bool {
+    fn reserve_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool {
         if window.requests_left.is_some() && *due_ns == 0 {
-            if !self.take(window, due_ns) {
+            if !self.take_permit(window, due_ns) {
                 return false;
             }
-            self.keep(window, due_ns);
+            self.keep_permit(window, due_ns);
         }
         true
     }
 
     #[inline]
-    fn take(&mut self, window: &Window, due_ns: &mut u64) -> bool {
+    fn take_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool {
         let Some(requests_left) = window.requests_left else {
             return true;
         };
@@ -127,35 +127,35 @@ impl LoadModel for ClosedLoop {
         requests_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    fn keep(&mut self, window: &Window, due_ns: &mut u64) {
+    fn keep_permit(&mut self, window: &Window, due_ns: &mut u64) {
         if window.requests_left.is_some() {
             *due_ns = RESERVED;
             self.reserved += 1;
         }
     }
 
-    fn give_back(&mut self, window: &Window) {
+    fn return_permit(&mut self, window: &Window) {
         if let Some(requests_left) = window.requests_left {
             requests_left.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn set_free(&mut self, window: &Window, _: u64) {
+    fn release_permit(&mut self, window: &Window, _: u64) {
         self.reserved -= 1;
-        self.give_back(window);
+        self.return_permit(window);
     }
 
-    fn never_left(&mut self, _: &Window, _: &mut Counts, _: u64) {}
+    fn record_unsent(&mut self, _: &Window, _: &mut Counts, _: u64) {}
 
     #[inline]
-    fn right(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
+    fn record_correct(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
         if times.arrived_ns >= window.counted_from_ns && times.arrived_ns < window.end_ns {
             counts.record(times.arrived_ns.saturating_sub(times.sent_ns), answers);
         }
     }
 
     #[inline]
-    fn wrong(&mut self, _: &Window, _: &mut Counts, _: u64, _: u64) {}
+    fn record_failed(&mut self, _: &Window, _: &mut Counts, _: u64, _: u64) {}
 
     #[inline]
     fn wake_ns(&self, _: &Window, _: u64, _: bool) -> u64 {
@@ -225,7 +225,7 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
 
     /// Reads the worker's CPU time where a bound of the counted part has been passed.
     #[inline]
-    pub fn cross(&mut self, now_ns: u64) {
+    pub fn read_cpu_at_bound(&mut self, now_ns: u64) {
         if now_ns >= self.crossing_ns {
             self.crossed(now_ns);
         }
@@ -251,7 +251,7 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
 
     /// So long was looked for answers, and there were none.
     #[inline]
-    pub fn polled(&mut self, spent_ns: u64) {
+    pub fn add_poll_time(&mut self, spent_ns: u64) {
         self.polled_ns += spent_ns;
     }
 
@@ -282,16 +282,16 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         self.crossing_ns.min(self.load_model.wake_ns(&self.window, now_ns, free))
     }
 
-    /// Whether answers may lie until the next request is to leave; see [`LoadModel::gathers`].
+    /// Whether answers may lie until the next request is to leave; see [`LoadModel::may_batch_reads`].
     #[inline]
-    pub fn gathers(&self) -> bool {
-        self.load_model.gathers(&self.window)
+    pub fn may_batch_reads(&self) -> bool {
+        self.load_model.may_batch_reads(&self.window)
     }
 
     /// Whether another request may leave, now or later in the block.
     #[inline]
-    pub fn open(&self, now_ns: u64) -> bool {
-        self.load_model.open(&self.window, now_ns)
+    pub fn may_send(&self, now_ns: u64) -> bool {
+        self.load_model.may_send(&self.window, now_ns)
     }
 
     /// Finds the next request for a free place; see [`LoadModel::claim`].
@@ -306,35 +306,35 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         self.load_model.is_free(&self.window, now_ns)
     }
 
-    /// Takes the right to send one request before its connection is opened; see [`LoadModel::reserve`].
-    pub fn reserve(&mut self, due_ns: &mut u64) -> bool {
-        self.load_model.reserve(&self.window, due_ns)
+    /// Takes the right to send one request before its connection is opened; see [`LoadModel::reserve_permit`].
+    pub fn reserve_permit(&mut self, due_ns: &mut u64) -> bool {
+        self.load_model.reserve_permit(&self.window, due_ns)
     }
 
     /// Takes the right to send one request, or uses the one that the place has.
     #[inline]
-    pub fn take(&mut self, due_ns: &mut u64) -> bool {
-        self.load_model.take(&self.window, due_ns)
+    pub fn take_permit(&mut self, due_ns: &mut u64) -> bool {
+        self.load_model.take_permit(&self.window, due_ns)
     }
 
     /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
-    pub fn keep(&mut self, due_ns: &mut u64) {
-        self.load_model.keep(&self.window, due_ns);
+    pub fn keep_permit(&mut self, due_ns: &mut u64) {
+        self.load_model.keep_permit(&self.window, due_ns);
     }
 
     /// Gives one of several back that were to leave together.
-    pub fn give_back(&mut self) {
-        self.load_model.give_back(&self.window);
+    pub fn return_permit(&mut self) {
+        self.load_model.return_permit(&self.window);
     }
 
     /// The place that a request was found for is lost for good.
-    pub fn set_free(&mut self, due_ns: u64) {
-        self.load_model.set_free(&self.window, due_ns);
+    pub fn release_permit(&mut self, due_ns: u64) {
+        self.load_model.release_permit(&self.window, due_ns);
     }
 
     /// The block ended before a place could send what it had found.
-    pub fn never_left(&mut self, due_ns: u64) {
-        self.load_model.never_left(&self.window, self.counts, due_ns);
+    pub fn record_unsent(&mut self, due_ns: u64) {
+        self.load_model.record_unsent(&self.window, self.counts, due_ns);
     }
 
     /// Whether the block was told to stop.
@@ -344,33 +344,33 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
 
     /// A right answer to what was due, left, and arrived at these times.
     #[inline]
-    pub fn right(&mut self, due_ns: u64, sent_ns: u64, arrived_ns: u64) {
-        self.right_alike(1, Times { due_ns, sent_ns, arrived_ns });
+    pub fn record_correct(&mut self, due_ns: u64, sent_ns: u64, arrived_ns: u64) {
+        self.record_correct_batch(1, Times { due_ns, sent_ns, arrived_ns });
     }
 
     /// So many right answers, all to requests that were due and left at the same time, and all arrived together.
     #[inline]
-    pub fn right_alike(&mut self, answers: u64, times: Times) {
+    pub fn record_correct_batch(&mut self, answers: u64, times: Times) {
         self.counts.answered += answers;
-        self.load_model.right(&self.window, self.counts, answers, times);
+        self.load_model.record_correct(&self.window, self.counts, answers, times);
     }
 
     /// A request left on a connection whose previous answer had arrived before; in an open loop that is the schedule's.
     #[inline]
-    pub fn turned(&mut self, sent_ns: u64, arrived_ns: u64) {
+    pub fn record_turnaround(&mut self, sent_ns: u64, arrived_ns: u64) {
         if !M::OPEN_LOOP && sent_ns >= self.window.counted_from_ns && sent_ns < self.window.end_ns {
             self.counts.turn_sum_ns += sent_ns.saturating_sub(arrived_ns);
         }
     }
 
     /// The clock that stamps arrivals was set, by so much; 0: it was not.
-    pub fn stepped(&mut self, step_ns: u64) {
+    pub fn record_clock_step(&mut self, step_ns: u64) {
         self.counts.clock_step_ns = self.counts.clock_step_ns.max(step_ns);
     }
 
     /// The first byte of right answers, so long after their requests had left; recorded where the answers themselves were.
     #[inline]
-    pub fn first_byte(&mut self, recorded_before: u64, first_ns: u64) {
+    pub fn record_first_byte(&mut self, recorded_before: u64, first_ns: u64) {
         if let Some(recorded) = &mut self.counts.first_byte
             && self.counts.requests > recorded_before
         {
@@ -381,7 +381,7 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
     /// A right answer was counted: one of this kind, recorded where it itself was.
     ///
     /// `before`: right answers of the counted part before it, and the sum of their latencies.
-    pub fn right_of_kind(&mut self, kind: u32, before: (u64, u64)) {
+    pub fn record_correct_of_kind(&mut self, kind: u32, before: (u64, u64)) {
         if let Some(counted) = self.counts.kinds.get_mut(kind as usize)
             && self.counts.requests > before.0
         {
@@ -390,24 +390,24 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
     }
 
     /// A request without a right answer was counted: one of this kind.
-    pub fn wrong_of_kind(&mut self, kind: u32) {
+    pub fn record_failed_of_kind(&mut self, kind: u32) {
         if let Some(counted) = self.counts.kinds.get_mut(kind as usize) {
             counted.failed += 1;
         }
     }
 
     /// A request that was due and left at these times and got no right answer.
-    pub fn wrong(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
+    pub fn record_failed(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;
-        self.load_model.wrong(&self.window, self.counts, due_ns, sent_ns);
-        self.mishap(failure);
+        self.load_model.record_failed(&self.window, self.counts, due_ns, sent_ns);
+        self.count_error(failure);
     }
 
     /// An answer is over: its status counts, where there was one to read.
     #[inline]
-    pub fn answer(&mut self, verdict: &Verdict, reader: &Reader) {
+    pub fn count_status(&mut self, verdict: &Verdict, status: u16) {
         if verdict.wrong != Some(Wrong::Response) {
-            self.counts.statuses.count(reader.status());
+            self.counts.statuses.count(status);
         }
     }
 
@@ -419,7 +419,7 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
     }
 
     /// Something wrong that is no request's end.
-    pub fn mishap(&mut self, failure: Failure) {
+    pub fn count_error(&mut self, failure: Failure) {
         self.counts.errors[failure as usize] += 1;
     }
 

@@ -3,7 +3,7 @@
 //! Wait for half of the outstanding answers, at most a quarter of the observed mean latency, at most 500 µs, and only with
 //! 32 or more outstanding. A quarter of the mean is far too long for connections that are served much faster than most
 //! (a process of the server that has few of them, an answer out of a cache), so it is at most a third of what the
-//! fastest see, too: who could be busy is not kept waiting. And never for more answers than [`MOST_ANSWERS`]: what the
+//! fastest see, too: who could be busy is not kept waiting. And never for more answers than [`MAX_ANSWERS`]: what the
 //! kernel knows of a connection is to be in the processor's caches still when its next request leaves. Waiting
 //! for 5,000 of 10,000 answers costs a third more CPU time than waiting for 64.
 //!
@@ -14,15 +14,15 @@
 use crate::io::Coalescing;
 
 /// With fewer outstanding, a timed wait costs more than it saves.
-pub const FEWEST_OUTSTANDING: usize = 32;
+pub const MIN_OUTSTANDING: usize = 32;
 /// The same where each answer is large and arrives in many pieces, each of which would wake us.
-pub const FEWEST_LARGE: usize = 4;
+pub const MIN_LARGE: usize = 4;
 /// Most answers to wait for.
-pub const MOST_ANSWERS: usize = 64;
+pub const MAX_ANSWERS: usize = 64;
 /// Longest wait.
-const MOST_NS: u64 = 500_000;
+const MAX_NS: u64 = 500_000;
 /// Waits shorter than this save nothing.
-const LEAST_NS: u64 = 5_000;
+const MIN_NS: u64 = 5_000;
 /// An answer's weight in the mean is one in so many.
 const MEMORY: u64 = 64;
 /// By such a part the least latency is forgotten with every answer.
@@ -60,9 +60,9 @@ impl CoalescingRule {
     #[inline]
     pub fn wait_for(&self, outstanding: usize, fewest: usize, several_streams: bool) -> Option<Coalescing> {
         let (mean, least) = if several_streams { (2, 2) } else { (4, 3) };
-        let most_ns = (self.mean_ns / mean).min(self.least_ns / least).min(MOST_NS);
-        let answers = (outstanding / 2).min(MOST_ANSWERS);
-        (outstanding >= fewest && most_ns >= LEAST_NS).then_some(Coalescing { answers, most_ns })
+        let most_ns = (self.mean_ns / mean).min(self.least_ns / least).min(MAX_NS);
+        let answers = (outstanding / 2).min(MAX_ANSWERS);
+        (outstanding >= fewest && most_ns >= MIN_NS).then_some(Coalescing { answers, most_ns })
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     fn settled(latencies_ns: &[u64], outstanding: usize) -> Option<Coalescing> {
         let mut coalescing = CoalescingRule::default();
         latencies_ns.iter().cycle().take(2000 * latencies_ns.len()).for_each(|latency_ns| coalescing.note(*latency_ns));
-        coalescing.wait_for(outstanding, FEWEST_OUTSTANDING, false)
+        coalescing.wait_for(outstanding, MIN_OUTSTANDING, false)
     }
 
     /// How many of 10,000 waits end with the first answers, where each read brings so many of a connection's ten.
@@ -156,8 +156,7 @@ mod tests {
     fn several_streams_of_few_connections_wait_twice_as_long() {
         let mut rule = CoalescingRule::default();
         (0..2000).for_each(|_| rule.note(400_000));
-        let [one, several] =
-            [false, true].map(|several| rule.wait_for(100, FEWEST_OUTSTANDING, several).unwrap().most_ns);
+        let [one, several] = [false, true].map(|several| rule.wait_for(100, MIN_OUTSTANDING, several).unwrap().most_ns);
         assert!((98_000..=100_000).contains(&one) && (195_000..=200_000).contains(&several), "{one}, {several}");
     }
 

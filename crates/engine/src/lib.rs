@@ -9,7 +9,6 @@ mod barrier;
 mod block_run;
 mod clock;
 mod coalescing;
-mod conn;
 mod cpu_accounting;
 mod error;
 pub mod error_sample;
@@ -158,7 +157,7 @@ impl Engine {
     pub fn open(&mut self, plan: SessionPlan) -> Result<u32, EngineError> {
         plan.check()?;
         let connections = plan.connections;
-        let lingering = connections.min(worker::MOST_LINGERING * self.workers.len());
+        let lingering = connections.min(worker::MAX_LINGERING * self.workers.len());
         let needed = (connections + lingering) as u64 + SPARE_DESCRIPTORS;
         sys::make_room(needed).map_err(|(open, limit)| EngineError::Descriptors {
             connections,

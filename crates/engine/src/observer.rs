@@ -39,7 +39,7 @@ const TOGETHER_NS: u64 = 8_000_000_000;
 /// Before a common begin a worker stops sleeping, to be there in time.
 const SPIN_NS: u64 = 200_000;
 /// The most generators of one race.
-const MOST_GENERATORS: u8 = 64;
+const MAX_GENERATORS: u8 = 64;
 
 /// Why a datagram was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,7 +147,7 @@ impl Question {
             sent_ns: reader.number()?,
             ahead_ns: reader.number()?,
         };
-        (generator < generators && generators <= MOST_GENERATORS).then_some(made)
+        (generator < generators && generators <= MAX_GENERATORS).then_some(made)
     }
 }
 
@@ -401,7 +401,7 @@ impl Marker {
         (generator, generators): (u8, u8),
         ahead_ns: u64,
     ) -> Result<Self, EngineError> {
-        if generator >= generators || generators > MOST_GENERATORS {
+        if generator >= generators || generators > MAX_GENERATORS {
             let problem = format!("number {generator} of {generators} given");
             return Err(EngineError::Plan { field: "generators", problem, remedy: "give 1 to 64, numbered from 0" });
         }

@@ -132,17 +132,17 @@ fn closing(request: &[u8]) -> Vec<u8> {
 }
 
 /// An hour: longer than any block or timeout can sensibly be, and far from overflow.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+const MAX_NS: u64 = 3_600_000_000_000;
 /// Far more than one machine's engine has been seen to need.
-const MOST_CONNECTIONS: usize = 1_000_000;
+const MAX_CONNECTIONS: usize = 1_000_000;
 /// Requests on their way on one connection.
-const MOST_PIPELINED: u32 = 1024;
+const MAX_PIPELINED: u32 = 1024;
 /// Kinds of requests that are told apart: each block has a histogram for each.
-const MOST_KINDS: usize = 64;
+const MAX_KINDS: usize = 64;
 /// Addresses 127.0.0.1 to 127.255.255.1.
-const MOST_SOURCES: u32 = 1 << 16;
+const MAX_SOURCES: u32 = 1 << 16;
 /// Longest path of a unix socket (`sun_path` of unix(7), its closing zero taken off).
-const LONGEST_PATH: usize = 107;
+const MAX_PATH: usize = 107;
 
 fn refuse(field: &'static str, problem: String, remedy: &'static str) -> EngineError {
     EngineError::Plan { field, problem, remedy }
@@ -224,7 +224,7 @@ impl SessionPlan {
     pub(crate) fn requests_per_http2_connection(&self) -> u32 {
         match (self.keepalive, self.requests_per_connection) {
             (false, _) => 1,
-            (true, 0) => http2::MOST_REQUESTS,
+            (true, 0) => http2::MAX_REQUESTS,
             (true, most) => most,
         }
     }
@@ -282,7 +282,7 @@ impl SessionPlan {
             let problem = format!("{} given for {kinds} kinds of requests", self.heads.len());
             return Err(refuse("heads", problem, "give those of each kind, or none"));
         }
-        if kinds > MOST_KINDS || (0..kinds).any(|kind| self.exchanges.iter().all(|it| it.kind as usize != kind)) {
+        if kinds > MAX_KINDS || (0..kinds).any(|kind| self.exchanges.iter().all(|it| it.kind as usize != kind)) {
             return Err(refuse("exchanges", format!("kinds up to {} given", kinds - 1), "number up to 64 from 0 on"));
         }
         for (index, exchange) in self.exchanges.iter().enumerate() {
@@ -298,19 +298,19 @@ impl SessionPlan {
                 return Err(refuse("exchanges", problem, "a final status is 200 to 599; 0 stands for 200 to 399"));
             }
         }
-        if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
+        if !(1..=MAX_CONNECTIONS).contains(&self.connections) {
             return Err(refuse("connections", format!("{} given", self.connections), "give 1 to 1000000"));
         }
-        if !(1_000_000..=LONGEST_NS).contains(&self.timeout_ns) {
+        if !(1_000_000..=MAX_NS).contains(&self.timeout_ns) {
             return Err(refuse("timeout_ns", format!("{} given", self.timeout_ns), "give 1 ms to 1 h, in ns"));
         }
         if let Target::Unix(path) = &self.target
-            && !(1..=LONGEST_PATH).contains(&path.as_os_str().len())
+            && !(1..=MAX_PATH).contains(&path.as_os_str().len())
         {
             let problem = format!("{} has {} bytes", self.target, path.as_os_str().len());
             return Err(refuse("target", problem, "a socket's path has 1 to 107; give a shorter one"));
         }
-        if !(1..=MOST_PIPELINED).contains(&self.pipelining) || self.pipelining > 1 && !self.keepalive {
+        if !(1..=MAX_PIPELINED).contains(&self.pipelining) || self.pipelining > 1 && !self.keepalive {
             let problem =
                 format!("{} given{}", self.pipelining, if self.keepalive { "" } else { " without keep-alive" });
             return Err(refuse("pipelining", problem, "give 1 to 1024; more than 1 needs connections that are kept"));
@@ -330,7 +330,7 @@ impl SessionPlan {
             return Err(refuse("turns", format!("number {first} of {all} given"), "give numbers from 0 on"));
         }
         let spread = matches!(self.target, Target::Tcp(SocketAddr::V4(to)) if to.ip().is_loopback());
-        if !(1..=MOST_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
+        if !(1..=MAX_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
             let problem = format!("{} given for {}", self.sources, self.target);
             return Err(refuse("sources", problem, "give 1 to 65536; more than 1 needs a server at 127.x.y.z"));
         }
@@ -342,7 +342,7 @@ impl SessionPlan {
         if streams == 0 {
             return Ok(());
         }
-        let too_many = streams > http2::MOST_STREAMS || streams * self.connections > MOST_CONNECTIONS;
+        let too_many = streams > http2::MAX_STREAMS || streams * self.connections > MAX_CONNECTIONS;
         if too_many || streams > 1 && !self.keepalive {
             let problem = format!("{streams} given for {} connections", self.connections);
             let remedy = "give 1 to 1024, a million in all; more than 1 needs connections that are kept";
@@ -390,10 +390,10 @@ impl BlockPlan {
     /// # Errors
     /// [`EngineError::Plan`] names the field, what was given and what would do.
     pub fn check(&self) -> Result<(), EngineError> {
-        if !(1..=LONGEST_NS).contains(&self.counted_ns) {
+        if !(1..=MAX_NS).contains(&self.counted_ns) {
             return Err(refuse("counted_ns", format!("{} given", self.counted_ns), "give 1 ns to 1 h, in ns"));
         }
-        if self.lead_ns > LONGEST_NS {
+        if self.lead_ns > MAX_NS {
             return Err(refuse("lead_ns", format!("{} given", self.lead_ns), "give 0 ns to 1 h, in ns"));
         }
         if self.max_requests > 0 && self.lead_ns > 0 {

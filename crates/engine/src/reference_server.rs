@@ -5,7 +5,7 @@
 //! core, each with a listener of its own on the one port (`SO_REUSEPORT`): the kernel deals connections out.
 
 use crate::error::EngineError;
-use crate::io::{Epoll, Needs, Poller};
+use crate::io::{Epoll, Needs, Transport};
 use crate::sys;
 use memchr::memchr_iter;
 use socket2::{Domain, Protocol, Socket, Type};

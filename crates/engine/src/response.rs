@@ -19,7 +19,7 @@ const EXTENSION_LIMIT: u32 = 4096;
 /// The body of an answer of another status is passed over, so far beyond the right one's length: an error page, no stream.
 pub const PASSED_LIMIT: u64 = 1 << 20;
 /// Most header fields in one head.
-const MOST_FIELDS: usize = 128;
+const MAX_FIELDS: usize = 128;
 
 /// What the answer should be.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub struct Expect<'a> {
 
 impl Expect<'_> {
     #[inline]
-    fn is_wrong(&self, status: u16) -> bool {
+    pub(crate) fn is_wrong(&self, status: u16) -> bool {
         status != self.status && (self.status != 0 || status >= 400)
     }
 }
@@ -236,16 +236,16 @@ impl Reader {
 
     /// How much of a right answer's body is still to come, where its head said its length.
     #[inline]
-    pub fn owed(&self) -> u64 {
+    pub fn body_left(&self) -> u64 {
         match self.state {
             State::Length { left } if self.wrong.is_none() => left,
             _ => 0,
         }
     }
 
-    /// Takes so many bytes of that unseen, at most as many as are owed; the verdict where they were the last.
-    pub fn pass(&mut self, count: u64, expect: &Expect) -> Option<Verdict> {
-        let left = self.owed().checked_sub(count)?;
+    /// Takes so many bytes of that unseen, at most as many as are left; the verdict where they were the last.
+    pub fn skip_body(&mut self, count: u64, expect: &Expect) -> Option<Verdict> {
+        let left = self.body_left().checked_sub(count)?;
         self.got += count;
         self.state = State::Length { left };
         (left == 0).then(|| {
@@ -505,7 +505,7 @@ fn parse(bytes: &[u8], bodiless: bool, known: &Known) -> Parsed {
     if bytes[..shared] != START[..shared] {
         return Parsed::Unsound; // garbage is known by its first byte, not after a timeout
     }
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
     let length = match answer.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,

@@ -9,7 +9,7 @@
 /// No departure comes any more.
 pub const NEVER_NS: u64 = u64::MAX;
 /// The highest rate: far above what one machine can send.
-pub const MOST_PER_S: f64 = 10_000_000.0;
+pub const MAX_PER_S: f64 = 10_000_000.0;
 
 const SECOND_NS: f64 = 1e9;
 
@@ -80,7 +80,7 @@ impl OpenLoopPlan {
         let mut begin_ns = 0;
         for step in &self.steps {
             for rate_per_s in [step.from_per_s, step.to_per_s] {
-                if !(0.0..=MOST_PER_S).contains(&rate_per_s) {
+                if !(0.0..=MAX_PER_S).contains(&rate_per_s) {
                     return Some(("rate_per_s", format!("{rate_per_s} given")));
                 }
             }

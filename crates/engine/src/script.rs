@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// Most header fields in one head.
-const MOST_FIELDS: usize = 128;
+const MAX_FIELDS: usize = 128;
 /// Longest line of a chunk's size.
-const LONGEST_SIZE: usize = 4096;
+const MAX_SIZE: usize = 4096;
 
 /// A function of a script failed; why is known to who gave the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Answer<'a> {
 /// # Errors
 /// What is no request of HTTP/1.x, or not a whole one, in words.
 pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let head = match request.parse(bytes) {
         Ok(httparse::Status::Complete(head)) => head,
@@ -103,7 +103,7 @@ pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
 /// Puts an answer together from all its bytes, which the parser found sound; None where they can't be read after all.
 pub fn answer(mut bytes: &[u8], bodiless: bool, see: &mut dyn FnMut(&Answer)) -> Option<()> {
     loop {
-        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut head = httparse::Response::new(&mut fields);
         let Ok(httparse::Status::Complete(length)) = head.parse(bytes) else { return None };
         let status = head.code?;
@@ -149,7 +149,7 @@ fn dechunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
 /// The line that begins there, without its end.
 fn line_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     let rest = bytes.get(at..)?;
-    let end = memchr::memmem::find(&rest[..rest.len().min(LONGEST_SIZE)], b"\r\n")?;
+    let end = memchr::memmem::find(&rest[..rest.len().min(MAX_SIZE)], b"\r\n")?;
     Some(&rest[..end])
 }
 

@@ -10,7 +10,7 @@ use crate::plan::{BlockPlan, SessionPlan};
 use crate::snapshots::SnapshotSender;
 use crate::sys;
 use crate::tally::{Counts, OpenCounts};
-use crate::worker::{self, Load, OpenLoop};
+use crate::worker::{self, OpenLoop, SessionWorker};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ struct WorkerThread {
     index: usize,
     chosen: Chosen,
     stamps: bool,
-    sessions: HashMap<u32, Box<dyn Load>>,
+    sessions: HashMap<u32, Box<dyn SessionWorker>>,
     watched: HashMap<u32, Watched>,
     meter: Meter,
     buffer: Vec<u8>,
@@ -252,7 +252,7 @@ impl WorkerThread {
             worker: self.index,
             snapshot_sender: run.snapshot_sender.as_ref(),
         };
-        session.look_round(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer);
+        session.reap_closed(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer);
         let length_ns = block.lead_ns + worker::counted_end_ns(block);
         let open_loop = block.open_loop.as_ref().map(|open_loop| {
             let (worker, workers) = session.plan().turn_of(self.index, run.workers);

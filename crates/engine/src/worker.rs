@@ -6,55 +6,54 @@
 //! rate × mean latency holds (a stamp per batch would hide that wait between two latencies). Where a
 //! connection has to be opened for a request, its latency runs from there: that is when it was due.
 
-mod connections;
+mod closers;
+mod core;
+mod counting;
+mod http1;
 mod http2;
-mod kinds;
-mod length_only;
-mod linked;
+mod link;
 mod open_loop;
-mod pipelined;
-mod responses;
-mod scripted;
+mod protocol;
 
+use self::core::Core;
 use crate::block_run::{BlockRun, ClosedLoop, LoadModel};
 use crate::clock::{Clocks, Reading};
-use crate::coalescing::{CoalescingRule, FEWEST_LARGE, FEWEST_OUTSTANDING, MOST_ANSWERS, TogetherTrial};
-use crate::conn::{Conn, Linger, State, place};
+use crate::coalescing::MAX_ANSWERS;
 use crate::error::EngineError;
-use crate::error_sample::ErrorSample;
 use crate::failure::Failure;
-use crate::io::{
-    self, Blocking, Buffered, Carrier, Chosen, Coalescing, Epoll, Event, LengthOnly, Multiplexed, Poller, Uring,
-    UringLinked,
-};
-use crate::plan::SessionPlan;
-use crate::response::Known;
+use crate::io::{self, Blocking, Buffered, Chosen, Coalescing, Epoll, Needs, Transport, Uring, UringLinked};
+use crate::plan::{SessionPlan, Target};
 use crate::schedule::NEVER_NS;
 use crate::sys;
-use connections::MOST_FAILURES;
-pub use connections::MOST_LINGERING;
+use closers::Closers;
+pub use closers::MAX_LINGERING;
+use counting::Judge;
+use http1::{Http1, Kept, LengthOnly, Limited, Pipelined};
+use http2::Http2;
+use link::{Link, Place, State};
 pub use open_loop::{OpenLoop, counted_end_ns};
-use pipelined::broken_by;
-use scripted::Scripted;
+use protocol::{Protocol, Wants};
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Timeouts, and the flag that stops a run, are looked at so often.
+/// Timeouts, and the flag that stops a run, are looked at this often.
 const SCAN_NS: u64 = 20_000_000;
 /// How long the server may take to close a connection that it said it would.
 const LINGER_NS: u64 = 10_000_000;
-/// Connections started between two looks at what has arrived.
+/// Between two attempts to connect after a failure.
+const REST_NS: u64 = 1_000_000;
+/// Successive failed attempts to connect after which a connection is given up for the block.
+const MAX_FAILURES: u8 = 3;
+/// Places started between two looks at what has arrived.
 const START_BATCH: usize = 64;
 /// Full buffers read from one connection before the others have their turn.
-const MOST_READS: u32 = 16;
+const MAX_READS: u32 = 16;
 /// Between two looks in vain no more time goes by than this, unless the worker was put off its core.
 const AWAY_NS: u64 = 20_000;
-/// A worker that polls and is put off its core by another program sleeps in its waits so many times as long.
+/// A worker that polls and is put off its core by another program sleeps in its waits this many times as long.
 const SLEEP_AFTER: u64 = 4;
-/// The first read of an answer whose body may be counted: room for its head.
-const FIRST_READ: usize = 4096;
 
 thread_local! {
     /// Where sessions are polled: until then this worker sleeps instead, whatever session it is at.
@@ -65,7 +64,7 @@ thread_local! {
 
 /// The core was taken away for so long: by the host, which sleeping would not mend, or by another program.
 #[cold]
-fn away(now_ns: u64, spent_ns: u64) {
+fn note_preemption(now_ns: u64, spent_ns: u64) {
     let switches = sys::thread_switches();
     if SWITCHES.replace(switches) < switches {
         SLEEPS_UNTIL_NS.set(now_ns + SLEEP_AFTER * spent_ns);
@@ -73,12 +72,12 @@ fn away(now_ns: u64, spent_ns: u64) {
 }
 
 /// One worker's share of a session, whatever the back end.
-pub trait Load {
+pub trait SessionWorker {
     /// What it was opened with.
     fn plan(&self) -> &SessionPlan;
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
-    fn look_round(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
+    fn reap_closed(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
 
     /// Runs this worker's part of a block, to the end of its drain.
     fn run(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
@@ -90,133 +89,173 @@ pub trait Load {
 /// Opens one worker's share of a session over the back end chosen.
 ///
 /// # Errors
-/// As [`WorkerSession::open`].
-pub fn open(chosen: &Chosen, stamps: bool, plan: Arc<SessionPlan>, count: usize) -> Result<Box<dyn Load>, EngineError> {
-    match chosen {
-        _ if plan.streams > 0 && plan.tls.is_some() => {
-            Ok(Box::new(WorkerSession::<Multiplexed<Buffered>>::open(plan, count, stamps)?))
-        }
-        Chosen::Best(_) | Chosen::Uring(_) if plan.streams > 0 => {
-            Ok(Box::new(WorkerSession::<Multiplexed<Uring>>::open(plan, count, stamps)?))
-        }
-        Chosen::Epoll(_) if plan.streams > 0 => {
-            Ok(Box::new(WorkerSession::<Multiplexed<Epoll>>::open(plan, count, stamps)?))
-        }
-        _ if plan.needs_buffered() => Ok(Box::new(WorkerSession::<Buffered>::open(plan, count, stamps)?)),
-        _ if plan.length_only() => Ok(Box::new(WorkerSession::<LengthOnly>::open(plan, count, stamps)?)),
-        Chosen::Best(_) if io::suits_blocking(&plan, count) => {
-            Ok(Box::new(WorkerSession::<Blocking>::open(plan, count, stamps)?))
-        }
-        Chosen::Best(_) | Chosen::Uring(_) if plan.keepalive => {
-            Ok(Box::new(WorkerSession::<Uring>::open(plan, count, stamps)?))
-        }
-        Chosen::Best(_) | Chosen::Uring(_) if io::suits_linked(&plan) => {
-            match WorkerSession::<UringLinked>::open(Arc::clone(&plan), count, stamps) {
-                Ok(session) => Ok(Box::new(session)),
-                // Its table of files may be longer than there may be descriptors.
-                Err(_) => Ok(Box::new(WorkerSession::<Epoll>::open(plan, count, stamps)?)),
-            }
-        }
-        // Without links, a ring and its table of files gain nothing where every request has a socket of its own.
-        _ => Ok(Box::new(WorkerSession::<Epoll>::open(plan, count, stamps)?)),
+/// As [`Worker::open`].
+pub fn open(
+    chosen: &Chosen,
+    stamps: bool,
+    plan: Arc<SessionPlan>,
+    count: usize,
+) -> Result<Box<dyn SessionWorker>, EngineError> {
+    let uring = matches!(chosen, Chosen::Best(_) | Chosen::Uring(_));
+    let best = matches!(chosen, Chosen::Best(_));
+    if plan.streams > 0 {
+        return match (&plan.tls, uring) {
+            (Some(_), _) => boxed::<Buffered, Http2>(plan, count, stamps),
+            (None, true) => boxed::<Uring, Http2>(plan, count, stamps),
+            (None, false) => boxed::<Epoll, Http2>(plan, count, stamps),
+        };
     }
+    if plan.pipelined() {
+        return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps);
+    }
+    if plan.needs_buffered() {
+        return boxed::<Buffered, Http1<Limited>>(plan, count, stamps);
+    }
+    if plan.length_only() {
+        return boxed::<Epoll, Http1<LengthOnly>>(plan, count, stamps);
+    }
+    if best && io::suits_blocking(&plan, count) {
+        return boxed::<Blocking, Http1<Kept>>(plan, count, stamps);
+    }
+    if uring && plan.keepalive {
+        return boxed::<Uring, Http1<Kept>>(plan, count, stamps);
+    }
+    if uring && io::suits_linked(&plan) {
+        // Its table of files may be longer than there may be descriptors.
+        let linked = boxed::<UringLinked, Http1<Kept>>(Arc::clone(&plan), count, stamps);
+        return linked.or_else(|_| boxed::<Epoll, Http1<Kept>>(plan, count, stamps));
+    }
+    // Without links, a ring and its table of files gain nothing where every request has a socket of its own.
+    boxed::<Epoll, Http1<Kept>>(plan, count, stamps)
 }
 
-impl<P: Poller> Load for WorkerSession<P> {
+fn boxed<T: Transport + 'static, C: Protocol + 'static>(
+    plan: Arc<SessionPlan>,
+    count: usize,
+    stamps: bool,
+) -> Result<Box<dyn SessionWorker>, EngineError> {
+    Ok(Box::new(Worker::<T, C>::open(plan, count, stamps)?))
+}
+
+impl<T: Transport, C: Protocol> SessionWorker for Worker<T, C> {
     fn plan(&self) -> &SessionPlan {
-        &self.plan
+        &self.core.plan
     }
 
-    fn look_round(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
+    fn reap_closed(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
         self.look(block_run, buffer);
     }
 
     fn run(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
-        self.cursor = 0;
-        self.poller.steady(true);
+        self.core.ledger.cursor = 0;
+        self.io.steady(true);
         self.block(block_run, buffer);
     }
 
     fn run_open_loop(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]) {
-        self.cursor = self.conns.len(); // nothing starts before it is due
-        self.free.clear();
-        if P::MULTIPLEXES {
-            self.free.extend(self.links.dealt());
-        } else {
-            self.free.extend(0..self.conns.len());
-        }
-        self.poller.steady(false);
+        let ledger = &mut self.core.ledger;
+        ledger.cursor = ledger.places; // nothing starts before it is due
+        ledger.free.clear();
+        ledger.free.extend(self.proto.free_places(self.links.len()));
+        self.io.steady(false);
         self.block(block_run, buffer);
     }
 }
 
 /// One worker's share of a session.
-struct WorkerSession<P: Poller> {
-    plan: Arc<SessionPlan>,
-    poller: P,
-    /// When an answer came is known however long it lies.
-    stamped: bool,
-    clocks: Clocks,
-    /// The latest look at the clock: after a wait, or later.
-    now_ns: u64,
-    conns: Vec<Conn<P::Socket>>,
-    /// By connection; see [`Linger`].
-    lingering: Vec<Option<Linger<P::Socket>>>,
-    lingerers: usize,
-    /// By exchange: the previous answer's head.
-    known: Vec<Known>,
-    sample: ErrorSample,
-    next_exchange: usize,
-    /// How many are cycled; behind them they are again, as a connection's last.
-    cycle: usize,
-    /// Behind which one the first comes again; of no exchange where a sequence says which is next.
-    last_exchange: usize,
-    /// Where it is in that sequence.
-    at_in_sequence: usize,
-    /// More is asked of answers than their bytes, or they are told apart.
-    judges_more: bool,
-    /// Connections from here on have not been started in this block.
-    cursor: usize,
-    /// Requests unanswered.
-    outstanding: usize,
-    coalescing: CoalescingRule,
-    /// Where there are several streams on each connection, and few connections.
-    together_trial: Option<TogetherTrial>,
-    /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
-    free: VecDeque<usize>,
-    /// Large bodies met so far: which of them are read whole.
-    large: u64,
-    /// Connections given up in this block.
-    given_up: usize,
-    /// Until then nothing can have taken too long: with many connections, to look at all of them costs.
-    in_time_until_ns: u64,
-    /// (due, index) of connections at rest, soonest first.
-    resting: VecDeque<(u64, usize)>,
-    /// (token, closing) of connections that filled the buffer too often in one go.
-    unread: VecDeque<(u64, bool)>,
-    /// By connection, where requests are pipelined: (exchange, since_ns) of those behind the one that is due.
-    behind: Vec<VecDeque<(u32, u64)>>,
-    /// Likewise, when the answers arrived in whose places no request has left yet.
-    freed: Vec<VecDeque<u64>>,
-    /// Requests that leave together.
-    together: Vec<u8>,
-    /// Over HTTP/2, the connections; what is one elsewhere is a place for a request then.
-    links: http2::Links<P::Socket>,
-    /// Where a script makes requests while the load goes on.
-    scripted: Option<Box<Scripted>>,
-    /// Of requests that a script made at once, how long each is, and its kind of answer.
-    kinds: Vec<(usize, u32)>,
-    /// How long it took to open each of the first connections; the first block takes them.
-    opened_ns: Vec<u64>,
+struct Worker<T: Transport, C: Protocol> {
+    core: Core,
+    io: T,
+    links: Vec<Link<T::Socket, C::Link>>,
+    closers: Closers<T::Socket>,
+    proto: C,
 }
 
-impl<P: Poller> WorkerSession<P> {
+impl<T: Transport, C: Protocol> Worker<T, C> {
+    /// Pairs that don't fit are refused by the compiler.
+    const FITS: () = {
+        assert!(C::MAY_CHAIN || !T::CHAINS, "this protocol needs sockets of its own");
+        assert!(T::DISCARDS || !C::DISCARDS, "this transport can't count bodies without reading them");
+    };
+
+    /// Opens this many connections, or none yet where each request has its own.
+    ///
+    /// # Errors
+    /// [`EngineError::Connect`] for the first that can't be opened within the session's timeout.
+    fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool) -> Result<Self, EngineError> {
+        let () = Self::FITS;
+        let proto = C::prepare(&plan, count)?;
+        let Wants { requests, body_bytes, tls } = C::wants(&plan);
+        let (target, tls) = (Some(&plan.target), tls.as_ref());
+        let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, target, tls };
+        let io = T::open(&needs).map_err(|source| EngineError::System { what: "io", source })?;
+        let late = plan.keepalive && plan.tls.is_none() && C::may_read_late(&plan);
+        let stamped = stamps && late && matches!(plan.target, Target::Tcp(_));
+        let places = count * proto.places_per_link();
+        let mut worker = Self {
+            core: Core::new(Arc::clone(&plan), places, stamped),
+            io,
+            links: (0..count).map(|_| Link::new(proto.link())).collect(),
+            closers: Closers::new(count),
+            proto,
+        };
+        if plan.keepalive {
+            let opened = C::open(&mut worker, Duration::from_nanos(plan.timeout_ns));
+            opened.map_err(|(link, source)| EngineError::Connect {
+                target: plan.target.clone(),
+                number: link + 1,
+                of: count,
+                source,
+            })?;
+        }
+        worker.io.settle();
+        Ok(worker)
+    }
+
+    /// Waits until a new connection's handshakes are over.
+    fn shake_hands(&mut self, link: usize, limit: Duration) -> Result<(), Error> {
+        let here = &self.links[link];
+        let (token, Some(socket)) = (here.token(link), &here.socket) else { return Ok(()) };
+        self.io.watch(token, socket, false)?;
+        if T::HANDSHAKES
+            && let Some(plain) = io::Carrier::socket(socket)
+        {
+            plain.set_nonblocking(false)?;
+            plain.set_read_timeout(Some(limit))?;
+            if !self.io.handshake(token, socket)? {
+                return Err(Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"));
+            }
+            plain.set_nonblocking(true)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn place(&mut self, index: usize) -> &mut Place {
+        self.proto.place(&mut self.links, index)
+    }
+
+    /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
+    fn look(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        loop {
+            let count = self.io.wait(0, 0, None);
+            for index in 0..count {
+                if let Some(event) = self.io.event(index) {
+                    C::handle_idle(self, event, block_run, buffer);
+                }
+            }
+            if count == 0 {
+                return;
+            }
+        }
+    }
+
     fn block(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
-        self.now_ns = block_run.window.started_ns;
-        let mut next_scan_ns = self.now_ns + SCAN_NS;
-        self.in_time_until_ns = 0;
-        self.clocks = Clocks::new(&Reading::now());
-        for took_ns in self.opened_ns.drain(..) {
+        self.core.clock.now_ns = block_run.window.started_ns;
+        let mut next_scan_ns = self.core.clock.now_ns + SCAN_NS;
+        self.core.timers.in_time_until_ns = 0;
+        self.core.clock.clocks = Clocks::new(&Reading::now());
+        for took_ns in self.core.opened_ns.drain(..) {
             block_run.counts.connecting.saturating_record(took_ns);
         }
         loop {
@@ -225,41 +264,36 @@ impl<P: Poller> WorkerSession<P> {
             } else {
                 self.start_some(block_run);
             }
-            let before_ns = self.now_ns;
+            let before_ns = self.core.clock.now_ns;
             self.wake_rested(before_ns, block_run);
-            if P::MULTIPLEXES {
-                self.flush_links(block_run);
-            }
-            if P::EXTRAS {
-                self.wake_paused(before_ns, block_run);
-            }
-            self.poller.flush();
+            C::before_wait(self, before_ns, block_run);
+            self.io.flush();
             let coalescing = self.coalescing(before_ns, block_run);
             let limit_ns = self.wait_ns(before_ns, next_scan_ns, block_run);
-            let count = if self.plan.polls {
+            let count = if self.core.plan.polls {
                 self.poll(before_ns, limit_ns, coalescing, block_run)
             } else {
-                self.poller.wait(before_ns, limit_ns, coalescing)
+                self.io.wait(before_ns, limit_ns, coalescing)
             };
-            if P::BRINGS_BYTES {
-                self.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
+            if T::BRINGS_BYTES {
+                self.core.clock.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
             }
-            self.depart(block_run);
-            self.poller.latency(self.coalescing.least_ns());
+            self.record_departures(block_run);
+            self.io.latency(self.core.coalescing.least_ns());
             for index in 0..count {
-                if let Some(token) = self.poller.ahead(index) {
-                    self.fetch(token);
+                if let Some(token) = self.io.ahead(index) {
+                    self.proto.prefetch(&self.links, token);
                 }
-                if let Some(event) = self.poller.event(index) {
-                    self.handle(event, block_run, buffer);
+                if let Some(event) = self.io.event(index) {
+                    C::handle(self, event, block_run, buffer);
                 }
             }
             self.read_on(block_run, buffer);
-            if block_run.is_open_loop() || self.now_ns == before_ns {
-                self.now_ns = sys::now_ns();
+            if block_run.is_open_loop() || self.core.clock.now_ns == before_ns {
+                self.core.clock.now_ns = sys::now_ns();
             }
-            let now_ns = self.now_ns;
-            block_run.cross(now_ns);
+            let now_ns = self.core.clock.now_ns;
+            block_run.read_cpu_at_bound(now_ns);
             if block_run.stopped() {
                 block_run.counts.stopped = true;
                 break;
@@ -273,10 +307,10 @@ impl<P: Poller> WorkerSession<P> {
                 break;
             }
         }
-        let gave_up = self.given_up == self.conns.len();
-        block_run.end(sys::now_ns(), gave_up, self.halted());
-        block_run.stepped(self.clocks.follow(&Reading::now()));
-        block_run.counts.early_stamps += self.clocks.take_early_stamps();
+        let gave_up = self.core.ledger.given_up == self.core.ledger.places;
+        block_run.end(sys::now_ns(), gave_up, self.proto.halted());
+        block_run.record_clock_step(self.core.clock.clocks.follow(&Reading::now()));
+        block_run.counts.early_stamps += self.core.clock.clocks.take_early_stamps();
         self.tidy(block_run, buffer);
     }
 
@@ -291,21 +325,21 @@ impl<P: Poller> WorkerSession<P> {
         block_run: &mut BlockRun<impl LoadModel>,
     ) -> usize {
         if before_ns < SLEEPS_UNTIL_NS.get() {
-            return self.poller.wait(before_ns, limit_ns, coalescing);
+            return self.io.wait(before_ns, limit_ns, coalescing);
         }
-        let mut count = self.poller.wait(before_ns, 0, None);
+        let mut count = self.io.wait(before_ns, 0, None);
         if count > 0 || limit_ns == 0 {
             return count;
         }
         let mut looked_ns = sys::now_ns();
         loop {
-            count = self.poller.wait(looked_ns, 0, None);
+            count = self.io.wait(looked_ns, 0, None);
             let now_ns = sys::now_ns();
             let spent_ns = now_ns - looked_ns;
             if spent_ns > AWAY_NS {
-                away(now_ns, spent_ns);
+                note_preemption(now_ns, spent_ns);
             } else if count == 0 {
-                block_run.polled(spent_ns);
+                block_run.add_poll_time(spent_ns);
             }
             if count > 0 || now_ns >= before_ns + limit_ns || now_ns < SLEEPS_UNTIL_NS.get() {
                 return count;
@@ -316,270 +350,174 @@ impl<P: Poller> WorkerSession<P> {
     }
 
     fn done(&self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> bool {
-        let ending = !block_run.open(now_ns) || self.given_up == self.conns.len() || self.halted();
-        ending && self.outstanding == 0 && self.lingerers == 0
+        let ending =
+            !block_run.may_send(now_ns) || self.core.ledger.given_up == self.core.ledger.places || self.proto.halted();
+        ending && self.core.ledger.outstanding == 0 && self.closers.count() == 0
     }
 
     /// Notes when what was queued left: a wait in the queue is not the server's.
     #[inline]
-    fn depart(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
-        while let Some((token, sent_ns)) = self.poller.departure() {
-            if P::MULTIPLEXES {
-                self.link_departed(token, sent_ns, block_run);
-                continue;
-            }
-            let (index, generation) = place(token);
-            let conn = &mut self.conns[index];
-            if conn.generation == generation && (P::LINKS || conn.state == State::Waiting && !conn.fresh) {
-                conn.depart(sent_ns, block_run);
-            }
+    fn record_departures(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
+        while let Some((token, sent_ns)) = self.io.departure() {
+            C::departed(self, token, sent_ns, block_run);
         }
     }
 
-    /// Has a connection fetched from memory that has its turn soon: with many of them each is far away.
-    #[inline]
-    fn fetch(&self, token: u64) {
-        if P::MULTIPLEXES {
-            return self.fetch_link(token);
-        }
-        if let Some(conn) = self.conns.get(place(token).0) {
-            sys::prefetch(conn);
+    /// Goes on with connections that would not come to an end.
+    fn read_on(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        for _ in 0..self.core.unread.len() {
+            let Some((token, closing)) = self.core.unread.pop_front() else {
+                return;
+            };
+            C::read_on(self, token, closing, block_run, buffer);
         }
     }
 
-    /// Whether to wait for several answers: only while all connections are at work and another request may follow.
+    /// Whether to wait for several answers: only while all places are at work and another request may follow.
     fn coalescing(&mut self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
+        let Core { clock, ledger, coalescing, .. } = &self.core;
         if block_run.is_open_loop() {
-            // The schedule says when to wake up; the kernel's stamps say when answers came that lay until then. A
-            // connection that is being opened tells nothing but by being looked at.
-            let settled = self.free.len() + self.outstanding == self.conns.len() && !self.free.is_empty();
-            let gathers = self.stamped && settled && block_run.gathers();
-            return gathers.then_some(Coalescing { answers: MOST_ANSWERS, most_ns: NEVER_NS });
+            // The schedule says when to wake up; the kernel's stamps say when answers came that wait until then. An event
+            // is all that says whether a connection has been opened.
+            let settled = ledger.free.len() + ledger.outstanding == ledger.places && !ledger.free.is_empty();
+            let batches = clock.stamped && settled && block_run.may_batch_reads();
+            return batches.then_some(Coalescing { answers: MAX_ANSWERS, most_ns: NEVER_NS });
         }
-        let fewest = if P::LENGTH_ONLY { FEWEST_LARGE } else { FEWEST_OUTSTANDING };
-        let several_streams = P::MULTIPLEXES && self.together_trial.is_some();
-        let coalescing = self.coalescing.wait_for(self.outstanding, fewest, several_streams);
-        let mut coalescing = coalescing.filter(|_| self.cursor == self.conns.len() && block_run.open(now_ns));
-        if P::MULTIPLEXES
-            && let Some(coalescing) = &mut coalescing
-        {
-            // One read may bring many answers: more than half of the connections are not waited for.
-            coalescing.answers = coalescing.answers.min(self.links.count() / 2).max(1);
-        }
-        if P::MULTIPLEXES
-            && let Some(trial) = &mut self.together_trial
-            && trial.ends_with_first(self.plan.streams as usize)
-        {
-            return None;
-        }
-        coalescing
+        let coalescing = self.proto.wait_for(coalescing, ledger.outstanding, self.links.len());
+        coalescing.filter(|_| ledger.cursor == ledger.places && block_run.may_send(now_ns))
     }
 
     /// How long to wait: until something is due.
     fn wait_ns(&self, now_ns: u64, next_scan_ns: u64, block_run: &BlockRun<impl LoadModel>) -> u64 {
-        if self.cursor < self.conns.len() || !self.unread.is_empty() || self.done(now_ns, block_run) {
+        let Core { ledger, timers, unread, .. } = &self.core;
+        if ledger.cursor < ledger.places || !unread.is_empty() || self.done(now_ns, block_run) {
             return 0;
         }
-        let mut due_ns = next_scan_ns.min(block_run.due_ns(now_ns, !self.free.is_empty()));
-        if let Some((rested_ns, _)) = self.resting.front() {
+        let mut due_ns = next_scan_ns.min(block_run.due_ns(now_ns, !ledger.free.is_empty()));
+        if let Some((rested_ns, _)) = timers.resting.front() {
             due_ns = due_ns.min(*rested_ns);
         }
-        if P::EXTRAS {
-            due_ns = due_ns.min(self.pause_ends_ns());
-        }
-        if self.outstanding == 0 && self.lingerers > 0 {
+        due_ns = due_ns.min(self.proto.due_ns());
+        if ledger.outstanding == 0 && self.closers.count() > 0 {
             due_ns = due_ns.min(now_ns + LINGER_NS);
         }
         due_ns.saturating_sub(now_ns).min(SCAN_NS)
     }
 
-    /// Starts some connections that have not had their turn: all at once would leave the first answers waiting.
+    /// Starts some places that have not had their turn: all at once would leave the first answers waiting.
     fn start_some(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
-        let until = self.conns.len().min(self.cursor + START_BATCH);
-        while self.cursor < until {
-            self.cursor += 1;
-            self.send_next(self.cursor - 1, sys::now_ns(), block_run);
+        let until = self.core.ledger.places.min(self.core.ledger.cursor + START_BATCH);
+        while self.core.ledger.cursor < until {
+            self.core.ledger.cursor += 1;
+            self.send_next(self.core.ledger.cursor - 1, sys::now_ns(), block_run);
         }
     }
 
+    /// A place tries again after a while.
+    fn rest(&mut self, index: usize, now_ns: u64) {
+        self.place(index).state = State::Resting;
+        self.core.timers.resting.push_back((now_ns + REST_NS, index));
+    }
+
     fn wake_rested(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        while self.resting.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
-            let Some((_, index)) = self.resting.pop_front() else {
+        while self.core.timers.resting.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
+            let Some((_, index)) = self.core.timers.resting.pop_front() else {
                 return;
             };
-            if self.conns[index].state == State::Resting {
-                self.conns[index].state = State::Closed;
+            let place = self.place(index);
+            if place.state == State::Resting {
+                place.state = State::Closed;
                 self.send_next(index, now_ns, block_run);
             }
         }
     }
 
-    /// Sends the connection's next request if the block goes on, connecting first where needed.
+    /// A place's connection can't be opened: in this block it sends nothing more.
+    #[cold]
+    fn give_up(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        self.core.ledger.given_up += 1;
+        let place = self.place(index);
+        place.state = State::GivenUp;
+        if place.due_ns != 0 {
+            block_run.release_permit(std::mem::take(&mut place.due_ns));
+        }
+        if block_run.window.requests_left.is_some() {
+            self.core.ledger.cursor = 0; // others that found no ticket may send in its place
+        }
+    }
+
+    /// A place's next request leaves if the block goes on; a connection is opened for it where needed.
     #[inline]
     fn send_next(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        if P::MULTIPLEXES && !self.allowed(index, block_run) {
+        if !C::may_use(self, index, block_run) {
             return;
         }
-        if !block_run.claim(&mut self.conns[index].due_ns, now_ns) {
+        let place = self.place(index);
+        if !block_run.claim(&mut place.due_ns, now_ns) {
             if block_run.is_open_loop() {
-                self.free.push_back(index);
+                self.core.ledger.free.push_back(index);
             }
             return;
         }
-        let state = self.conns[index].state;
-        match state {
-            State::Idle if P::MULTIPLEXES => self.send_stream(index, now_ns, block_run),
-            State::Idle if P::EXTRAS && self.plan.pipelined() => self.fill(index, now_ns, block_run),
-            State::Idle => self.send(index, now_ns, block_run),
-            State::Closed if block_run.reserve(&mut self.conns[index].due_ns) => self.connect(index, now_ns, block_run),
+        match place.state {
+            State::Idle => C::send(self, index, now_ns, block_run),
+            State::Closed if block_run.reserve_permit(&mut place.due_ns) => {
+                C::connect(self, index, now_ns, block_run);
+            }
             _ => {}
-        }
-    }
-
-    #[inline]
-    fn send(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        if !block_run.take(&mut self.conns[index].due_ns) {
-            return;
-        }
-        let number = self.next_number(index);
-        let request = &self.plan.exchanges[number].request;
-        let conn = &mut self.conns[index];
-        let Some(socket) = &conn.socket else { return };
-        let sent = match self.poller.send(conn.token(index), socket, number, request) {
-            Ok(sent) => sent,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Err(error) => return self.unsendable(index, error, now_ns, block_run),
-        };
-        conn.state = State::Waiting;
-        conn.out_at = sent;
-        conn.exchange = number as u32;
-        if sent < request.len() {
-            let _ = self.poller.want_writable(conn.token(index), socket); // if it fails, the timeout tells
-        }
-        if P::SENDS_LATER && !conn.fresh {
-            conn.since_ns = now_ns; // for the time being
-        } else if !conn.fresh {
-            conn.depart(now_ns, block_run); // else it was due when its connection began to be opened
-        }
-        self.count_on(index);
-        self.outstanding += 1;
-        block_run.counts.sent += 1;
-        block_run.counts.bytes_out += sent as u64;
-    }
-
-    /// Nothing of the request left. On a connection that had been idle this only says that the server had
-    /// closed it; on a new one it is a failure.
-    #[cold]
-    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let fresh = self.conns[index].fresh;
-        self.discard(index);
-        if fresh {
-            block_run.counts.sent += 1;
-            self.failed(index, Failure::Send, block_run);
-            self.sample.note(Failure::Send, format!("send: {error}").as_bytes());
-            self.rest(index, now_ns);
-        } else {
-            block_run.keep(&mut self.conns[index].due_ns);
-            self.connect(index, now_ns, block_run);
-        }
-    }
-
-    /// The same, where the kernel said so only after it had taken the request.
-    #[cold]
-    fn unsent(&mut self, index: usize, errno: i32, block_run: &mut BlockRun<impl LoadModel>) {
-        self.outstanding -= 1;
-        block_run.counts.sent -= 1;
-        block_run.counts.bytes_out -= self.conns[index].out_at as u64;
-        self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), block_run);
-    }
-
-    fn send_rest(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        let conn = &mut self.conns[index];
-        if let Some(socket) = &conn.socket {
-            self.poller.go_on(conn.token(index), socket);
-        }
-        let request = &self.plan.exchanges[conn.exchange as usize].request;
-        let Some(held) = &conn.socket else { return };
-        let Some(socket) = held.socket() else { return };
-        while conn.out_at < request.len() {
-            match io::send(socket, &request[conn.out_at..]) {
-                Ok(sent) => {
-                    conn.out_at += sent;
-                    block_run.counts.bytes_out += sent as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock && P::BRINGS_BYTES => {
-                    let _ = self.poller.want_writable(conn.token(index), held); // which tells once
-                    return;
-                }
-                // A server that answers early may have closed: what it said is still to be read.
-                Err(_) => return,
-            }
-        }
-    }
-
-    #[inline]
-    fn handle(&mut self, event: Event, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
-        if P::MULTIPLEXES {
-            return self.link_event(event, block_run, buffer);
-        }
-        let (index, generation) = place(event.token);
-        if self.conns[index].generation != generation {
-            return self.former_event(event.token, event.closing);
-        }
-        match self.conns[index].state {
-            State::Waiting => {
-                if event.unsent != 0 {
-                    return self.unsent(index, event.unsent, block_run);
-                }
-                if event.writable {
-                    self.send_rest(index, block_run);
-                }
-                if event.readable {
-                    self.read_some(index, event.closing, block_run, buffer);
-                }
-            }
-            State::Connecting => self.handshake_event(index, event, block_run, buffer),
-            State::Idle => self.idle_event(index, block_run, buffer),
-            // Its socket may linger under the same number until a new one takes its place.
-            State::Closed | State::Resting | State::GivenUp | State::Shut => {
-                self.former_event(event.token, event.closing)
-            }
         }
     }
 
     /// Fails what has taken too long; closes what the server has not closed.
     fn scan(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        block_run.stepped(self.clocks.follow(&Reading::now()));
-        if P::MULTIPLEXES {
-            return self.scan_links(now_ns, block_run);
-        }
-        if now_ns < self.in_time_until_ns && self.lingerers == 0 {
-            return;
-        }
-        let mut oldest_ns = now_ns;
-        for index in 0..self.conns.len() {
-            self.close_former(index, now_ns);
-            let conn = &self.conns[index];
-            let late = now_ns.saturating_sub(conn.since_ns) >= self.plan.timeout_ns;
-            let limit_ms = self.plan.timeout_ns / 1_000_000;
-            match conn.state {
-                State::Waiting if late => {
-                    let why = format!("no complete answer within {limit_ms} ms");
-                    self.lost(index, Failure::Timeout, &why, now_ns, block_run);
-                }
-                State::Connecting if late => {
-                    let error = Error::new(ErrorKind::TimedOut, format!("not connected within {limit_ms} ms"));
-                    self.unconnected(index, error, now_ns, block_run);
-                }
-                _ => {}
-            }
-            // What begins later than now is not late before the others. One at rest goes on with its time.
-            let conn = &self.conns[index];
-            if conn.fresh || matches!(conn.state, State::Waiting | State::Connecting | State::Resting) {
-                oldest_ns = oldest_ns.min(conn.since_ns);
-            }
-        }
-        self.in_time_until_ns = oldest_ns + self.plan.timeout_ns;
+        block_run.record_clock_step(self.core.clock.clocks.follow(&Reading::now()));
+        C::scan(self, now_ns, block_run);
     }
+
+    /// A connection could not be opened.
+    #[cold]
+    fn note_unconnected(&mut self, error: &Error, block_run: &mut BlockRun<impl LoadModel>) {
+        let kind = match error.kind() {
+            ErrorKind::ConnectionRefused => Failure::Refused,
+            ErrorKind::InvalidData => Failure::Tls,
+            ErrorKind::Unsupported => Failure::BadResponse,
+            _ => Failure::Connect,
+        };
+        block_run.count_error(kind);
+        self.core.judge.sample.note(kind, format!("connect: {error}").as_bytes());
+    }
+
+    /// Leaves the share as the next block should find it: idle connections, nothing pending.
+    fn tidy(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        self.look(block_run, buffer);
+        for link in 0..self.links.len() {
+            self.closers.close(&mut self.io, link);
+            self.links[link].failures = 0;
+        }
+        for index in 0..self.core.ledger.places {
+            let place = self.place(index);
+            place.arrived_ns = 0;
+            let due_ns = std::mem::take(&mut place.due_ns);
+            if due_ns != 0 && place.state != State::Waiting {
+                block_run.record_unsent(due_ns);
+            }
+        }
+        C::tidy(self, block_run);
+        self.io.settle();
+        (self.core.ledger.outstanding, self.core.ledger.given_up) = (0, 0);
+        self.core.timers.resting.clear();
+        self.core.unread.clear();
+        let sample = &mut self.core.judge.sample;
+        if !sample.is_empty() {
+            // An answer that was on a wrong way may have ended otherwise.
+            let errors = &block_run.counts.errors;
+            block_run.counts.samples = sample.take();
+            block_run.counts.samples.retain(|(kind, _)| errors[*kind as usize] > 0);
+        }
+    }
+}
+
+/// What an error of reading says.
+fn broken_by(error: &Error) -> Failure {
+    if error.kind() == ErrorKind::InvalidData { Failure::Tls } else { Failure::Reset }
 }

@@ -111,7 +111,7 @@ pub struct Worker {
 }
 
 /// Requests made ahead at most: a script may need a call or two until it is settled.
-const MOST_AHEAD: usize = 3;
+const MAX_AHEAD: usize = 3;
 
 impl Scripts {
     /// Loads a script for so many workers, and calls `setup` and `init` for each of them.
@@ -277,7 +277,7 @@ impl Worker {
     /// Makes requests ahead until one is proved to be all that will ever come; that one, or None.
     fn probe(&mut self) -> Result<Option<Vec<u8>>, Trouble> {
         let probe = self.state.own("probe")?;
-        for _ in 0..MOST_AHEAD {
+        for _ in 0..MAX_AHEAD {
             let found: (mlua::String, bool, bool) = self.state.call(Phase::Long, &probe, ())?;
             let (bytes, settled, varied) = (found.0.as_bytes().to_vec(), found.1, found.2);
             self.ahead.push_back(bytes.clone());

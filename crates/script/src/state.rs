@@ -12,7 +12,7 @@ use std::time::Duration;
 const PRELUDE: &str = include_str!("prelude.lua");
 
 /// What a script printed and nobody has fetched yet is kept up to here.
-const MOST_OUTPUT: usize = 8 << 20;
+const MAX_OUTPUT: usize = 8 << 20;
 
 /// An attempt of `wrk.connect`.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ impl Shared {
 
     fn print(&self, text: &[u8]) {
         let mut output = lock(&self.output);
-        let room = MOST_OUTPUT.saturating_sub(output.len());
+        let room = MAX_OUTPUT.saturating_sub(output.len());
         output.extend_from_slice(&text[..text.len().min(room)]);
     }
 }

@@ -15,9 +15,9 @@ use repeated::Models;
 pub use repeated::Repeated;
 
 /// Most streams at a time.
-pub const MOST_STREAMS: usize = 1024;
+pub const MAX_STREAMS: usize = 1024;
 /// Streams that one connection can ever have (RFC 9113, 5.1.1: odd numbers of 31 bits). Then another one is opened.
-pub const MOST_REQUESTS: u32 = MOST / 2 + 1;
+pub const MAX_REQUESTS: u32 = MOST / 2 + 1;
 /// A request's body is cut into frames as far as so much waits to be sent.
 const BODY_ROOM: usize = 256 * 1024;
 
@@ -170,10 +170,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// With room for so many streams at a time, at most [`MOST_STREAMS`]; after `left` requests, at most [`MOST_REQUESTS`],
+    /// With room for so many streams at a time, at most [`MAX_STREAMS`]; after `left` requests, at most [`MAX_REQUESTS`],
     /// it takes no more. What goes first waits in [`Connection::out`]: the preface, settings, and a large window.
     pub fn new(streams: usize, left: u32) -> Self {
-        let streams = streams.clamp(1, MOST_STREAMS);
+        let streams = streams.clamp(1, MAX_STREAMS);
         let mut out = Vec::with_capacity(128);
         out.extend_from_slice(frame::PREFACE);
         let limit = HEAD_LIMIT as u32;
@@ -185,7 +185,7 @@ impl Connection {
             slots: vec![Slot::default(); streams].into(),
             hints: vec![0; (2 * streams).next_power_of_two()].into(),
             next_id: 1,
-            left: left.min(MOST_REQUESTS),
+            left: left.min(MAX_REQUESTS),
             active: 0,
             unfinished: 0,
             allowed: streams,

@@ -11,7 +11,7 @@ pub const TABLE_BYTES: usize = 4096;
 /// What a field costs besides its bytes (RFC 7541, 4.1).
 pub const FIELD_COST: usize = 32;
 /// Larger integers than this are a fault (RFC 7541, 5.1): nothing that we take is as long.
-const MOST_INTEGER: usize = 1 << 24;
+const MAX_INTEGER: usize = 1 << 24;
 
 /// RFC 7541, appendix A; the first has index 1.
 const STATIC: [(&str, &str); 61] = [
@@ -209,7 +209,7 @@ fn integer(block: &[u8], at: &mut usize, bits: u32) -> Result<usize, Fault> {
         let byte = *block.get(*at).ok_or(CUT)? as usize;
         *at += 1;
         value += (byte & 0x7f) << shift;
-        if value > MOST_INTEGER {
+        if value > MAX_INTEGER {
             break;
         }
         if byte & 0x80 == 0 {

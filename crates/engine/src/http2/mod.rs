@@ -12,5 +12,5 @@ mod section;
 /// Longest header block, and longest header list as RFC 9113, 6.5.2 counts it.
 pub const HEAD_LIMIT: usize = 64 * 1024;
 
-pub use connection::{Broken, Connection, Event, MOST_REQUESTS, MOST_STREAMS, Repeated};
+pub use connection::{Broken, Connection, Event, MAX_REQUESTS, MAX_STREAMS, Repeated};
 pub use request::Request;

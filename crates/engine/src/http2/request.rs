@@ -6,7 +6,7 @@ use super::{frame, hpack};
 const LEFT_OUT: [&str; 7] =
     ["connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te"];
 /// Most header fields in a request.
-const MOST_FIELDS: usize = 256;
+const MAX_FIELDS: usize = 256;
 
 /// A request as it goes over a stream.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ impl Request {
     /// # Errors
     /// Why it is none.
     pub fn new(bytes: &[u8], scheme: &str) -> Result<Self, String> {
-        let mut fields = vec![httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut fields = vec![httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut read = httparse::Request::new(&mut fields);
         let length = match read.parse(bytes) {
             Ok(httparse::Status::Complete(length)) => length,

@@ -8,9 +8,9 @@ use crate::heads::ExpectedHeads;
 use std::collections::VecDeque;
 
 /// Blocks known by heart, per connection: one for each kind of answer that a server gives in turn.
-const MOST_KNOWN: usize = 4;
+const MAX_KNOWN: usize = 4;
 /// Longer ones are read each time.
-const LONGEST_KNOWN: usize = 1024;
+const MAX_KNOWN_BYTES: usize = 1024;
 
 /// What a block of fields says (RFC 9113, 8.1 and 8.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -239,7 +239,7 @@ impl Sections {
         if effects.changed {
             self.state += 1;
         }
-        if block.len() <= LONGEST_KNOWN && !effects.resized && !(effects.changed && effects.referred) {
+        if block.len() <= MAX_KNOWN_BYTES && !effects.resized && !(effects.changed && effects.referred) {
             let state = effects.referred.then_some(self.state);
             self.learned += 1;
             let (number, bytes) = (self.learned, block.to_vec());
@@ -265,10 +265,10 @@ impl Sections {
         let stale = |other: &Known| other.bytes == known.bytes || other.state.is_some_and(|state| state != self.state);
         match self.known.iter().position(stale) {
             Some(place) => self.known[place] = known,
-            None if self.known.len() < MOST_KNOWN => self.known.push(known),
+            None if self.known.len() < MAX_KNOWN => self.known.push(known),
             None => {
                 self.known[self.oldest] = known;
-                self.oldest = (self.oldest + 1) % MOST_KNOWN;
+                self.oldest = (self.oldest + 1) % MAX_KNOWN;
             }
         }
     }
@@ -378,6 +378,6 @@ mod tests {
             super::super::hpack::write_field(&mut block, "x-long", text.as_bytes());
             assert_eq!(sections.read(&block).unwrap().status, Some(200));
         }
-        assert!(sections.held_bytes() <= MOST_KNOWN * LONGEST_KNOWN);
+        assert!(sections.held_bytes() <= MAX_KNOWN * MAX_KNOWN_BYTES);
     }
 }

@@ -5,7 +5,7 @@
 //! open loop, which has to be awake when a request is due) is epoll's, which is told of the connection when it is needed.
 
 use super::timestamps::{self, Waited};
-use super::{Coalescing, Epoll, Event, Needs, Poller, Received};
+use super::{Coalescing, Epoll, Event, Needs, Received, Transport};
 use socket2::Socket;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
@@ -74,7 +74,7 @@ impl Blocking {
     }
 }
 
-impl Poller for Blocking {
+impl Transport for Blocking {
     type Socket = Socket;
 
     const BRINGS_BYTES: bool = false;

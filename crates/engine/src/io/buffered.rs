@@ -2,7 +2,7 @@
 //!
 //! A request is taken whole, always: what the socket won't take yet waits here, so that several can be on their way.
 
-use super::{Coalescing, Epoll, Event, Needs, Poller, Received, place};
+use super::{Coalescing, Epoll, Event, Needs, Received, Transport, split_token};
 use crate::sys;
 use crate::tls::{TlsPlan, words};
 use rustls::AlertDescription;
@@ -29,7 +29,7 @@ pub struct Buffered {
 
 impl Buffered {
     fn link(&mut self, token: u64) -> &mut Link {
-        &mut self.links[place(token).0]
+        &mut self.links[split_token(token).0]
     }
 }
 
@@ -93,12 +93,12 @@ fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(kind, format!("TLS: {}", words(&error)))
 }
 
-impl Poller for Buffered {
+impl Transport for Buffered {
     type Socket = Socket;
 
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
-    const EXTRAS: bool = true;
+    const HANDSHAKES: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let links = (0..needs.connections.max(1)).map(|_| Link::default()).collect();
@@ -121,7 +121,7 @@ impl Poller for Buffered {
 
     fn handshake(&mut self, token: u64, mut socket: &Socket) -> io::Result<bool> {
         loop {
-            let link = &mut self.links[place(token).0];
+            let link = &mut self.links[split_token(token).0];
             if !link.push(socket)? {
                 self.inner.want_writable(token, socket)?;
                 return Ok(false);
@@ -152,7 +152,7 @@ impl Poller for Buffered {
     }
 
     fn send(&mut self, token: u64, socket: &Socket, _: usize, request: &[u8]) -> io::Result<usize> {
-        let link = &mut self.links[place(token).0];
+        let link = &mut self.links[split_token(token).0];
         match &mut link.tls {
             Some(tls) => tls.writer().write_all(request)?,
             None => link.out.extend_from_slice(request),
@@ -185,7 +185,7 @@ impl Poller for Buffered {
     #[inline]
     fn ahead(&self, index: usize) -> Option<u64> {
         let token = self.inner.ahead(index)?;
-        if let Some(tls) = self.links.get(place(token).0).and_then(|link| link.tls.as_ref()) {
+        if let Some(tls) = self.links.get(split_token(token).0).and_then(|link| link.tls.as_ref()) {
             sys::prefetch(&**tls);
         }
         Some(token)
@@ -198,7 +198,7 @@ impl Poller for Buffered {
     }
 
     fn turn_to(&mut self, token: u64) {
-        self.turn = place(token).0;
+        self.turn = split_token(token).0;
     }
 
     fn receive<'a>(&'a mut self, socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {

@@ -3,7 +3,8 @@
 //! A request's departure is the look at the clock before the call that sends it: that call's way to the device (2 to 4 us
 //! on loopback) is in its latency. A second look, after the call, would bring no more: on loopback it holds the other side's work, too.
 
-use super::{Coalescing, Event, Needs, Poller, Received, timestamps};
+use super::{Coalescing, Event, Needs, Received, Transport, timestamps};
+use crate::schedule::NEVER_NS;
 use crate::sys;
 use socket2::Socket;
 use std::io;
@@ -16,15 +17,9 @@ const AHEAD: usize = 4;
 
 /// The alarm's token; no connection has it.
 const ALARM: u64 = u64::MAX;
-const NEVER_NS: u64 = u64::MAX;
-
-/// epoll, every byte read.
-pub type Epoll = Edge<false>;
-/// epoll for sessions whose bodies may be counted instead of read.
-pub type LengthOnly = Edge<true>;
 
 /// One epoll instance with its event buffer, and an alarm that ends waits.
-pub struct Edge<const LENGTH_ONLY: bool> {
+pub struct Epoll {
     fd: OwnedFd,
     /// A timer of each wait's own would cost a tenth of a request at one connection: this one outlives waits.
     alarm: OwnedFd,
@@ -37,7 +32,7 @@ pub struct Edge<const LENGTH_ONLY: bool> {
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
-impl<const LENGTH_ONLY: bool> Edge<LENGTH_ONLY> {
+impl Epoll {
     fn control(&self, operation: libc::c_int, fd: RawFd, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET | out;
@@ -98,12 +93,12 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl<const LENGTH_ONLY: bool> Poller for Edge<LENGTH_ONLY> {
+impl Transport for Epoll {
     type Socket = Socket;
 
-    const LENGTH_ONLY: bool = LENGTH_ONLY;
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
+    const DISCARDS: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         // SAFETY: no pointer is passed.

@@ -1,6 +1,6 @@
 //! How bytes get in and out: by io_uring where the kernel has it, else by epoll; chosen once, at the start.
 //!
-//! The worker's loop is written against [`Poller`] and compiled once for each. A *token* names a
+//! The worker's loop is written against [`Transport`] and compiled once for each. A *token* names a
 //! connection: its low half is its place below the number given at the start, its high half the generation of the socket
 //! in that place. Sockets themselves are safe code (socket2); only the system calls in `epoll`, `uring` and `buffers` are not.
 
@@ -8,7 +8,6 @@ mod blocking;
 mod buffered;
 mod buffers;
 mod epoll;
-mod multiplexed;
 mod select;
 mod timestamps;
 mod uring;
@@ -18,8 +17,7 @@ use crate::plan::{SessionPlan, Target};
 use crate::tls::TlsPlan;
 pub use blocking::Blocking;
 pub use buffered::Buffered;
-pub use epoll::{Epoll, LengthOnly};
-pub use multiplexed::Multiplexed;
+pub use epoll::Epoll;
 pub use select::{Backend, Chosen, choose, probe};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
@@ -41,7 +39,7 @@ pub struct Event {
     pub writable: bool,
     /// The peer has closed or reset: reads must go on to the end.
     pub closing: bool,
-    /// The error that a request met which [`Poller::send`] had taken; 0: none.
+    /// The error that a request met which [`Transport::send`] had taken; 0: none.
     pub unsent: i32,
 }
 
@@ -85,30 +83,27 @@ pub struct Coalescing {
 }
 
 /// A back end, as one session's share of a worker uses it.
-pub trait Poller: Sized {
+pub trait Transport: Sized {
     /// What it wants to be given for a connection.
     type Socket: Carrier;
 
     /// An event brings what arrived along: one event, one read.
     const BRINGS_BYTES: bool;
-    /// What is sent leaves later: [`Poller::departure`] tells when.
+    /// What is sent leaves later: [`Transport::departure`] tells when.
     const SENDS_LATER: bool;
-    /// So does what was made for this once: of each successful [`Poller::send_now`] [`Poller::departure`] tells once, the
+    /// So does what was made for this once: of each successful [`Transport::send_now`] [`Transport::departure`] tells once, the
     /// latest first.
     const STAGES: bool = false;
 
-    /// Sessions of this back end have what others are spared from asking for: connections that end after some
-    /// requests, several requests on their way, the time to an answer's first byte.
-    const EXTRAS: bool = false;
-    /// Bodies may be counted where they lie, by [`discard`].
-    const LENGTH_ONLY: bool = false;
-    /// Its sessions' connections carry several requests at a time, each in a stream of its own; see [`Multiplexed`].
-    const MULTIPLEXES: bool = false;
+    /// A handshake may follow TCP's; see [`Transport::handshake`].
+    const HANDSHAKES: bool = false;
+    /// Bodies may be counted in the kernel's buffers instead of being read; see [`discard`].
+    const DISCARDS: bool = false;
 
-    /// Given where connections are opened, sent over and closed by the back end itself; see [`Poller::chain`].
-    const LINK: Option<Self::Socket> = None;
-    /// That is so.
-    const LINKS: bool = false;
+    /// Given where connections are opened, sent over and closed by the back end itself; see [`Transport::chain`].
+    const CHAIN: Option<Self::Socket> = None;
+    /// Whether [`Transport::CHAIN`] is given.
+    const CHAINS: bool = false;
 
     /// Makes one.
     ///
@@ -128,7 +123,7 @@ pub trait Poller: Sized {
     fn watch(&mut self, token: u64, socket: &Self::Socket, connecting: bool) -> io::Result<()>;
 
     /// Opens a connection and sends request `number` over it, in one go: an event tells when it is open, or with `unsent`
-    /// why it is not, and [`Poller::departure`] when its opening began.
+    /// why it is not, and [`Transport::departure`] when its opening began.
     fn chain(&mut self, _token: u64, _number: usize) {}
 
     /// The handshake is over.
@@ -185,7 +180,7 @@ pub trait Poller: Sized {
     fn departure(&mut self) -> Option<(u64, u64)>;
 
     /// Waits up to `limit_ns` from `now_ns` for an event (longer by less than a millisecond) and returns how many
-    /// [`Poller::event`] has; none on a signal, or for no reason. With `coalescing` it may wait for several.
+    /// [`Transport::event`] has; none on a signal, or for no reason. With `coalescing` it may wait for several.
     fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize;
 
     /// The token of an event that comes soon after the one at `index`, whose bytes are fetched from memory meanwhile.
@@ -301,7 +296,7 @@ pub fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     socket.send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
 }
 
-/// A token's place and generation.
-pub fn place(token: u64) -> (usize, u32) {
+/// The number of a connection, and the generation of its socket, as a token has them.
+pub fn split_token(token: u64) -> (usize, u32) {
     (token as u32 as usize, (token >> 32) as u32)
 }

@@ -1,6 +1,6 @@
 //! Which back end runs: asked for, or the best one that works here.
 
-use super::{Coalescing, Needs, Poller, Uring, uring_linked};
+use super::{Coalescing, Needs, Transport, Uring, uring_linked};
 use socket2::{Domain, Socket, Type};
 use std::io::{self, Read, Write};
 use std::str::FromStr;

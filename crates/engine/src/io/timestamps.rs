@@ -16,7 +16,7 @@ const CONTROLS_BYTES: usize = CONTROL_BYTES + HEAD_BYTES + 8;
 /// `TCP_INQ` of linux/tcp.h, also what its answer is called (`TCP_CM_INQ`).
 const TCP_INQ: libc::c_int = 36;
 /// Thrown away at once at most.
-const MOST_DISCARDED: usize = 1 << 30;
+const MAX_DISCARDED: usize = 1 << 30;
 /// How long the kernel gets to begin with it: it patches itself the first time somebody asks.
 const BEGIN_LIMIT: Duration = Duration::from_millis(50);
 
@@ -174,7 +174,7 @@ fn rest(control: &[u8]) -> bool {
 /// What the kernel said; WouldBlock where nothing is there.
 pub fn discard(socket: &Socket, most: u64) -> io::Result<(u64, u64)> {
     let mut control = Control([0; CONTROL_BYTES]);
-    let length = usize::try_from(most).unwrap_or(MOST_DISCARDED).min(MOST_DISCARDED);
+    let length = usize::try_from(most).unwrap_or(MAX_DISCARDED).min(MAX_DISCARDED);
     // No byte is written where MSG_TRUNC is given: the place is never looked at, only its length is.
     let nowhere = libc::iovec { iov_base: std::ptr::NonNull::<u8>::dangling().as_ptr().cast(), iov_len: length };
     // SAFETY: the descriptor is that of a TCP socket (`plan` sees to it): the flag keeps the kernel from writing the piece.

@@ -10,7 +10,8 @@ mod staging;
 
 use super::buffers::Buffers;
 use super::timestamps::{self, CONTROL_BYTES, Received};
-use super::{Coalescing, Event, Needs, Poller};
+use super::{Coalescing, Event, Needs, Transport};
+use crate::schedule::NEVER_NS;
 use crate::sys;
 use io_uring::squeue::{self, Flags};
 use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, TimeoutFlags, Timespec};
@@ -25,16 +26,16 @@ const BATCH: usize = 256;
 /// So many completions ahead of the one that has its turn, memory is fetched: its turn takes about as long as a fetch.
 const AHEAD: usize = 4;
 /// And so much of what arrived: the rest follows by itself.
-const MOST_FETCHED: i32 = 256;
+const MAX_FETCHED: i32 = 256;
 /// Entries of the submission queue; one that is full is submitted early.
-const MOST_ENTRIES: usize = 512;
+const MAX_ENTRIES: usize = 512;
 /// Requests that leave by one call at most, where answers come soon. A departure is early by what the sendings before it
 /// within its call took longer than is assumed: that grows with each, and begins anew with each look at the clock. With
 /// eight, latencies at 100 connections are told 5 µs too long, as with one; with sixteen 8 µs. With four a request costs
 /// a thirtieth more than with eight.
 const TOGETHER: usize = 8;
 /// And at most, however late answers come. With 10,000 connections, 8 at a time cost a tenth more than 64.
-const MOST_TOGETHER: usize = 64;
+const MAX_TOGETHER: usize = 64;
 /// One more leaves for each such part of the latency: a sending takes longer than at its fastest by about a thousandth of
 /// that, which is what the histogram tells apart.
 const LATENCY_FOR_ONE_NS: u64 = 1_000_000;
@@ -51,7 +52,7 @@ pub(super) const LONG_REQUEST: usize = 4096;
 /// A head, before the body, and what the kernel says of each read before that.
 const HEAD_BYTES: usize = 1024;
 /// All of a session's buffers on one worker.
-const MOST_BUFFER_BYTES: usize = 4 << 20;
+const MAX_BUFFER_BYTES: usize = 4 << 20;
 /// What a receive begins with (`io_uring_recvmsg_out`): four u32, the lengths of name, control data and payload, and flags.
 const LAYOUT_BYTES: usize = 16;
 /// The result of a receive that brought the connection's end: the layout and nothing in it.
@@ -119,8 +120,6 @@ pub struct Uring {
     /// Alarms are told as a span from now; see [`sys::clock_is_shifted`].
     shifted: bool,
 }
-
-const NEVER_NS: u64 = u64::MAX;
 
 fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
     let build = |no_array: bool| {
@@ -364,7 +363,7 @@ impl Uring {
 /// How many requests may leave by one call, where the fastest answers take so long.
 #[inline]
 fn together(least_ns: u64) -> usize {
-    ((least_ns / LATENCY_FOR_ONE_NS) as usize).clamp(TOGETHER, MOST_TOGETHER)
+    ((least_ns / LATENCY_FOR_ONE_NS) as usize).clamp(TOGETHER, MAX_TOGETHER)
 }
 
 /// No name, and room for a stamp in the control data.
@@ -384,7 +383,7 @@ pub(super) fn slot(token: u64) -> Fixed {
     Fixed(token as u32)
 }
 
-impl Poller for Uring {
+impl Transport for Uring {
     type Socket = Socket;
 
     const BRINGS_BYTES: bool = true;
@@ -393,10 +392,10 @@ impl Poller for Uring {
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let connections = needs.connections.max(1);
-        let entries = (2 * connections).next_power_of_two().clamp(16, MOST_ENTRIES);
+        let entries = (2 * connections).next_power_of_two().clamp(16, MAX_ENTRIES);
         let completions = (2 * connections).next_power_of_two().clamp(2 * entries, 1 << 15);
         let size = (needs.body_bytes + HEAD_BYTES).next_power_of_two().clamp(2048, 1 << 16);
-        let count = connections.next_power_of_two().clamp(16, MOST_BUFFER_BYTES / size);
+        let count = connections.next_power_of_two().clamp(16, MAX_BUFFER_BYTES / size);
         // Buffers that begin a power of two apart would share few places of the processor's caches.
         let size = size + sys::LINE_BYTES;
         let ring = build(entries as u32, completions as u32)?;
@@ -525,7 +524,7 @@ impl Poller for Uring {
     fn ahead(&self, index: usize) -> Option<u64> {
         let later = self.batch.get(index + AHEAD)?;
         if let Some(id) = cqueue::buffer_select(later.flags) {
-            sys::prefetch(self.buffers.filled(id, later.result.clamp(0, MOST_FETCHED) as usize));
+            sys::prefetch(self.buffers.filled(id, later.result.clamp(0, MAX_FETCHED) as usize));
         }
         Some(later.user_data & !KIND)
     }

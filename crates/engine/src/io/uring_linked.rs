@@ -7,7 +7,7 @@
 //! its chain, so that what the chains before it take is in its latency, never taken off.
 
 use super::uring::{KIND, RECEIVE, SEND, Uring, slot};
-use super::{Carrier, Coalescing, Event, Needs, Poller, Received, TimestampSource};
+use super::{Carrier, Coalescing, Event, Needs, Received, TimestampSource, Transport};
 use crate::plan::Target;
 use crate::sys;
 use io_uring::opcode;
@@ -97,13 +97,13 @@ impl UringLinked {
     }
 }
 
-impl Poller for UringLinked {
+impl Transport for UringLinked {
     type Socket = Direct;
 
     const BRINGS_BYTES: bool = true;
     const SENDS_LATER: bool = true;
-    const LINK: Option<Direct> = Some(Direct);
-    const LINKS: bool = true;
+    const CHAIN: Option<Direct> = Some(Direct);
+    const CHAINS: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let Some(Target::Tcp(address)) = needs.target else {

@@ -6,9 +6,10 @@
 //! whenever its answer comes; what found no connection by the block's end is sent after it for a while, and what never
 //! left is counted as such. The offered rate is never lowered.
 
-use super::{START_BATCH, WorkerSession};
+use super::protocol::Protocol;
+use super::{START_BATCH, Worker};
 use crate::block_run::{BlockRun, LoadModel, Times, Window};
-use crate::io::Poller;
+use crate::io::Transport;
 use crate::plan::BlockPlan;
 use crate::schedule::{Departures, NEVER_NS, OpenLoopPlan};
 use crate::sys;
@@ -102,7 +103,7 @@ impl LoadModel for OpenLoop {
     const OPEN_LOOP: bool = true;
 
     #[inline]
-    fn open(&self, window: &Window, now_ns: u64) -> bool {
+    fn may_send(&self, window: &Window, now_ns: u64) -> bool {
         let waiting = self.claimed > 0 || self.next_ns(window) != NEVER_NS;
         now_ns < window.end_ns || waiting && now_ns < window.end_ns + self.grace_ns
     }
@@ -131,28 +132,28 @@ impl LoadModel for OpenLoop {
         true
     }
 
-    fn reserve(&mut self, _: &Window, _: &mut u64) -> bool {
+    fn reserve_permit(&mut self, _: &Window, _: &mut u64) -> bool {
         true // a place that has found a request has it for itself
     }
 
     #[inline]
-    fn take(&mut self, _: &Window, _: &mut u64) -> bool {
+    fn take_permit(&mut self, _: &Window, _: &mut u64) -> bool {
         self.claimed -= 1;
         true
     }
 
-    fn keep(&mut self, _: &Window, _: &mut u64) {
+    fn keep_permit(&mut self, _: &Window, _: &mut u64) {
         self.claimed += 1;
     }
 
-    fn give_back(&mut self, _: &Window) {} // requests of an open loop are not pipelined
+    fn return_permit(&mut self, _: &Window) {} // requests of an open loop are not pipelined
 
-    fn set_free(&mut self, _: &Window, due_ns: u64) {
+    fn release_permit(&mut self, _: &Window, due_ns: u64) {
         self.claimed -= 1;
         self.returned.push_back(due_ns);
     }
 
-    fn never_left(&mut self, window: &Window, counts: &mut Counts, due_ns: u64) {
+    fn record_unsent(&mut self, window: &Window, counts: &mut Counts, due_ns: u64) {
         if let Some(open) = &mut counts.open_loop {
             open.unsent += u64::from(Self::counts(window, due_ns));
         }
@@ -163,7 +164,7 @@ impl LoadModel for OpenLoop {
     }
 
     #[inline]
-    fn right(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
+    fn record_correct(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
         let Times { due_ns, sent_ns, arrived_ns } = times;
         for _ in 0..answers {
             Self::left(window, counts, due_ns, sent_ns);
@@ -176,7 +177,7 @@ impl LoadModel for OpenLoop {
         }
     }
 
-    fn wrong(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64) {
+    fn record_failed(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64) {
         Self::left(window, counts, due_ns, sent_ns);
     }
 
@@ -191,7 +192,7 @@ impl LoadModel for OpenLoop {
     }
 
     #[inline]
-    fn gathers(&self, window: &Window) -> bool {
+    fn may_batch_reads(&self, window: &Window) -> bool {
         self.tick_ns > 1 && self.next_ns(window) != NEVER_NS
     }
 
@@ -215,7 +216,7 @@ impl LoadModel for OpenLoop {
     }
 }
 
-impl<P: Poller> WorkerSession<P> {
+impl<T: Transport, C: Protocol> Worker<T, C> {
     /// Sends what is due over free connections, oldest first, each with a clock reading of its own.
     pub(super) fn depart_due(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         for _ in 0..START_BATCH {
@@ -223,7 +224,7 @@ impl<P: Poller> WorkerSession<P> {
             if block_run.load_model.wake_ns(&block_run.window, now_ns, true) > now_ns {
                 return;
             }
-            let Some(index) = self.free.pop_front() else { return };
+            let Some(index) = self.core.ledger.free.pop_front() else { return };
             self.send_next(index, now_ns, block_run);
         }
     }

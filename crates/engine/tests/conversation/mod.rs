@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 const STREAMS: usize = 3;
 /// What a connection may hold at most: a header block, a frame, what it owes, a request's body in frames, and spare room.
-const MOST_HELD: usize = 10 << 20;
+const MAX_HELD: usize = 10 << 20;
 
 pub fn requests() -> Vec<Request> {
     let wires: [&[u8]; 2] = [
@@ -101,7 +101,7 @@ impl Client {
         }
         self.sent.extend_from_slice(self.connection.out());
         self.connection.wrote(self.connection.out().len());
-        assert!(self.connection.held_bytes() <= MOST_HELD);
+        assert!(self.connection.held_bytes() <= MAX_HELD);
     }
 
     /// As reading would have told it.

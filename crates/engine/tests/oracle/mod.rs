@@ -81,6 +81,7 @@ fn compare(verdict: Option<Verdict>, reading: &Reading, expect: &Expect, bytes: 
         Some(Wrong::Status) => assert_ne!(*status, expect.status, "{bytes}"),
         Some(Wrong::Length) => assert!(*status == expect.status && body.len() != expect.body.len(), "{bytes}"),
         Some(Wrong::Body) => assert!(body.len() == expect.body.len() && body != expect.body, "{bytes}"),
+        Some(Wrong::Head) => panic!("no head is expected here: {bytes}"),
         Some(Wrong::Response) => panic!("refused, where the oracle reads {reading:?}: {bytes}"),
     }
 }

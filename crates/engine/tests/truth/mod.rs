@@ -6,7 +6,7 @@
 
 use crate::BACKEND;
 use crate::faulty::{RIGHT, check, engine_over, errors, plan};
-use dragstrip_engine::io::{Epoll, Needs, Poller, TimestampSource};
+use dragstrip_engine::io::{Epoll, Needs, TimestampSource, Transport};
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
 use dragstrip_engine::{Backend, BlockPlan, Engine, SessionPlan, Tally};
 use hdrhistogram::Histogram;

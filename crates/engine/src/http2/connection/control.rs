@@ -4,7 +4,7 @@ use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MOST, code, fla
 use super::{Broken, Connection, Event};
 
 /// Most bytes of answers to PING and SETTINGS that a server does not take off our hands.
-const MOST_OWED: usize = 4 << 20;
+const MAX_OWED: usize = 4 << 20;
 
 impl Connection {
     pub(super) fn settings<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
@@ -62,7 +62,7 @@ impl Connection {
     /// Acknowledges, as long as the server takes that.
     fn owe(&mut self, kind: u8, payload: &[u8]) -> Result<(), Broken> {
         self.owed += HEADER_BYTES + payload.len();
-        if self.owed > MOST_OWED {
+        if self.owed > MAX_OWED {
             let why = "it asks for answers (PING, SETTINGS) faster than it takes them";
             return Err(Broken { code: code::ENHANCE_YOUR_CALM, why });
         }

@@ -6,9 +6,9 @@ use super::super::section::Section;
 use super::{Block, Broken, Connection, Event};
 
 /// Frames that one header block may come in; a server that sends empty ones would never end.
-const MOST_CONTINUATIONS: u32 = 64;
+const MAX_CONTINUATIONS: u32 = 64;
 /// Interim answers to one request.
-const MOST_INTERIM: u32 = 64;
+const MAX_INTERIM: u32 = 64;
 
 impl Connection {
     #[cold]
@@ -34,7 +34,7 @@ impl Connection {
     pub(super) fn continuation<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
         let Some(mut block) = self.block.take() else { return Ok(Event::More) };
         block.frames += 1;
-        if block.bytes.len() + payload.len() > HEAD_LIMIT || block.frames > MOST_CONTINUATIONS {
+        if block.bytes.len() + payload.len() > HEAD_LIMIT || block.frames > MAX_CONTINUATIONS {
             return Err(Broken { code: code::ENHANCE_YOUR_CALM, why: "a header block is longer than 64 KiB" });
         }
         block.bytes.extend_from_slice(payload);
@@ -62,7 +62,7 @@ impl Connection {
                 }
                 Event::Head { slot, status, deviates: section.deviates, length: section.length, end }
             }
-            Some(status @ 100..=199) if !one.head && !end && status != 101 && one.interims < MOST_INTERIM => {
+            Some(status @ 100..=199) if !one.head && !end && status != 101 && one.interims < MAX_INTERIM => {
                 one.interims += 1;
                 Event::More
             }

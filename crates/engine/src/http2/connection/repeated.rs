@@ -9,14 +9,14 @@ use super::super::section::Place;
 use super::Connection;
 
 /// Models of one connection: as many as header blocks are known by heart.
-const MOST_MODELS: usize = 4;
+const MAX_MODELS: usize = 4;
 /// Longer answers are read each time: that is little beside comparing their bodies.
-const LONGEST_MODEL: usize = 4096;
+const MAX_MODEL_BYTES: usize = 4096;
 /// Where a frame's header has its stream's number.
 const NUMBER: usize = 5;
 /// After so many models that no answer repeated, so many right answers are not kept: a server that says something else
 /// each time is not to be copied for nothing.
-const MOST_WASTED: u32 = 32;
+const MAX_WASTED: u32 = 32;
 const NOT_KEPT: u32 = 1024;
 
 /// A connection's models.
@@ -37,7 +37,7 @@ impl Models {
 
     /// Whether another one is worth its copy.
     fn wanted(&mut self) -> bool {
-        if self.wasted >= MOST_WASTED {
+        if self.wasted >= MAX_WASTED {
             (self.wasted, self.pause) = (0, NOT_KEPT);
         }
         let wanted = self.pause == 0;
@@ -51,7 +51,7 @@ impl Models {
             Some(other) if other.place == model.place => other.requests |= model.requests,
             Some(other) => *other = model,
             None => {
-                if self.all.len() == MOST_MODELS {
+                if self.all.len() == MAX_MODELS {
                     self.wasted += u32::from(self.all.pop().is_some_and(|oldest| !oldest.repeated));
                 }
                 self.all.insert(0, model);
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     fn model(&self, answer: &[u8], request: u32) -> Option<Model> {
-        if answer.len() > LONGEST_MODEL || request >= u64::BITS {
+        if answer.len() > MAX_MODEL_BYTES || request >= u64::BITS {
             return None;
         }
         let head = Header::read(answer.first_chunk()?);
@@ -268,8 +268,8 @@ mod tests {
             connection.remember(&said, 0);
             kept += u32::from(connection.models.all.iter_mut().any(|model| model.stream(&said).is_some()));
         }
-        let rounds = 10_000 / (NOT_KEPT + MOST_WASTED);
-        assert!((rounds * MOST_WASTED..=(rounds + 2) * MOST_WASTED).contains(&kept), "{kept}");
+        let rounds = 10_000 / (NOT_KEPT + MAX_WASTED);
+        assert!((rounds * MAX_WASTED..=(rounds + 2) * MAX_WASTED).contains(&kept), "{kept}");
         let same = answer(5, &OK, b"hello");
         for _ in 0..=NOT_KEPT {
             connection.remember(&same, 0);
@@ -284,7 +284,7 @@ mod tests {
         for number in 0..1000u32 {
             connection.remember(&answer(5, &OK, format!("{number:04000}").as_bytes()), number % 64);
         }
-        connection.remember(&answer(5, &OK, &[b'x'; LONGEST_MODEL]), 0);
-        assert!(connection.held_bytes() <= fixed + MOST_MODELS * LONGEST_MODEL);
+        connection.remember(&answer(5, &OK, &[b'x'; MAX_MODEL_BYTES]), 0);
+        assert!(connection.held_bytes() <= fixed + MAX_MODELS * MAX_MODEL_BYTES);
     }
 }

@@ -1,43 +1,37 @@
 //! How answers arrive: what was read is taken apart, matched with what is due, judged and counted.
 
-use super::super::{MOST_READS, WorkerSession, broken_by};
-use super::{LinkState, socket_of};
+use super::super::link::State;
+use super::super::{MAX_READS, Worker, broken_by};
+use super::{Http2, LinkState, socket_of};
 use crate::block_run::{BlockRun, LoadModel, Times};
-use crate::conn::{State, place};
 use crate::failure::Failure;
 use crate::http2::Event;
 use crate::http2::frame::{code, code_name};
-use crate::io::{Event as Ready, Poller, Received};
+use crate::io::{Event as Ready, Received, Transport, split_token};
 use crate::response::{Expect, Verdict, Wrong};
-use crate::sys;
 use std::io::{Error, ErrorKind};
 
-impl<P: Poller> WorkerSession<P> {
+impl<T: Transport> Worker<T, Http2> {
     /// One read, into the buffer in any case; how much, and its stamp.
     pub(super) fn receive_link(&mut self, link: usize, buffer: &mut [u8]) -> Result<(usize, u64), Error> {
-        let socket = socket_of(&self.links.all[link])?;
-        if P::BRINGS_BYTES {
-            let Received { bytes, stamp_ns } = self.poller.receive(socket, &mut [])?;
+        let socket = socket_of(&self.links[link])?;
+        if T::BRINGS_BYTES {
+            let Received { bytes, stamp_ns } = self.io.receive(socket, &mut [])?;
             buffer[..bytes.len()].copy_from_slice(bytes);
             return Ok((bytes.len(), stamp_ns));
         }
-        self.poller.receive(socket, buffer).map(|received| (received.bytes.len(), received.stamp_ns))
+        self.io.receive(socket, buffer).map(|received| (received.bytes.len(), received.stamp_ns))
     }
 
     /// An event of a link.
     #[inline]
-    pub(in crate::worker) fn link_event(
-        &mut self,
-        event: Ready,
-        block_run: &mut BlockRun<impl LoadModel>,
-        buffer: &mut [u8],
-    ) {
-        let (link, generation) = place(event.token);
-        let here = &self.links.all[link];
-        if here.generation != generation || here.state == LinkState::Closed {
-            return self.former_event(event.token, event.closing);
+    pub(super) fn link_event(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        let (link, generation) = split_token(event.token);
+        let here = &self.links[link];
+        if here.generation != generation || here.proto.state == LinkState::Closed {
+            return self.closers.event(&mut self.io, event.token, event.closing);
         }
-        if here.state == LinkState::Connecting {
+        if here.proto.state == LinkState::Connecting {
             return self.link_handshake(link, event, block_run, buffer);
         }
         if event.unsent != 0 {
@@ -45,7 +39,7 @@ impl<P: Poller> WorkerSession<P> {
         }
         if event.writable {
             if let Some(socket) = &here.socket {
-                self.poller.go_on(event.token, socket);
+                self.io.go_on(event.token, socket);
             }
             self.flush_link(link, block_run);
         }
@@ -56,25 +50,21 @@ impl<P: Poller> WorkerSession<P> {
 
     /// Reads what has arrived: once, unless there is or must be more. Then what that led to leaves.
     #[inline]
-    pub(in crate::worker) fn read_link(
+    pub(super) fn read_link(
         &mut self,
         token: u64,
         closing: bool,
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
-        let (link, generation) = place(token);
-        for _ in 0..MOST_READS {
-            if self.links.all[link].generation != generation || self.links.all[link].socket.is_none() {
+        let (link, generation) = split_token(token);
+        for _ in 0..MAX_READS {
+            if self.links[link].generation != generation || self.links[link].socket.is_none() {
                 return;
             }
             let received = self.receive_link(link, buffer);
-            // What a wait brought with the kernel's stamp had arrived when the wait was over: no other time is asked for.
-            if !P::BRINGS_BYTES || received.as_ref().map_or(0, |(_, stamp_ns)| *stamp_ns) == 0 {
-                self.now_ns = sys::now_ns();
-                block_run.cross(self.now_ns);
-            }
-            let now_ns = self.now_ns;
+            let stamped = received.as_ref().is_ok_and(|(_, stamp_ns)| *stamp_ns > 0);
+            let now_ns = self.core.look_at_clock::<T>(stamped, block_run);
             let (got, stamp_ns) = match received {
                 Ok((0, _)) => {
                     let why = "the server closed the connection before its answer was complete";
@@ -88,18 +78,18 @@ impl<P: Poller> WorkerSession<P> {
                 },
             };
             block_run.counts.bytes_in += got as u64;
-            self.links.all[link].heard_ns = now_ns;
+            self.links[link].proto.heard_ns = now_ns;
             let before = block_run.counts.answered;
             self.take_frames(token, &buffer[..got], (stamp_ns, now_ns), block_run);
-            if let Some(trial) = &mut self.together_trial {
+            if let Some(trial) = &mut self.proto.together_trial {
                 trial.note(block_run.counts.answered - before);
             }
-            if P::BRINGS_BYTES || got < buffer.len() && !closing {
+            if T::BRINGS_BYTES || got < buffer.len() && !closing {
                 return self.flush_link(link, block_run);
             }
         }
         self.flush_link(link, block_run);
-        self.unread.push_back((token, closing));
+        self.core.unread.push_back((token, closing));
     }
 
     /// Matches bytes with what is due.
@@ -111,22 +101,22 @@ impl<P: Poller> WorkerSession<P> {
         (stamp_ns, now_ns): (u64, u64),
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        let (link, generation) = place(token);
-        let first = link * self.links.streams;
+        let (link, generation) = split_token(token);
+        let first = link * self.proto.streams;
         // The slot of an answer that began here, and what there was from its first byte on.
         let mut began: Option<(usize, &[u8])> = None;
-        while !bytes.is_empty() && self.links.all[link].generation == generation {
-            if self.links.all[link].socket.is_none() {
+        while !bytes.is_empty() && self.links[link].generation == generation {
+            if self.links[link].socket.is_none() {
                 return;
             }
-            if !self.judges_more {
+            if !self.core.judge.judges_more {
                 let rest = self.take_repeated(link, bytes, (stamp_ns, now_ns), block_run);
                 if rest.len() < bytes.len() {
                     bytes = rest;
                     continue;
                 }
             }
-            let here = &mut self.links.all[link];
+            let here = &mut self.links[link].proto;
             let (from, between_frames) = (bytes, here.http2.between_frames());
             let (used, event) = match here.http2.next(bytes) {
                 Ok(next) => next,
@@ -136,28 +126,29 @@ impl<P: Poller> WorkerSession<P> {
             let (slot, end, verdict) = match event {
                 Event::More => continue,
                 Event::Head { slot, status, deviates, length, end } => {
-                    let conn = &mut self.conns[first + slot];
-                    if conn.first_ns == 0 {
-                        conn.first_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+                    let stream = &mut self.proto.places[first + slot];
+                    if stream.place.first_ns == 0 {
+                        stream.place.first_ns =
+                            self.core.clock.clocks.arrival_ns(stamp_ns, stream.place.since_ns, now_ns);
                     }
-                    let exchange = &self.plan.exchanges[conn.exchange as usize];
+                    let exchange = &self.core.plan.exchanges[stream.place.exchange as usize];
                     let (expect, deviates) = (Expect::from(exchange), deviates >> exchange.kind & 1 == 1);
                     if deviates {
-                        self.sample.note(Failure::WrongHead, here.http2.deviation().as_bytes());
+                        self.core.judge.sample.note(Failure::WrongHead, here.http2.deviation().as_bytes());
                     }
-                    if status != expect.status {
-                        self.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
+                    if expect.is_wrong(status) {
+                        self.core.judge.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
                     }
                     began = between_frames.then_some((slot, from));
-                    (slot, end, conn.reader.streamed_head((status, deviates), length, end, &expect))
+                    (slot, end, stream.reader.streamed_head((status, deviates), length, end, &expect))
                 }
                 Event::Data { slot, bytes, end } => {
-                    let conn = &mut self.conns[first + slot];
-                    let expect = Expect::from(&self.plan.exchanges[conn.exchange as usize]);
-                    (slot, end, conn.reader.streamed_body(bytes, end, &expect))
+                    let stream = &mut self.proto.places[first + slot];
+                    let expect = Expect::from(&self.core.plan.exchanges[stream.place.exchange as usize]);
+                    (slot, end, stream.reader.streamed_body(bytes, end, &expect))
                 }
                 Event::Malformed { slot, why } => {
-                    self.sample.note(Failure::BadResponse, format!("HTTP/2: {why}").as_bytes());
+                    self.core.judge.sample.note(Failure::BadResponse, format!("HTTP/2: {why}").as_bytes());
                     (slot, true, Some(Verdict { wrong: Some(Wrong::Response), keep: false }))
                 }
                 _ => {
@@ -170,14 +161,14 @@ impl<P: Poller> WorkerSession<P> {
                     self.note_wrong(wrong, event);
                 } else if let Some((_, begin)) = began.take_if(|(began, _)| *began == slot) {
                     let answer = &begin[..begin.len() - bytes.len()];
-                    self.links.all[link].http2.remember(answer, self.conns[first + slot].exchange);
+                    self.links[link].proto.http2.remember(answer, self.proto.places[first + slot].place.exchange);
                 }
                 if !end {
-                    self.links.all[link].http2.cancel(slot, code::CANCEL);
+                    self.links[link].proto.http2.cancel(slot, code::CANCEL);
                     self.make_dirty(link);
                 }
-                let conn = &mut self.conns[first + slot];
-                conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
+                let stream = &mut self.proto.places[first + slot];
+                stream.place.arrived_ns = self.core.clock.clocks.arrival_ns(stamp_ns, stream.place.since_ns, now_ns);
                 self.stream_over(first + slot, verdict, now_ns, block_run);
             }
         }
@@ -194,46 +185,37 @@ impl<P: Poller> WorkerSession<P> {
         (stamp_ns, now_ns): (u64, u64),
         block_run: &mut BlockRun<impl LoadModel>,
     ) -> &'a [u8] {
-        let here = &mut self.links.all[link];
+        let here = &mut self.links[link].proto;
         // Where a link ends, it does so with its last answer: they are taken one by one.
         if here.state != LinkState::Open {
             return bytes;
         }
-        let mut over = std::mem::take(&mut self.links.over);
+        let mut over = std::mem::take(&mut self.proto.over);
         let Some(repeated) = here.http2.repeated(bytes, &mut over) else {
-            self.links.over = over;
+            self.proto.over = over;
             return bytes;
         };
         here.fresh = false;
-        self.outstanding -= over.len();
-        let first = link * self.links.streams;
+        self.core.ledger.outstanding -= over.len();
+        let first = link * self.proto.streams;
         let (mut alike, mut times) = (0, Times::default());
         for slot in &over {
-            let conn = &mut self.conns[first + *slot as usize];
-            conn.arrived_ns = self.clocks.arrival_ns(stamp_ns, conn.since_ns, now_ns);
-            let own = Times { due_ns: conn.due_ns, sent_ns: conn.since_ns, arrived_ns: conn.arrived_ns };
-            (conn.due_ns, conn.fresh, conn.state) = (0, false, State::Idle);
+            let stream = &mut self.proto.places[first + *slot as usize];
+            stream.place.arrived_ns = self.core.clock.clocks.arrival_ns(stamp_ns, stream.place.since_ns, now_ns);
+            let place = &mut stream.place;
+            let own = Times { due_ns: place.due_ns, sent_ns: place.since_ns, arrived_ns: place.arrived_ns };
+            (place.due_ns, place.fresh, place.state) = (0, false, State::Idle);
             if own != times && alike > 0 {
-                self.right_alike(std::mem::take(&mut alike), times, now_ns, block_run);
+                self.count_batch(std::mem::take(&mut alike), times, now_ns, block_run);
             }
             (alike, times) = (alike + 1, own);
         }
-        self.right_alike(alike, times, now_ns, block_run);
+        self.count_batch(alike, times, now_ns, block_run);
         block_run.counts.statuses.add_some(repeated.status, over.len() as u64);
         self.send_several(link, &over, now_ns, block_run);
         over.clear();
-        self.links.over = over;
+        self.proto.over = over;
         &bytes[repeated.bytes..]
-    }
-
-    #[inline]
-    fn right_alike(&mut self, answers: u64, times: Times, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let before = block_run.counts.requests;
-        block_run.right_alike(answers, times);
-        block_run.first_byte(before, times.arrived_ns.saturating_sub(times.sent_ns));
-        for _ in 0..answers {
-            self.coalescing.note(now_ns.saturating_sub(times.sent_ns));
-        }
     }
 
     #[cold]
@@ -241,10 +223,12 @@ impl<P: Poller> WorkerSession<P> {
         match event {
             Event::Head { status, length, .. } => {
                 let length = length.map_or(String::new(), |length| format!(", content-length {length}"));
-                self.sample.note(wrong.into(), format!("HTTP/2 {status}{length}").as_bytes());
+                self.core.judge.sample.note(wrong.into(), format!("HTTP/2 {status}{length}").as_bytes());
             }
-            Event::Data { bytes: [], .. } => self.sample.note(wrong.into(), b"HTTP/2: the stream ended too early"),
-            Event::Data { bytes, .. } => self.sample.note(wrong.into(), bytes),
+            Event::Data { bytes: [], .. } => {
+                self.core.judge.sample.note(wrong.into(), b"HTTP/2: the stream ended too early")
+            }
+            Event::Data { bytes, .. } => self.core.judge.sample.note(wrong.into(), bytes),
             _ => {}
         }
     }
@@ -254,31 +238,34 @@ impl<P: Poller> WorkerSession<P> {
     fn control_event(&mut self, link: usize, event: Event, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         self.make_dirty(link);
         match event {
-            Event::Settings if self.links.all[link].state == LinkState::Greeting => {
+            Event::Settings if self.links[link].proto.state == LinkState::Greeting => {
                 self.greeted(link, now_ns, block_run)
             }
             Event::Settings => {
-                self.links.all[link].http2.resume(&self.links.requests);
-                if self.links.all[link].state == LinkState::Open {
+                self.links[link].proto.http2.resume(&self.proto.requests);
+                if self.links[link].proto.state == LinkState::Open {
                     self.wake_places(link, now_ns, block_run);
                 }
             }
-            Event::Room => self.links.all[link].http2.resume(&self.links.requests),
+            Event::Room => self.links[link].proto.http2.resume(&self.proto.requests),
             Event::GoAway { last, code } => self.going_away(link, last, code, now_ns, block_run),
             Event::Reset { slot, code: code::REFUSED_STREAM } => {
-                let index = link * self.links.streams + slot;
-                block_run.mishap(Failure::RefusedStream);
-                self.sample.note(Failure::RefusedStream, b"HTTP/2: the server reset a stream (REFUSED_STREAM)");
+                let index = link * self.proto.streams + slot;
+                block_run.count_error(Failure::RefusedStream);
+                self.core
+                    .judge
+                    .sample
+                    .note(Failure::RefusedStream, b"HTTP/2: the server reset a stream (REFUSED_STREAM)");
                 self.unprocessed(index, block_run);
                 self.rest(index, now_ns);
                 self.link_may_end(link, now_ns, block_run);
             }
             Event::Reset { slot, code } => {
-                let index = link * self.links.streams + slot;
+                let index = link * self.proto.streams + slot;
                 let why = format!("HTTP/2: the server reset the stream ({})", code_name(code));
-                self.sample.note(Failure::Reset, why.as_bytes());
-                self.outstanding -= 1;
-                self.failed(index, Failure::Reset, block_run);
+                self.core.judge.sample.note(Failure::Reset, why.as_bytes());
+                self.core.ledger.outstanding -= 1;
+                self.count_failed(index, Failure::Reset, block_run);
                 self.free_place(index, now_ns, block_run);
             }
             _ => {}
@@ -288,44 +275,27 @@ impl<P: Poller> WorkerSession<P> {
     /// The place's request is over, right or wrong; its next one leaves.
     #[inline]
     fn stream_over(&mut self, index: usize, verdict: Verdict, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let (link, _) = self.links.of(index);
-        self.links.all[link].fresh = false;
-        self.outstanding -= 1;
-        let conn = &mut self.conns[index];
-        match verdict.wrong {
-            _ if self.judges_more => {
-                let since_ns = conn.since_ns;
-                self.judge_more(index, &verdict, block_run);
-                self.coalescing.note(now_ns.saturating_sub(since_ns));
-            }
-            None => {
-                let before = block_run.counts.requests;
-                block_run.right(conn.due_ns, conn.since_ns, conn.arrived_ns);
-                block_run.first_byte(before, conn.first_ns.saturating_sub(conn.since_ns));
-                self.coalescing.note(now_ns.saturating_sub(conn.since_ns));
-            }
-            Some(wrong) => block_run.wrong(wrong.into(), conn.due_ns, conn.since_ns),
-        }
-        let conn = &mut self.conns[index];
-        block_run.answer(&verdict, &conn.reader);
-        conn.due_ns = 0;
+        let (link, _) = self.proto.of(index);
+        self.links[link].proto.fresh = false;
+        let status = self.proto.places[index].reader.status();
+        self.count(index, &verdict, status, now_ns, block_run);
         self.free_place(index, now_ns, block_run);
     }
 
     /// It has no request any more: the next one leaves, over this link or the next one.
     #[inline]
     pub(super) fn free_place(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let (link, _) = self.links.of(index);
-        let conn = &mut self.conns[index];
-        conn.fresh = false;
-        conn.reader.reset();
-        if self.links.all[link].state == LinkState::Open {
-            conn.state = State::Idle;
+        let (link, _) = self.proto.of(index);
+        let stream = &mut self.proto.places[index];
+        stream.place.fresh = false;
+        stream.reader.reset();
+        if self.links[link].proto.state == LinkState::Open {
+            stream.place.state = State::Idle;
             return self.send_next(index, now_ns, block_run);
         }
-        conn.state = State::Closed;
+        stream.place.state = State::Closed;
         self.link_may_end(link, now_ns, block_run);
-        if self.conns[index].state == State::Closed {
+        if self.proto.places[index].place.state == State::Closed {
             self.send_next(index, now_ns, block_run);
         }
     }

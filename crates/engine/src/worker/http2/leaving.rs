@@ -1,35 +1,35 @@
 //! How requests leave: put into a link's frames one by one, flushed together, and when that was.
 
-use super::super::WorkerSession;
-use super::{FLUSHED, LinkState};
+use super::super::Worker;
+use super::super::link::{Link, State};
+use super::{FLUSHED, Http2, LinkState};
 use crate::block_run::{BlockRun, LoadModel};
-use crate::conn::{State, place};
-use crate::io::Poller;
+use crate::io::{Transport, split_token};
 use crate::sys;
 use std::io::{Error, ErrorKind};
 
-impl<P: Poller> WorkerSession<P> {
+impl<T: Transport> Worker<T, Http2> {
     /// Sends what a link has to say, as far as that goes; how many bytes.
     pub(super) fn push_link(&mut self, link: usize) -> Result<usize, Error> {
-        let token = self.links.token(link);
-        let (here, mut pushed) = (&mut self.links.all[link], 0);
+        let token = self.links[link].token(link);
+        let mut pushed = 0;
+        let Link { socket: Some(socket), proto: here, .. } = &mut self.links[link] else { return Ok(pushed) };
         while !here.http2.out().is_empty() {
-            let Some(socket) = &here.socket else { return Ok(pushed) };
-            match self.poller.send_now(token, socket, here.http2.out()) {
+            match self.io.send_now(token, socket, here.http2.out()) {
                 Ok(sent) => {
                     pushed += sent;
                     here.http2.wrote(sent);
-                    if P::STAGES {
+                    if T::STAGES {
                         here.leaving.push(FLUSHED);
                         here.flushed = (std::mem::take(&mut here.unflushed), sent as u64);
                     }
                     if here.http2.unfinished() {
-                        here.http2.resume(&self.links.requests);
+                        here.http2.resume(&self.proto.requests);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let _ = self.poller.want_writable(token, socket); // if it fails, the timeout tells
+                    let _ = self.io.want_writable(token, socket); // if it fails, the timeout tells
                     return Ok(pushed);
                 }
                 Err(error) => return Err(error),
@@ -41,12 +41,12 @@ impl<P: Poller> WorkerSession<P> {
     /// Places that wait for their link, or for the server to allow so many streams, send if they may.
     pub(super) fn wake_places(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         for index in self.places(link) {
-            let state = self.conns[index].state;
-            let allowed = index - link * self.links.streams < self.links.all[link].http2.most();
+            let state = self.proto.places[index].place.state;
+            let allowed = index - link * self.proto.streams < self.links[link].proto.http2.most();
             match state {
                 State::Connecting if !allowed => self.shut(index, block_run),
                 State::Connecting | State::Shut if allowed => {
-                    self.conns[index].state = State::Idle;
+                    self.proto.places[index].place.state = State::Idle;
                     self.send_next(index, now_ns, block_run);
                 }
                 _ => {}
@@ -57,18 +57,18 @@ impl<P: Poller> WorkerSession<P> {
     /// The server does not allow the place's stream; the right to send that it may have goes to others.
     #[cold]
     fn shut(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        let conn = &mut self.conns[index];
-        (conn.state, conn.fresh) = (State::Shut, false);
-        if conn.due_ns != 0 {
-            block_run.set_free(std::mem::take(&mut conn.due_ns));
+        let stream = &mut self.proto.places[index];
+        (stream.place.state, stream.place.fresh) = (State::Shut, false);
+        if stream.place.due_ns != 0 {
+            block_run.release_permit(std::mem::take(&mut stream.place.due_ns));
         }
     }
 
     /// Whether the server allows so many streams that the place may have one. If not, it is left until the server says so.
     #[inline]
-    pub(in crate::worker) fn allowed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) -> bool {
-        let (link, slot) = self.links.of(index);
-        let here = &self.links.all[link];
+    pub(super) fn allowed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) -> bool {
+        let (link, slot) = self.proto.of(index);
+        let here = &self.links[link].proto;
         let allowed = here.state != LinkState::Open || slot < here.http2.most();
         if !allowed {
             self.shut(index, block_run);
@@ -78,39 +78,34 @@ impl<P: Poller> WorkerSession<P> {
 
     /// Puts the place's next request into its link; it leaves with the next flush.
     #[inline]
-    pub(in crate::worker) fn send_stream(
-        &mut self,
-        index: usize,
-        now_ns: u64,
-        block_run: &mut BlockRun<impl LoadModel>,
-    ) {
-        let (link, slot) = self.links.of(index);
-        if self.links.all[link].state != LinkState::Open {
-            self.conns[index].state = State::Closed;
-            if block_run.reserve(&mut self.conns[index].due_ns) {
+    pub(super) fn send_stream(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let (link, slot) = self.proto.of(index);
+        if self.links[link].proto.state != LinkState::Open {
+            self.proto.places[index].place.state = State::Closed;
+            if block_run.reserve_permit(&mut self.proto.places[index].place.due_ns) {
                 self.want_link(index, now_ns, block_run);
             }
             return;
         }
-        if !block_run.take(&mut self.conns[index].due_ns) {
+        if !block_run.take_permit(&mut self.proto.places[index].place.due_ns) {
             return;
         }
-        let number = self.next_exchange as u32;
-        let here = &mut self.links.all[link];
-        here.http2.open(slot, number, &self.links.requests);
+        let number = self.core.cycle.next as u32;
+        let here = &mut self.links[link].proto;
+        here.http2.open(slot, number, &self.proto.requests);
         here.leaving.push(slot as u32);
         here.unflushed += 1;
         if here.http2.left() == 0 {
             here.state = LinkState::Ending;
         }
-        let conn = &mut self.conns[index];
-        (conn.state, conn.exchange) = (State::Waiting, number);
-        if !conn.fresh {
-            conn.since_ns = now_ns; // for the time being
+        let stream = &mut self.proto.places[index];
+        (stream.place.state, stream.place.exchange) = (State::Waiting, number);
+        if !stream.place.fresh {
+            stream.place.since_ns = now_ns; // for the time being
         }
         self.make_dirty(link);
-        self.count_on(index);
-        self.outstanding += 1;
+        self.core.cycle.advance(&self.core.plan.sequence);
+        self.core.ledger.outstanding += 1;
         block_run.counts.sent += 1;
     }
 
@@ -123,53 +118,53 @@ impl<P: Poller> WorkerSession<P> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
-        let room = here.http2.most() == self.links.streams && here.http2.left() as usize > slots.len();
+        let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
+        let room = here.http2.most() == self.proto.streams && here.http2.left() as usize > slots.len();
         if !(room && block_run.is_free(now_ns)) {
             return slots.iter().for_each(|slot| self.free_place(first + *slot as usize, now_ns, block_run));
         }
         for slot in slots {
-            let (index, number) = (first + *slot as usize, self.next_exchange as u32);
-            self.links.all[link].http2.open(*slot as usize, number, &self.links.requests);
-            let conn = &mut self.conns[index];
-            (conn.state, conn.exchange) = (State::Waiting, number);
-            conn.since_ns = now_ns; // for the time being
-            self.count_on(index);
+            let (index, number) = (first + *slot as usize, self.core.cycle.next as u32);
+            self.links[link].proto.http2.open(*slot as usize, number, &self.proto.requests);
+            let stream = &mut self.proto.places[index];
+            (stream.place.state, stream.place.exchange) = (State::Waiting, number);
+            stream.place.since_ns = now_ns; // for the time being
+            self.core.cycle.advance(&self.core.plan.sequence);
         }
-        let here = &mut self.links.all[link];
+        let here = &mut self.links[link].proto;
         here.leaving.extend_from_slice(slots);
         here.unflushed += slots.len();
         self.make_dirty(link);
-        self.outstanding += slots.len();
+        self.core.ledger.outstanding += slots.len();
         block_run.counts.sent += slots.len() as u64;
     }
 
     pub(super) fn make_dirty(&mut self, link: usize) {
-        if !std::mem::replace(&mut self.links.all[link].dirty, true) {
-            self.links.dirty.push(link);
+        if !std::mem::replace(&mut self.links[link].proto.dirty, true) {
+            self.proto.dirty.push(link);
         }
     }
 
     /// Sends what links have to say.
     #[inline]
-    pub(in crate::worker) fn flush_links(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
-        while let Some(link) = self.links.dirty.pop() {
+    pub(super) fn flush_links(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
+        while let Some(link) = self.proto.dirty.pop() {
             self.flush_link(link, block_run);
         }
     }
 
     #[inline]
     pub(super) fn flush_link(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        self.links.all[link].dirty = false;
-        if self.links.all[link].http2.out().is_empty() {
+        self.links[link].proto.dirty = false;
+        if self.links[link].proto.http2.out().is_empty() {
             return;
         }
-        if P::STAGES {
+        if T::STAGES {
             // Here it is only queued: what becomes of it is told later.
             match self.push_link(link) {
                 Ok(bytes) => block_run.counts.bytes_out += bytes as u64,
                 Err(_) => {
-                    let here = &mut self.links.all[link];
+                    let here = &mut self.links[link].proto;
                     here.flushed = (std::mem::take(&mut here.unflushed), 0);
                     self.link_unsent(link, block_run);
                 }
@@ -178,14 +173,14 @@ impl<P: Poller> WorkerSession<P> {
         }
         let sent_ns = sys::now_ns(); // never later than any of it leaves
         let pushed = self.push_link(link);
-        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
+        let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
         match pushed {
             Ok(bytes) => {
                 block_run.counts.bytes_out += bytes as u64;
                 for slot in here.leaving.drain(..) {
-                    let conn = &mut self.conns[first + slot as usize];
-                    if conn.state == State::Waiting && !conn.fresh {
-                        conn.depart(sent_ns, block_run);
+                    let stream = &mut self.proto.places[first + slot as usize];
+                    if stream.place.state == State::Waiting && !stream.place.fresh {
+                        stream.place.depart(sent_ns, block_run);
                     }
                 }
             }
@@ -205,23 +200,18 @@ impl<P: Poller> WorkerSession<P> {
 
     /// What was queued of a link left: the latest flush of which that was not known.
     #[inline]
-    pub(in crate::worker) fn link_departed(
-        &mut self,
-        token: u64,
-        sent_ns: u64,
-        block_run: &mut BlockRun<impl LoadModel>,
-    ) {
-        let (link, generation) = place(token);
-        let (first, here) = (link * self.links.streams, &mut self.links.all[link]);
-        if here.generation != generation {
+    pub(super) fn link_departed(&mut self, token: u64, sent_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let (link, generation) = split_token(token);
+        if self.links[link].generation != generation {
             return;
         }
+        let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
         let Some(end) = here.leaving.iter().rposition(|slot| *slot == FLUSHED) else { return };
         let begin = here.leaving[..end].iter().rposition(|slot| *slot == FLUSHED).map_or(0, |before| before + 1);
         for slot in here.leaving.drain(begin..=end).take(end - begin) {
-            let conn = &mut self.conns[first + slot as usize];
-            if conn.state == State::Waiting && !conn.fresh {
-                conn.depart(sent_ns, block_run);
+            let stream = &mut self.proto.places[first + slot as usize];
+            if stream.place.state == State::Waiting && !stream.place.fresh {
+                stream.place.depart(sent_ns, block_run);
             }
         }
     }
@@ -230,14 +220,15 @@ impl<P: Poller> WorkerSession<P> {
     /// been closed while it was idle: nothing is lost. Else what is read next tells.
     #[cold]
     pub(super) fn link_unsent(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        let here = &self.links.all[link];
+        let here = &self.links[link].proto;
         let (requests, bytes) = here.flushed;
         if here.state != LinkState::Open || here.fresh || here.http2.active() != requests {
             return;
         }
         block_run.counts.bytes_out -= bytes;
         let now_ns = sys::now_ns();
-        let unsent: Vec<usize> = self.places(link).filter(|index| self.conns[*index].state == State::Waiting).collect();
+        let unsent: Vec<usize> =
+            self.places(link).filter(|index| self.proto.places[*index].place.state == State::Waiting).collect();
         self.drop_link(link);
         for index in unsent {
             self.unprocessed(index, block_run);
@@ -247,11 +238,11 @@ impl<P: Poller> WorkerSession<P> {
 
     /// A request that left, and that the server has not looked at: as if it had not left, but its latency runs on.
     pub(super) fn unprocessed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        self.outstanding -= 1;
+        self.core.ledger.outstanding -= 1;
         block_run.counts.sent -= 1;
-        let conn = &mut self.conns[index];
-        block_run.keep(&mut conn.due_ns);
-        (conn.state, conn.fresh) = (State::Closed, true);
-        conn.reader.reset();
+        let stream = &mut self.proto.places[index];
+        block_run.keep_permit(&mut stream.place.due_ns);
+        (stream.place.state, stream.place.fresh) = (State::Closed, true);
+        stream.reader.reset();
     }
 }

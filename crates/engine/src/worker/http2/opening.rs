@@ -1,12 +1,12 @@
 //! How a link is opened: TCP, TLS where it is asked for, then what HTTP/2 begins with, from both sides.
 
-use super::super::{MOST_FAILURES, SCAN_NS, WorkerSession};
-use super::{LinkState, socket_of, why_broken};
+use super::super::link::State;
+use super::super::{MAX_FAILURES, SCAN_NS, Worker};
+use super::{Http2, LinkState, socket_of, why_broken};
 use crate::block_run::{BlockRun, LoadModel};
-use crate::conn::{State, place};
 use crate::failure::Failure;
 use crate::http2::{Connection, Event};
-use crate::io::{self, Carrier, Event as Ready, Poller};
+use crate::io::{self, Carrier, Event as Ready, Transport, split_token};
 use crate::sys;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -14,27 +14,27 @@ use std::time::Duration;
 /// What is read into before the first block.
 const GREETING_BYTES: usize = 16 * 1024;
 
-impl<P: Poller> WorkerSession<P> {
+impl<T: Transport> Worker<T, Http2> {
     /// Opens all links and waits until each has heard from its server.
     ///
     /// # Errors
     /// What the first that can't be opened met, and which it was.
-    pub(in crate::worker) fn open_links(&mut self, limit: Duration) -> Result<(), (usize, Error)> {
+    pub(super) fn open_links(&mut self, limit: Duration) -> Result<(), (usize, Error)> {
         let mut buffer = vec![0; GREETING_BYTES];
-        for link in 0..self.links.all.len() {
+        for link in 0..self.links.len() {
             self.open_link_waiting(link, limit, &mut buffer).map_err(|error| (link, error))?;
         }
         let end_ns = sys::now_ns() + limit.as_nanos() as u64;
-        while let Some(silent) = self.links.all.iter().position(|link| link.state == LinkState::Greeting) {
+        while let Some(silent) = self.links.iter().position(|link| link.proto.state == LinkState::Greeting) {
             let now_ns = sys::now_ns();
             if now_ns >= end_ns {
                 let error = Error::new(ErrorKind::TimedOut, "HTTP/2: no SETTINGS from the server in time");
                 return Err((silent, error));
             }
-            for index in 0..self.poller.wait(now_ns, (end_ns - now_ns).min(SCAN_NS), None) {
-                let Some(event) = self.poller.event(index) else { continue };
-                let (link, generation) = place(event.token);
-                if self.links.all[link].generation == generation {
+            for index in 0..self.io.wait(now_ns, (end_ns - now_ns).min(SCAN_NS), None) {
+                let Some(event) = self.io.event(index) else { continue };
+                let (link, generation) = split_token(event.token);
+                if self.links[link].generation == generation {
                     self.listen(link, &mut buffer).map_err(|error| (link, error))?;
                 }
             }
@@ -44,39 +44,30 @@ impl<P: Poller> WorkerSession<P> {
 
     fn open_link_waiting(&mut self, link: usize, limit: Duration, buffer: &mut [u8]) -> Result<(), Error> {
         let began_ns = sys::now_ns();
-        let socket = io::connect_wait(&self.plan.target, self.plan.source(link), limit)?;
+        let socket = io::connect_wait(&self.core.plan.target, self.core.plan.source(link), limit)?;
         self.attach_link(link, socket.into(), began_ns);
-        let token = self.links.token(link);
-        let Some(socket) = &self.links.all[link].socket else { return Ok(()) };
-        self.poller.watch(token, socket, false)?;
-        if let Some(plain) = socket.socket() {
-            plain.set_nonblocking(false)?;
-            plain.set_read_timeout(Some(limit))?;
-            if !self.poller.handshake(token, socket)? {
-                return Err(Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"));
-            }
-            plain.set_nonblocking(true)?;
-        }
-        let link_here = &mut self.links.all[link];
-        link_here.state = LinkState::Greeting;
-        let sent = self.poller.send_now(token, socket_of(link_here)?, link_here.http2.out())?;
-        link_here.http2.wrote(sent); // a new socket has room for these hundred bytes
+        self.shake_hands(link, limit)?;
+        let here = &mut self.links[link];
+        here.proto.state = LinkState::Greeting;
+        let token = here.token(link);
+        let sent = self.io.send_now(token, socket_of(here)?, here.proto.http2.out())?;
+        here.proto.http2.wrote(sent); // a new socket has room for these hundred bytes
         // What came with the handshake's end tells of itself no more.
-        self.poller.turn_to(token);
+        self.io.turn_to(token);
         self.listen(link, buffer)
     }
 
-    fn attach_link(&mut self, link: usize, socket: P::Socket, now_ns: u64) {
-        let streams = self.links.streams;
-        let left = self.plan.requests_per_http2_connection();
-        let link = &mut self.links.all[link];
-        link.generation = link.generation.wrapping_add(1);
-        (link.socket, link.state, link.fresh) = (Some(socket), LinkState::Connecting, true);
+    fn attach_link(&mut self, link: usize, socket: T::Socket, now_ns: u64) {
+        let streams = self.proto.streams;
+        let left = self.core.plan.requests_per_http2_connection();
+        self.links[link].attach(socket);
+        let link = &mut self.links[link].proto;
+        (link.state, link.fresh) = (LinkState::Connecting, true);
         (link.since_ns, link.heard_ns) = (now_ns, now_ns);
-        link.http2 = Connection::new(streams, left).expecting(&self.plan.heads);
+        link.http2 = Connection::new(streams, left).expecting(&self.core.plan.heads);
         link.leaving.clear();
         (link.flushed, link.unflushed) = ((0, 0), 0);
-        link.farewell = None;
+        link.goaway_error = None;
     }
 
     /// Reads what arrived on a link that has no request under way.
@@ -96,7 +87,7 @@ impl<P: Poller> WorkerSession<P> {
             };
             let mut rest = &buffer[..got];
             while !rest.is_empty() {
-                let here = &mut self.links.all[link];
+                let here = &mut self.links[link].proto;
                 let (used, event) = match here.http2.next(rest) {
                     Ok(next) => next,
                     Err(broken) => {
@@ -108,7 +99,7 @@ impl<P: Poller> WorkerSession<P> {
                 match event {
                     Event::Settings if here.state == LinkState::Greeting => {
                         here.state = LinkState::Open;
-                        self.opened_ns.push(sys::now_ns() - here.since_ns);
+                        self.core.opened_ns.push(sys::now_ns() - here.since_ns);
                     }
                     Event::GoAway { .. } => {
                         return Err(Error::new(ErrorKind::UnexpectedEof, "HTTP/2: the server says GOAWAY"));
@@ -116,7 +107,7 @@ impl<P: Poller> WorkerSession<P> {
                     _ => {}
                 }
             }
-            if P::BRINGS_BYTES {
+            if T::BRINGS_BYTES {
                 break;
             }
         }
@@ -124,64 +115,55 @@ impl<P: Poller> WorkerSession<P> {
     }
 
     /// What a link hears before a block: that it is to be closed, or what it has to acknowledge.
-    pub(in crate::worker) fn look_at_link(
-        &mut self,
-        event: Ready,
-        block_run: &mut BlockRun<impl LoadModel>,
-        buffer: &mut [u8],
-    ) {
-        let (link, generation) = place(event.token);
-        let here = &self.links.all[link];
-        if here.generation != generation || here.state != LinkState::Open || here.http2.active() > 0 {
+    pub(super) fn look_at_link(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        let (link, generation) = split_token(event.token);
+        let here = &self.links[link];
+        let idle = here.proto.state == LinkState::Open && here.proto.http2.active() == 0;
+        if here.generation != generation || !idle {
             return;
         }
+        let Some(socket) = &here.socket else { return };
         if event.writable {
-            self.poller.go_on(
-                event.token,
-                match &here.socket {
-                    Some(socket) => socket,
-                    None => return,
-                },
-            );
+            self.io.go_on(event.token, socket);
         }
         if let Err(error) = self.listen(link, buffer) {
             if error.kind() == ErrorKind::Unsupported {
-                block_run.mishap(Failure::BadResponse);
-                self.sample.note(Failure::BadResponse, error.to_string().as_bytes());
+                block_run.count_error(Failure::BadResponse);
+                self.core.judge.sample.note(Failure::BadResponse, error.to_string().as_bytes());
             }
             self.drop_link(link);
         }
     }
 
     /// A place wants to send and its link takes nothing now: it is opened, or will be.
-    pub(in crate::worker) fn want_link(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let (link, _) = self.links.of(index);
-        let state = self.links.all[link].state;
+    pub(super) fn want_link(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let (link, _) = self.proto.of(index);
+        let state = self.links[link].proto.state;
         if state == LinkState::Open {
-            self.conns[index].state = State::Idle;
+            self.proto.places[index].place.state = State::Idle;
             return self.send_next(index, now_ns, block_run);
         }
-        let conn = &mut self.conns[index];
-        if !conn.fresh {
-            conn.depart(now_ns, block_run); // its latency runs from here
-            conn.fresh = true;
+        let stream = &mut self.proto.places[index];
+        if !stream.place.fresh {
+            stream.place.depart(now_ns, block_run); // its latency runs from here
+            stream.place.fresh = true;
         }
-        conn.state = State::Connecting;
+        stream.place.state = State::Connecting;
         if state == LinkState::Closed {
             self.begin_link(link, now_ns, block_run);
         }
     }
 
     pub(super) fn begin_link(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let (socket, connected) = match io::connect(&self.plan.target, self.plan.source(link), true) {
+        let (socket, connected) = match io::connect(&self.core.plan.target, self.core.plan.source(link), true) {
             Ok(begun) => begun,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return self.rest_link(link, now_ns),
             Err(error) => return self.link_unconnected(link, &error, now_ns, block_run),
         };
         self.attach_link(link, socket.into(), now_ns);
-        let token = self.links.token(link);
-        let watched = match &self.links.all[link].socket {
-            Some(socket) => self.poller.watch(token, socket, !connected),
+        let token = self.links[link].token(link);
+        let watched = match &self.links[link].socket {
+            Some(socket) => self.io.watch(token, socket, !connected),
             None => Ok(()),
         };
         match watched {
@@ -193,11 +175,11 @@ impl<P: Poller> WorkerSession<P> {
 
     /// TCP's handshake is over: TLS's follows, or the greeting leaves.
     fn greet(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        let token = self.links.token(link);
-        let Some(socket) = &self.links.all[link].socket else { return };
-        match self.poller.handshake(token, socket) {
+        let token = self.links[link].token(link);
+        let Some(socket) = &self.links[link].socket else { return };
+        match self.io.handshake(token, socket) {
             Ok(true) => {
-                self.links.all[link].state = LinkState::Greeting;
+                self.links[link].proto.state = LinkState::Greeting;
                 self.make_dirty(link);
                 self.flush_link(link, block_run);
             }
@@ -208,9 +190,9 @@ impl<P: Poller> WorkerSession<P> {
 
     /// Its places that wait for it rest for a while, then try again.
     fn rest_link(&mut self, link: usize, now_ns: u64) {
-        self.links.all[link].state = LinkState::Closed;
+        self.links[link].proto.state = LinkState::Closed;
         for index in self.places(link) {
-            if self.conns[index].state == State::Connecting {
+            if self.proto.places[index].place.state == State::Connecting {
                 self.rest(index, now_ns);
             }
         }
@@ -224,39 +206,25 @@ impl<P: Poller> WorkerSession<P> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        let kind = match error.kind() {
-            ErrorKind::ConnectionRefused => Failure::Refused,
-            ErrorKind::InvalidData => Failure::Tls,
-            ErrorKind::Unsupported => Failure::BadResponse,
-            _ => Failure::Connect,
-        };
-        block_run.mishap(kind);
-        self.sample.note(kind, format!("connect: {error}").as_bytes());
+        self.note_unconnected(error, block_run);
         self.drop_link(link);
-        self.links.all[link].failures += 1;
-        if self.links.all[link].failures < MOST_FAILURES {
+        self.links[link].failures += 1;
+        if self.links[link].failures < MAX_FAILURES {
             return self.rest_link(link, now_ns);
         }
         let places = self.places(link);
-        self.free.retain(|index| !places.contains(index));
+        self.core.ledger.free.retain(|index| !places.contains(index));
         for index in places {
-            let conn = &mut self.conns[index];
-            conn.state = State::GivenUp;
-            self.given_up += 1;
-            if conn.due_ns != 0 {
-                block_run.set_free(std::mem::take(&mut conn.due_ns));
-            }
-        }
-        if block_run.window.requests_left.is_some() {
-            self.cursor = 0; // others that found no ticket may send in its place
+            self.give_up(index, block_run);
         }
     }
 
     /// The server has said what it allows: places that waited send.
     pub(super) fn greeted(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let here = &mut self.links.all[link];
-        (here.state, here.failures) = (LinkState::Open, 0);
+        let here = &mut self.links[link].proto;
+        here.state = LinkState::Open;
         block_run.connected(now_ns - here.since_ns);
+        self.links[link].failures = 0;
         self.wake_places(link, now_ns, block_run);
     }
 
@@ -267,15 +235,15 @@ impl<P: Poller> WorkerSession<P> {
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
-        let socket = self.links.all[link].socket.as_ref().and_then(Carrier::socket);
+        let socket = self.links[link].socket.as_ref().and_then(Carrier::socket);
         if let Some(told) = socket.and_then(|socket| socket.take_error().transpose()) {
             let error = told.unwrap_or_else(|error| error);
             return self.link_unconnected(link, &error, sys::now_ns(), block_run);
         }
-        self.poller.established(event.token);
+        self.io.established(event.token);
         self.greet(link, block_run);
         // The edge that told of the handshake's end may have told of what came with it, and won't come again.
-        if event.readable && self.links.all[link].state == LinkState::Greeting {
+        if event.readable && self.links[link].proto.state == LinkState::Greeting {
             self.read_link(event.token, event.closing, block_run, buffer);
         }
     }

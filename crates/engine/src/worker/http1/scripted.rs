@@ -1,14 +1,16 @@
 //! Sessions whose requests a script makes while the load goes on: when it is asked, and what it is told.
 //!
-//! Only sessions over a back end with [`Poller::EXTRAS`] come here. As in wrk, what a script makes at once leaves at once,
-//! and the next call for a connection comes when all of that is answered.
+//! As in wrk, what a script makes at once leaves at once, and the next call for a connection comes when all of that is
+//! answered.
 
-use super::WorkerSession;
+use super::super::Worker;
+use super::super::link::State;
+use super::{Http1, Pipelined};
 use crate::block_run::{BlockRun, LoadModel};
-use crate::conn::State;
-use crate::io::Poller;
+use crate::io::Transport;
 use crate::plan::SessionPlan;
 use crate::response::{Verdict, Wrong};
+use crate::schedule::NEVER_NS;
 use crate::script::{self, Failed, Script, SharedScript};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 /// An answer is kept for its script up to here; of a longer one the beginning is shown.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_KEPT: usize = 64 << 20;
 
 /// What a session has besides, where a script makes its requests.
 pub(super) struct Scripted {
@@ -30,6 +32,8 @@ pub(super) struct Scripted {
     paused: Vec<bool>,
     /// No more requests leave: the script stopped, or failed.
     halted: bool,
+    /// Of requests that the script made at once, how long each is, and its kind of answer.
+    kinds: Vec<(usize, u32)>,
 }
 
 impl Scripted {
@@ -47,7 +51,42 @@ impl Scripted {
             pauses: BinaryHeap::with_capacity(if delays { count } else { 0 }),
             paused: vec![false; count],
             halted: false,
+            kinds: Vec::new(),
         }))
+    }
+
+    /// Whether the script wants no more requests to leave.
+    pub fn halted(&self) -> bool {
+        self.halted
+    }
+
+    /// Keeps what arrived for the answer that is due.
+    #[inline]
+    pub fn keep(&mut self, index: usize, bytes: &[u8]) {
+        if let Some(kept) = self.kept.get_mut(index) {
+            let room = MAX_KEPT - kept.len();
+            kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+
+    /// Forgets what was kept of an answer that never became whole.
+    pub fn forget(&mut self, index: usize) {
+        if let Some(kept) = self.kept.get_mut(index) {
+            kept.clear();
+        }
+    }
+
+    /// When the first pause is over.
+    #[inline]
+    pub fn pause_ends_ns(&self) -> u64 {
+        self.pauses.peek().map_or(NEVER_NS, |Reverse((due_ns, _))| *due_ns)
+    }
+
+    /// As the next block should find it.
+    pub fn tidy(&mut self) {
+        self.pauses.clear();
+        self.kept.iter_mut().for_each(Vec::clear);
+        self.paused.iter_mut().for_each(|paused| *paused = false);
     }
 }
 
@@ -56,28 +95,22 @@ fn held(script: &SharedScript) -> MutexGuard<'_, dyn Script + 'static> {
     script.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<P: Poller> WorkerSession<P> {
-    /// Whether a script wants no more requests to leave.
-    #[inline]
-    pub(super) fn halted(&self) -> bool {
-        P::EXTRAS && self.scripted.as_ref().is_some_and(|scripted| scripted.halted)
-    }
-
+impl<T: Transport> Worker<T, Http1<Pipelined>> {
     /// Sends what the script makes next, unless something is under way or a pause comes first.
     pub(super) fn fill_by_script(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        if self.conns[index].state != State::Idle || !block_run.open(now_ns) {
+        if self.links[index].proto.place.state != State::Idle || !block_run.may_send(now_ns) {
             return;
         }
-        let Some(mut scripted) = self.scripted.take() else { return };
-        let mut together = std::mem::take(&mut self.together);
+        let Some(mut scripted) = self.proto.mode.scripted.take() else { return };
+        let mut together = std::mem::take(&mut self.proto.mode.together);
         together.clear();
         let made = self.ask(&mut scripted, index, now_ns, &mut together, block_run);
         let mut left = 0;
         match made {
-            Ok(true) => match self.put_all(index, &mut together, now_ns, block_run) {
+            Ok(true) => match self.put_all(index, &mut together, &mut scripted.kinds, now_ns, block_run) {
                 Ok(count) => left = count,
                 Err(why) => {
-                    block_run.give_back();
+                    block_run.return_permit();
                     held(&scripted.script).refuse(why);
                     self.fail(&mut scripted, block_run);
                 }
@@ -85,11 +118,11 @@ impl<P: Poller> WorkerSession<P> {
             Ok(false) => {}
             Err(Failed) => self.fail(&mut scripted, block_run),
         }
-        self.scripted = Some(scripted);
+        self.proto.mode.scripted = Some(scripted);
         if left > 0 {
             self.send_together(index, &together, left, now_ns, block_run);
         }
-        self.together = together;
+        self.proto.mode.together = together;
     }
 
     /// Whether the script made something to send now; it has the right to leave.
@@ -109,16 +142,16 @@ impl<P: Poller> WorkerSession<P> {
         if scripted.delays && !std::mem::replace(&mut scripted.paused[index], true) {
             let pause_ns = script.delay_ns()?;
             if pause_ns > 0 {
-                self.freed[index].clear(); // the connection waits by the script's will, not for us
+                self.links[index].proto.extra.freed.clear(); // the connection waits by the script's will, not for us
                 scripted.pauses.push(Reverse((now_ns.saturating_add(pause_ns), index)));
                 return Ok(false);
             }
         }
-        if !block_run.take(&mut self.conns[index].due_ns) {
+        if !block_run.take_permit(&mut self.links[index].proto.place.due_ns) {
             return Ok(false);
         }
         scripted.paused[index] = false;
-        script.request(into).inspect_err(|_| block_run.give_back())?;
+        script.request(into).inspect_err(|_| block_run.return_permit())?;
         Ok(true)
     }
 
@@ -127,41 +160,32 @@ impl<P: Poller> WorkerSession<P> {
         &mut self,
         index: usize,
         bytes: &mut Vec<u8>,
+        kinds: &mut Vec<(usize, u32)>,
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) -> Result<usize, &'static str> {
         let (mut at, mut count) = (0, 0);
-        let mut kinds = std::mem::take(&mut self.kinds);
         kinds.clear();
         while at < bytes.len() {
-            let found = script::first_request(&bytes[at..]);
-            match found {
-                Ok((length, bodiless)) => {
-                    kinds.push((length, u32::from(bodiless)));
-                    at += length;
-                }
-                Err(why) => {
-                    self.kinds = kinds;
-                    return Err(why);
-                }
-            }
+            let (length, bodiless) = script::first_request(&bytes[at..])?;
+            kinds.push((length, u32::from(bodiless)));
+            at += length;
         }
         at = 0;
-        for (length, kind) in &kinds {
-            if count > 0 && !block_run.take(&mut self.conns[index].due_ns) {
+        for (length, kind) in &*kinds {
+            if count > 0 && !block_run.take_permit(&mut self.links[index].proto.place.due_ns) {
                 break;
             }
-            if let Some(arrived_ns) = self.freed[index].pop_front() {
-                block_run.turned(now_ns, arrived_ns);
+            if let Some(arrived_ns) = self.links[index].proto.extra.freed.pop_front() {
+                block_run.record_turnaround(now_ns, arrived_ns);
             }
             self.put(index, *kind, now_ns);
-            self.conns[index].first_ns = 0;
+            self.links[index].proto.place.first_ns = 0;
             at += length;
             count += 1;
         }
-        self.freed[index].clear(); // fewer may leave than were answered
+        self.links[index].proto.extra.freed.clear(); // fewer may leave than were answered
         bytes.truncate(at);
-        self.kinds = kinds;
         Ok(count)
     }
 
@@ -172,26 +196,17 @@ impl<P: Poller> WorkerSession<P> {
         block_run.window.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps what arrived for the answer that is due.
-    #[inline]
-    pub(super) fn keep_for_script(&mut self, index: usize, bytes: &[u8]) {
-        if let Some(kept) = self.scripted.as_mut().and_then(|scripted| scripted.kept.get_mut(index)) {
-            let room = MOST_KEPT - kept.len();
-            kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        }
-    }
-
     /// Shows the script an answer that is complete; of one that can't be read it sees nothing.
     #[inline]
-    pub(super) fn tell_script(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
-        if self.scripted.as_ref().is_some_and(|scripted| !scripted.kept.is_empty()) {
-            self.tell(index, verdict, block_run);
+    pub(super) fn show_script(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
+        if self.proto.mode.scripted.as_ref().is_some_and(|scripted| !scripted.kept.is_empty()) {
+            self.show(index, verdict, block_run);
         }
     }
 
-    fn tell(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
-        let bodiless = self.conns[index].exchange == 1;
-        let Some(mut scripted) = self.scripted.take() else { return };
+    fn show(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
+        let bodiless = self.links[index].proto.place.exchange == 1;
+        let Some(mut scripted) = self.proto.mode.scripted.take() else { return };
         let kept = std::mem::take(&mut scripted.kept[index]);
         if verdict.wrong != Some(Wrong::Response) {
             let mut told = Ok(());
@@ -204,41 +219,20 @@ impl<P: Poller> WorkerSession<P> {
         }
         scripted.kept[index] = kept;
         scripted.kept[index].clear();
-        self.scripted = Some(scripted);
-    }
-
-    /// What was kept of an answer that never became whole.
-    pub(super) fn forget_for_script(&mut self, index: usize) {
-        if let Some(kept) = self.scripted.as_mut().and_then(|scripted| scripted.kept.get_mut(index)) {
-            kept.clear();
-        }
-    }
-
-    /// When the first pause is over.
-    #[inline]
-    pub(super) fn pause_ends_ns(&self) -> u64 {
-        let first = self.scripted.as_ref().and_then(|scripted| scripted.pauses.peek());
-        first.map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
+        self.proto.mode.scripted = Some(scripted);
     }
 
     /// Goes on with connections whose pause is over.
     pub(super) fn wake_paused(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        while self.pause_ends_ns() <= now_ns {
-            let Some(Reverse((_, index))) = self.scripted.as_mut().and_then(|scripted| scripted.pauses.pop()) else {
+        while self.proto.mode.scripted.as_ref().is_some_and(|scripted| scripted.pause_ends_ns() <= now_ns) {
+            let Some(Reverse((_, index))) =
+                self.proto.mode.scripted.as_mut().and_then(|scripted| scripted.pauses.pop())
+            else {
                 return;
             };
-            if matches!(self.conns[index].state, State::Idle | State::Closed) {
+            if matches!(self.links[index].proto.place.state, State::Idle | State::Closed) {
                 self.send_next(index, now_ns, block_run);
             }
-        }
-    }
-
-    /// As the next block should find it.
-    pub(super) fn tidy_script(&mut self) {
-        if let Some(scripted) = &mut self.scripted {
-            scripted.pauses.clear();
-            scripted.kept.iter_mut().for_each(Vec::clear);
-            scripted.paused.iter_mut().for_each(|paused| *paused = false);
         }
     }
 }

@@ -1,0 +1,512 @@
+//! HTTP/1: one place for each connection, whose answers come in the order of its requests.
+//!
+//! What most sessions are spared is a [`Mode`] of its own, with its own state: connections that end after some requests
+//! ([`Limited`]), bodies that are counted instead of read ([`LengthOnly`]), several requests under way ([`Pipelined`]).
+
+mod answers;
+mod chained;
+mod connections;
+mod length_only;
+mod pipelined;
+mod scripted;
+
+use super::Worker;
+use super::link::{Link, Place, State};
+use super::protocol::Protocol;
+use crate::block_run::{BlockRun, LoadModel};
+use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
+use crate::error::EngineError;
+use crate::failure::Failure;
+use crate::io::{self, Carrier, Coalescing, Event, Transport, split_token};
+use crate::plan::{Exchange, SessionPlan};
+use crate::response::{Known, Reader, Verdict};
+use crate::schedule::NEVER_NS;
+use crate::sys;
+pub(super) use length_only::LengthOnly;
+pub(super) use pipelined::Pipelined;
+use std::io::{Error, ErrorKind};
+use std::time::Duration;
+
+/// The protocol, with what one of its modes has besides.
+pub(super) struct Http1<M> {
+    /// By exchange: the previous answer's head.
+    known: Vec<Known>,
+    mode: M,
+}
+
+/// A connection, its place and its answer so far; `E`: what a mode has besides.
+pub(super) struct Http1Link<E> {
+    place: Place,
+    /// How much of its request was sent.
+    out_at: usize,
+    reader: Reader,
+    extra: E,
+}
+
+/// So much is read in one go, and hardly anything is known of 10,000 connections but this.
+const _: () = assert!(size_of::<Link<socket2::Socket, Http1Link<()>>>() == 128);
+
+/// What sessions over HTTP/1 differ in.
+pub(super) trait Mode: Sized {
+    /// What each connection has besides.
+    type Extra: Default;
+
+    /// As [`Protocol::TIMES_FIRST_BYTE`].
+    const TIMES_FIRST_BYTE: bool = false;
+    /// As [`Protocol::COALESCES`].
+    const COALESCES: bool = true;
+    /// As [`Protocol::MAY_CHAIN`].
+    const MAY_CHAIN: bool = false;
+    /// As [`Protocol::DISCARDS`].
+    const DISCARDS: bool = false;
+    /// Answers may wait for each other from this many outstanding requests on.
+    const MIN_OUTSTANDING: usize = MIN_OUTSTANDING;
+    /// As [`Protocol::may_read_late`].
+    const MAY_READ_LATE: bool = false;
+
+    /// For a share with this many connections.
+    fn prepare(plan: &SessionPlan, links: usize) -> Self;
+
+    /// Requests that the connection may still carry.
+    #[inline]
+    fn left(_: &mut Self::Extra) -> Option<&mut u32> {
+        None
+    }
+
+    /// The connection is another one, or its answer is over.
+    #[inline]
+    fn reset(_: &mut Self::Extra) {}
+
+    /// How much of a buffer a read may fill.
+    #[inline]
+    fn room(_: &Self::Extra, buffer: usize) -> usize {
+        buffer
+    }
+
+    /// Sends what a connection may send.
+    #[inline]
+    fn send<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        worker.send(index, now_ns, block_run);
+    }
+
+    /// Reads what has arrived for outstanding requests.
+    #[inline]
+    fn read<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        worker.read(index, closing, block_run, buffer);
+    }
+
+    /// A read has not ended the answer: whether the mode goes on with it in its own way.
+    #[inline]
+    fn takes_over<T: Transport>(
+        _: &mut Worker<T, Http1<Self>>,
+        _: usize,
+        _: bool,
+        _: &mut BlockRun<impl LoadModel>,
+    ) -> bool {
+        false
+    }
+
+    /// The connection's end was the answer's end.
+    fn ended<T: Transport>(_: &mut Worker<T, Http1<Self>>, _: usize, _: &Verdict, _: &mut BlockRun<impl LoadModel>) {}
+
+    /// What was sent behind a request that is lost has failed, too.
+    fn fail_behind<T: Transport>(
+        _: &mut Worker<T, Http1<Self>>,
+        _: usize,
+        _: Failure,
+        _: &mut BlockRun<impl LoadModel>,
+    ) {
+    }
+
+    /// A connection was closed.
+    fn closed(&mut self, _: usize) {}
+
+    /// As [`Protocol::before_wait`].
+    #[inline]
+    fn before_wait<T: Transport>(_: &mut Worker<T, Http1<Self>>, _: u64, _: &mut BlockRun<impl LoadModel>) {}
+
+    /// As [`Protocol::due_ns`].
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        NEVER_NS
+    }
+
+    /// As [`Protocol::halted`].
+    #[inline]
+    fn halted(&self) -> bool {
+        false
+    }
+
+    /// Forgets what was sent behind outstanding requests; how many those were, over all connections.
+    fn tidy<T: Transport>(_: &mut Worker<T, Http1<Self>>) -> usize {
+        0
+    }
+}
+
+/// One request at a time on connections that are kept, or that carry one request each.
+pub(super) struct Kept;
+
+impl Mode for Kept {
+    type Extra = ();
+
+    const MAY_CHAIN: bool = true;
+    const MAY_READ_LATE: bool = true;
+
+    fn prepare(_: &SessionPlan, _: usize) -> Self {
+        Self
+    }
+}
+
+/// The same, of connections that end after some requests, or whose answers' first bytes are timed.
+pub(super) struct Limited;
+
+impl Mode for Limited {
+    type Extra = u32;
+
+    const TIMES_FIRST_BYTE: bool = true;
+
+    fn prepare(_: &SessionPlan, _: usize) -> Self {
+        Self
+    }
+
+    #[inline]
+    fn left(extra: &mut u32) -> Option<&mut u32> {
+        Some(extra)
+    }
+}
+
+impl<M: Mode> Protocol for Http1<M> {
+    type Link = Http1Link<M::Extra>;
+
+    const TIMES_FIRST_BYTE: bool = M::TIMES_FIRST_BYTE;
+    const COALESCES: bool = M::COALESCES;
+    const MAY_CHAIN: bool = M::MAY_CHAIN;
+    const DISCARDS: bool = M::DISCARDS;
+
+    fn prepare(plan: &SessionPlan, links: usize) -> Result<Self, EngineError> {
+        let known = |exchange: &Exchange| Known::of(&exchange.request).expecting(plan.heads_of(exchange));
+        let known = plan.exchanges.iter().map(known).collect();
+        Ok(Self { known, mode: M::prepare(plan, links) })
+    }
+
+    fn link(&self) -> Self::Link {
+        Http1Link { place: Place::new(), out_at: 0, reader: Reader::default(), extra: M::Extra::default() }
+    }
+
+    fn may_read_late(_: &SessionPlan) -> bool {
+        M::MAY_READ_LATE
+    }
+
+    #[inline]
+    fn place<'a, S>(&'a mut self, links: &'a mut [Link<S, Self::Link>], index: usize) -> &'a mut Place {
+        &mut links[index].proto.place
+    }
+
+    fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<M> {
+        0..links
+    }
+
+    #[inline]
+    fn prefetch<S>(&self, links: &[Link<S, Self::Link>], token: u64) {
+        if let Some(link) = links.get(split_token(token).0) {
+            sys::prefetch(link);
+        }
+    }
+
+    #[inline]
+    fn wait_for(&mut self, rule: &CoalescingRule, outstanding: usize, _: usize) -> Option<Coalescing> {
+        rule.wait_for(outstanding, M::MIN_OUTSTANDING, false)
+    }
+
+    fn open<T: Transport>(worker: &mut Worker<T, Self>, limit: Duration) -> Result<(), (usize, Error)> {
+        for index in 0..worker.links.len() {
+            let began_ns = sys::now_ns();
+            worker.open_one(index, limit).map_err(|source| (index, source))?;
+            worker.core.opened_ns.push(sys::now_ns() - began_ns);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        index: usize,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        M::send(worker, index, now_ns, block_run);
+    }
+
+    fn connect<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        index: usize,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        worker.connect(index, now_ns, block_run);
+    }
+
+    #[inline]
+    fn before_wait<T: Transport>(worker: &mut Worker<T, Self>, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        M::before_wait(worker, now_ns, block_run);
+    }
+
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.mode.due_ns()
+    }
+
+    #[inline]
+    fn halted(&self) -> bool {
+        self.mode.halted()
+    }
+
+    #[inline]
+    fn departed<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        token: u64,
+        sent_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let (index, generation) = split_token(token);
+        let link = &mut worker.links[index];
+        let place = &mut link.proto.place;
+        if link.generation == generation && (T::CHAINS || place.state == State::Waiting && !place.fresh) {
+            place.depart(sent_ns, block_run);
+        }
+    }
+
+    #[inline]
+    fn handle<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        event: Event,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        let (index, generation) = split_token(event.token);
+        let link = &worker.links[index];
+        if link.generation != generation {
+            return worker.closers.event(&mut worker.io, event.token, event.closing);
+        }
+        match link.proto.place.state {
+            State::Waiting => {
+                if event.unsent != 0 {
+                    return worker.unsent(index, event.unsent, block_run);
+                }
+                if event.writable {
+                    worker.send_rest(index, block_run);
+                }
+                if event.readable {
+                    M::read(worker, index, event.closing, block_run, buffer);
+                }
+            }
+            State::Connecting => worker.handshake_event(index, event, block_run, buffer),
+            State::Idle => worker.idle_event(index, block_run, buffer),
+            // Its socket may linger under the same number until a new one takes its place.
+            State::Closed | State::Resting | State::GivenUp | State::Shut => {
+                worker.closers.event(&mut worker.io, event.token, event.closing);
+            }
+        }
+    }
+
+    fn read_on<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        token: u64,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        let (index, generation) = split_token(token);
+        let link = &worker.links[index];
+        if link.generation == generation && link.proto.place.state == State::Waiting {
+            worker.io.turn_to(token);
+            M::read(worker, index, closing, block_run, buffer);
+        }
+    }
+
+    fn handle_idle<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        event: Event,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        let (index, generation) = split_token(event.token);
+        let link = &worker.links[index];
+        if link.generation == generation && link.proto.place.state == State::Idle {
+            worker.idle_event(index, block_run, buffer);
+        }
+    }
+
+    fn scan<T: Transport>(worker: &mut Worker<T, Self>, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        worker.scan_links(now_ns, block_run);
+    }
+
+    fn tidy<T: Transport>(worker: &mut Worker<T, Self>, block_run: &mut BlockRun<impl LoadModel>) {
+        block_run.counts.in_flight += M::tidy(worker) as u64;
+        for index in 0..worker.links.len() {
+            let place = &mut worker.links[index].proto.place;
+            if place.state == State::Idle && worker.core.plan.keepalive {
+                place.fresh = false;
+            } else {
+                block_run.counts.in_flight += u64::from(place.state == State::Waiting);
+                worker.discard(index);
+            }
+        }
+    }
+}
+
+impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
+    /// Which request is next, in the form for a connection's last one if it is that.
+    #[inline]
+    fn next_number(&mut self, index: usize) -> usize {
+        let last = M::left(&mut self.links[index].proto.extra).is_some_and(|left| *left == 1);
+        self.core.cycle.next + if last { self.core.cycle.length } else { 0 }
+    }
+
+    /// Whether the connection has carried as many requests as it may.
+    #[inline]
+    fn spent(&mut self, index: usize) -> bool {
+        let bounded = self.core.plan.requests_per_connection > 0;
+        M::left(&mut self.links[index].proto.extra).is_some_and(|left| bounded && *left == 0)
+    }
+
+    /// A request has left.
+    #[inline]
+    fn count_on(&mut self, index: usize) {
+        self.core.cycle.advance(&self.core.plan.sequence);
+        let link = &mut self.links[index].proto;
+        if let Some(left) = M::left(&mut link.extra) {
+            *left = left.saturating_sub(1);
+        }
+        if M::TIMES_FIRST_BYTE {
+            link.place.first_ns = 0;
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if !block_run.take_permit(&mut self.links[index].proto.place.due_ns) {
+            return;
+        }
+        let number = self.next_number(index);
+        let request = &self.core.plan.exchanges[number].request;
+        let link = &mut self.links[index];
+        let token = link.token(index);
+        let Some(socket) = &link.socket else { return };
+        let sent = match self.io.send(token, socket, number, request) {
+            Ok(sent) => sent,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => return self.unsendable(index, error, now_ns, block_run),
+        };
+        if sent < request.len() {
+            let _ = self.io.want_writable(token, socket); // if it fails, the timeout tells
+        }
+        link.proto.out_at = sent;
+        let place = &mut link.proto.place;
+        place.state = State::Waiting;
+        place.exchange = number as u32;
+        if T::SENDS_LATER && !place.fresh {
+            place.since_ns = now_ns; // for the time being
+        } else if !place.fresh {
+            place.depart(now_ns, block_run); // else it was due when its connection began to be opened
+        }
+        self.count_on(index);
+        self.core.ledger.outstanding += 1;
+        block_run.counts.sent += 1;
+        block_run.counts.bytes_out += sent as u64;
+    }
+
+    /// Nothing of the request left. On a connection that had been idle this only says that the server had
+    /// closed it; on a new one it is a failure.
+    #[cold]
+    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let fresh = self.place(index).fresh;
+        self.discard(index);
+        if fresh {
+            block_run.counts.sent += 1;
+            self.count_failed(index, Failure::Send, block_run);
+            self.core.judge.sample.note(Failure::Send, format!("send: {error}").as_bytes());
+            self.rest(index, now_ns);
+        } else {
+            block_run.keep_permit(&mut self.place(index).due_ns);
+            self.connect(index, now_ns, block_run);
+        }
+    }
+
+    /// The same, where the kernel said so only after it had taken the request.
+    #[cold]
+    fn unsent(&mut self, index: usize, errno: i32, block_run: &mut BlockRun<impl LoadModel>) {
+        self.core.ledger.outstanding -= 1;
+        block_run.counts.sent -= 1;
+        block_run.counts.bytes_out -= self.links[index].proto.out_at as u64;
+        self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), block_run);
+    }
+
+    fn send_rest(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        let link = &mut self.links[index];
+        let token = link.token(index);
+        let Some(held) = &link.socket else { return };
+        self.io.go_on(token, held);
+        let Some(socket) = held.socket() else { return };
+        let Http1Link { place, out_at, .. } = &mut link.proto;
+        let request = &self.core.plan.exchanges[place.exchange as usize].request;
+        while *out_at < request.len() {
+            match io::send(socket, &request[*out_at..]) {
+                Ok(sent) => {
+                    *out_at += sent;
+                    block_run.counts.bytes_out += sent as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && T::BRINGS_BYTES => {
+                    let _ = self.io.want_writable(token, held); // which tells once
+                    return;
+                }
+                // A server that answers early may have closed: what it said is still to be read.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Fails what has taken too long; closes what the server has not closed.
+    fn scan_links(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        if now_ns < self.core.timers.in_time_until_ns && self.closers.count() == 0 {
+            return;
+        }
+        let timeout_ns = self.core.plan.timeout_ns;
+        let limit_ms = timeout_ns / 1_000_000;
+        let mut oldest_ns = now_ns;
+        for index in 0..self.links.len() {
+            self.closers.close_late(&mut self.io, index, now_ns);
+            let place = self.place(index);
+            let late = now_ns.saturating_sub(place.since_ns) >= timeout_ns;
+            match place.state {
+                State::Waiting if late => {
+                    let why = format!("no complete answer within {limit_ms} ms");
+                    self.lost(index, Failure::Timeout, &why, now_ns, block_run);
+                }
+                State::Connecting if late => {
+                    let error = Error::new(ErrorKind::TimedOut, format!("not connected within {limit_ms} ms"));
+                    self.unconnected(index, &error, now_ns, block_run);
+                }
+                _ => {}
+            }
+            // What begins later than now is not late before the others. One at rest goes on with its time.
+            let place = self.place(index);
+            if place.fresh || matches!(place.state, State::Waiting | State::Connecting | State::Resting) {
+                oldest_ns = oldest_ns.min(place.since_ns);
+            }
+        }
+        self.core.timers.in_time_until_ns = oldest_ns + timeout_ns;
+    }
+}

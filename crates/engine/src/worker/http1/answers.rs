@@ -1,0 +1,142 @@
+//! What becomes of what arrives: read, matched with what was asked for, judged; then the connection's next request leaves.
+
+use super::super::link::State;
+use super::super::{MAX_READS, Worker, broken_by};
+use super::{Http1, Mode};
+use crate::block_run::{BlockRun, LoadModel};
+use crate::failure::Failure;
+use crate::io::{Received, Transport};
+use crate::response::{Expect, Verdict, Wrong};
+use std::io::ErrorKind;
+
+impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
+    /// Reads what has arrived for the outstanding request: once, unless there is or must be more.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        index: usize,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        for _ in 0..MAX_READS {
+            let Self { core, io, links, proto, .. } = self;
+            let link = &mut links[index];
+            let Some(socket) = &link.socket else { return };
+            let link_here = &mut link.proto;
+            let room = M::room(&link_here.extra, buffer.len());
+            let received = io.receive(socket, &mut buffer[..room]);
+            let now_ns = core.look_at_clock::<T>(received.as_ref().is_ok_and(|it| it.stamp_ns > 0), block_run);
+            let (bytes, stamp_ns) = match received {
+                Ok(Received { bytes: [], .. }) => return self.peer_closed(index, now_ns, block_run),
+                Ok(Received { bytes, stamp_ns }) => (bytes, stamp_ns),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted => continue,
+                    _ => return self.lost(index, broken_by(&error), &error.to_string(), now_ns, block_run),
+                },
+            };
+            let got = bytes.len();
+            block_run.counts.bytes_in += got as u64;
+            let place = &mut link_here.place;
+            if M::TIMES_FIRST_BYTE && place.first_ns == 0 {
+                place.first_ns = core.clock.clocks.arrival_ns(stamp_ns, place.since_ns, now_ns);
+            }
+            let expect = Expect::from(&core.plan.exchanges[place.exchange as usize]);
+            let known = &mut proto.known[place.exchange as usize];
+            let fed = link_here.reader.feed(bytes, &expect, known, &mut core.judge.sample);
+            if let Some(mut verdict) = fed.verdict {
+                if fed.used < got {
+                    verdict = surplus(verdict);
+                    core.judge.sample.note(verdict.wrong.unwrap_or(Wrong::Response).into(), bytes);
+                }
+                place.arrived_ns = core.clock.clocks.arrival_ns(stamp_ns, place.since_ns, now_ns);
+                return self.answered(index, verdict, closing, now_ns, block_run);
+            }
+            if M::takes_over(self, index, closing, block_run) || T::BRINGS_BYTES || got < room && !closing {
+                return;
+            }
+        }
+        self.core.unread.push_back((self.links[index].token(index), closing));
+    }
+
+    pub(super) fn peer_closed(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let link = &mut self.links[index].proto;
+        let expect = Expect::from(&self.core.plan.exchanges[link.place.exchange as usize]);
+        match link.reader.end(&expect) {
+            Some(verdict) => {
+                link.place.arrived_ns = now_ns; // the kernel stamps no end
+                M::ended(self, index, &verdict, block_run);
+                if let Some(wrong) = verdict.wrong {
+                    let why = b"the connection's end left a body of another length than expected";
+                    self.core.judge.sample.note(wrong.into(), why);
+                }
+                self.answered(index, verdict, true, now_ns, block_run);
+            }
+            None => {
+                let why = "the server closed the connection before its answer was complete";
+                self.lost(index, Failure::ClosedEarly, why, now_ns, block_run);
+            }
+        }
+    }
+
+    /// The outstanding request is over, right or wrong; the next one leaves.
+    #[inline]
+    pub(super) fn answered(
+        &mut self,
+        index: usize,
+        verdict: Verdict,
+        peer_closed: bool,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let spent = self.spent(index);
+        let status = self.links[index].proto.reader.status();
+        self.count(index, &verdict, status, now_ns, block_run);
+        let link = &mut self.links[index].proto;
+        M::reset(&mut link.extra);
+        let whole = link.out_at == self.core.plan.exchanges[link.place.exchange as usize].request.len();
+        if verdict.keep && whole && self.core.plan.keepalive && !peer_closed && !spent {
+            link.place.state = State::Idle;
+        } else {
+            let sound = !matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
+            if sound && whole && !peer_closed {
+                self.linger(index, now_ns);
+            } else {
+                self.discard(index);
+            }
+        }
+        self.send_next(index, now_ns, block_run);
+    }
+
+    /// The outstanding request failed with its connection.
+    #[cold]
+    pub(super) fn lost(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        why: &str,
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        self.core.ledger.outstanding -= 1;
+        self.count_failed(index, failure, block_run);
+        M::fail_behind(self, index, failure, block_run);
+        self.core.judge.sample.note(failure, why.as_bytes());
+        let fresh = self.place(index).fresh;
+        self.discard(index);
+        if fresh {
+            self.rest(index, now_ns); // a server that takes and drops connections is not to be hammered
+        } else {
+            self.send_next(index, now_ns, block_run);
+        }
+    }
+}
+
+/// Bytes behind an answer to the only request: the framing can't be trusted, nor what comes next.
+fn surplus(verdict: Verdict) -> Verdict {
+    match verdict.wrong {
+        Some(wrong) if !verdict.keep => Verdict { wrong: Some(wrong), keep: false },
+        _ => Verdict { wrong: Some(Wrong::Response), keep: false },
+    }
+}
