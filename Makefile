@@ -119,6 +119,7 @@ mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests th
 
 fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_LINES, FUZZ_FILES, FUZZ_SEED
 	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
+	$(BIN)/python benchmarks/fuzz_files.py --cases 10000 --seed $(FUZZ_SEED) --record
 
 fuzz: .stamps/build  ## the response parser and HTTP/2's frames on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus

@@ -184,7 +184,7 @@ def local(started: str) -> str:
 
 def several(names: tuple[str, ...]) -> str:
     """a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return "".join(names or ("none",)) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def errors(by_kind: Mapping[str, int]) -> str:

@@ -24,6 +24,18 @@ SEAL = "CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)"
 #: one in disguise.
 MOST_HISTOGRAM_BYTES, MOST_DIGITS = 2**20, 3
 
+#: Counts by which arrays and loops are sized, and the most that a race may have.
+MOST_COUNTS = (
+    ("race", "passes", 10_000),
+    ("race", "planned_rounds", 100_000),
+    ("race", "connections", 1_000_000),
+    ("round", "index", 100_000),
+    ("round", "column", 1_000),
+    ("block", "seq", 1_000_000),
+    ("block", "pass_index", 10_000),
+    ("block", "position", 10_000),
+)
+
 #: An export holds one race; the longest that were seen take some 30 MB.
 MOST_BYTES = 2 * 2**30
 
@@ -113,10 +125,23 @@ def checked_export(copy: Path, path: Path) -> str:
             if found != "ok" or more or _digest(db, race_id) != sealed:
                 raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {AGAIN}")
             migrate(db, path)
+            _refuse_impossible_counts(db)
             _refuse_odd_histograms(db)
             return str(race_id)
     except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError(f"import of {path}: it is damaged or no exported race ({error}); {AGAIN}") from error
+
+
+def _refuse_impossible_counts(db: sqlite3.Connection) -> None:
+    """Whoever judges a race makes tables as large as its counts say.
+
+    Raises:
+        ValueError: one is larger than any race's.
+    """
+    for table, name, most in MOST_COUNTS:
+        (found,) = db.execute(f'SELECT count(*) FROM {table} WHERE "{name}" NOT BETWEEN 0 AND {most}').fetchone()
+        if found:
+            raise ValueError(f"{table}.{name} is not between 0 and {most:,}")
 
 
 def _refuse_odd_histograms(db: sqlite3.Connection) -> None:
@@ -125,9 +150,9 @@ def _refuse_odd_histograms(db: sqlite3.Connection) -> None:
     Raises:
         ValueError, TypeError, KeyError: one is damaged, or larger than the engine makes them.
     """
-    for hdr, kinds in db.execute("SELECT latency_hdr, kinds FROM block"):
+    for kinds, *own in db.execute("SELECT kinds, latency_hdr, lag_hdr, latency_sent_hdr FROM block"):
         each = [base64.b64decode(one["latency_hdr"]) for one in json.loads(kinds).values()] if kinds else []
-        for one in filter(None, (hdr, *each)):
+        for one in filter(None, (*own, *each)):
             decoder = zlib.decompressobj()
             try:
                 plain = decoder.decompress(one[8:], MOST_HISTOGRAM_BYTES)
