@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -282,7 +283,9 @@ def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
         Path(place).chmod(0o755)
         (Path(place) / "server.py").write_text(KILLS_ITS_GROUP)
         program = Path(place) / "redbean.com"
-        program.write_text(f'#!/bin/sh\nexec /usr/bin/python3 {place}/server.py "$@"\n')
+        program.write_text(
+            f'#!/bin/sh\n[ "$1" = -e ] && exec echo redbean 2.2.0\nexec /usr/bin/python3 {place}/server.py "$@"\n'
+        )
         program.chmod(0o755)
         entry = contender.entry(f"redbean:program={program}")
         with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
@@ -299,6 +302,15 @@ def test_a_server_that_takes_its_process_group_along_ends_only_itself() -> None:
                     ended = running.stop()
                 assert not ended.died
                 assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.skipif("redbean" not in READY, reason="redbean is not on PATH")
+def test_redbean_queues_more_connections_than_it_does_by_itself() -> None:
+    """It listens for 10, and forks for each: of many at once the rest would wait for a second try of the kernel's."""
+    with serving("redbean", "hello") as (_, running):
+        asked = ["ss", "-Hltn", f"sport = :{running.port}"]
+        listening = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+        assert int(listening[2]) >= 64, listening
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -21,6 +22,7 @@ from pathlib import Path
 from dragstrip.contender.binary import first_match, module_names
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.fields import FILE_NAME, Alternative, Contender
+from dragstrip.paths import is_file
 
 #: Where Debian keeps servers.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -198,7 +200,7 @@ def _suits(contender: Contender, name: str, place: Path) -> bool:
         values = settings(contender, programs)
         _need_files(contender, values)
         command = contender.fields.version.command
-        return command[:1] != (name,) or _version_and_output(contender, programs, values) is not None
+        return name not in command or _version_and_output(contender, programs, values) is not None
     except _AbsentError:
         return False
 
@@ -211,13 +213,17 @@ def _all_texts(contender: Contender) -> list[str]:
 
 
 def resolve(command: Sequence[str], programs: Mapping[str, Path], values: Mapping[str, object]) -> tuple[str, ...]:
-    """A command ready to run: names in braces filled in, its first word at the place where it was found."""
-    first, *rest = (fill(word, values) for word in command)
-    return (str(programs.get(first, first)), *rest)
+    """A command ready to run: names in braces filled in, each needed command at the place where it was found.
+
+    So a shell can be given a program that no other way starts: an actually portable executable, a script without `#!`.
+    """
+    return tuple(str(programs[word]) if word in programs else fill(word, values) for word in command)
 
 
 def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
-    """What a program prints, standard error included; asked once per state of the program's file.
+    """What a program prints, standard error included; asked once per state of the files that the command names.
+
+    Its temporary files are in a folder that goes away: looking leaves nothing behind.
 
     Args:
         any_status: what it prints counts even if it fails.
@@ -225,11 +231,12 @@ def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
     Raises:
         _AbsentError: it can't be run, fails, or takes over 10 s.
     """
+    program = shutil.which(command[0]) or command[0]
     try:
-        state = Path(command[0]).stat()
+        states = [Path(program).stat(), *(Path(word).stat() for word in command[1:] if is_file(Path(word)))]
     except OSError as error:
         raise _AbsentError(f"`{command[0]}` can't be run: {error.strerror}") from error
-    done = _done(command, (state.st_mtime_ns, state.st_size))
+    done = _done((program, *command[1:]), tuple((state.st_mtime_ns, state.st_size) for state in states))
     if done.returncode != 0 and not any_status:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
         raise _AbsentError(f"`{' '.join(command)}` fails with status {done.returncode}: {last[0][:200]}")
@@ -237,12 +244,14 @@ def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _done(command: tuple[str, ...], _state: tuple[int, int]) -> subprocess.CompletedProcess[str]:
+def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},  # programs that speak the user's language would say it otherwise
-        )  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="dragstrip-", ignore_cleanup_errors=True) as own:
+            return subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S,
+                # C.UTF-8: programs that speak the user's language would say it otherwise
+                env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": own},
+            )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error
 
@@ -315,15 +324,17 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
     if not wanted.command:
         return "unknown"
     command = resolve(wanted.command, programs, values)
+    asked = next((word for word in wanted.command if word in programs), wanted.command[0])
+    program = programs.get(asked, Path(command[0]))
     answer = _version_and_output(contender, programs, values)
     if answer is None:
         output = say(command, any_status=True).strip()[:200]
         raise _AbsentError(
             f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {output!r}",
-            _another_program(contender, wanted.command[0]),
+            _another_program(contender, asked),
         )
     version, output = answer
-    beside = [_debian_versions(contender, Path(command[0])), *_parts(contender, Path(command[0]), output, values)]
+    beside = [_debian_versions(contender, program), *_parts(contender, program, output, values)]
     return f"{version} ({'; '.join(filter(None, beside))})" if any(beside) else version
 
 

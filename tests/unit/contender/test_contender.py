@@ -432,6 +432,48 @@ def test_a_version_that_a_definition_of_ones_own_misreads_is_ones_own_to_correct
     assert state.remedy == f"correct [version] in {folder}/contender.toml"
 
 
+#: What redbean is to the kernel: no format it can execute, a script to a shell, which unpacks a loader.
+PORTABLE = """MZqFpD='
+'
+touch "${TMPDIR:-${HOME:-.}}/.ape"
+echo "portable 7.$2"
+"""
+
+
+@pytest.mark.parametrize("placed", ["on PATH", "by the user"])
+def test_a_version_may_be_asked_through_a_shell_and_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, placed: str
+) -> None:
+    """A shell is found on PATH; the program after it stands for its place, under whatever name it has there."""
+    program = folder / "bin" / ("portable" if placed == "on PATH" else "portable-2.com")
+    program.parent.mkdir()
+    program.write_text(PORTABLE)
+    program.chmod(0o755)
+    home, temporary = folder / "home", folder / "temporary"
+    home.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    asked = '[needs]\ncommands = ["portable"]\n[version]\ncommand = ["sh", "portable", "-v", "3"]\n'
+    define(folder, GOOD.replace("[start]", f"{asked}pattern = 'portable (.+)'\n[start]"))
+    given = "" if placed == "on PATH" else f":program={program}"
+    state = contender.check(contender.entry(f"{folder}/contender.toml{given}"))
+    assert isinstance(state, Ready), state
+    assert (state.version, dict(state.programs)) == ("7.3", {"portable": program})
+    assert list(home.iterdir()) == list(temporary.iterdir()) == []
+
+
+def test_a_program_after_a_shell_is_asked_again_once_it_is_another(folder: Path) -> None:
+    """What it said is kept for the state of each file that the command names."""
+    program = folder / "portable"
+    for version in ("1", "22"):
+        program.write_text(f"echo portable {version}\n")
+        program.chmod(0o755)
+        assert discovery.say(("sh", str(program))) == f"portable {version}\n"
+    assert discovery.say(("sh", "-c", f"echo {'long' * 100}")) == "long" * 100 + "\n", "longer than a path can be"
+
+
 @pytest.mark.parametrize(
     ("name", "said", "holds", "version"),
     [

@@ -35,6 +35,15 @@ local function json()
   Write(EncodeJson({ items = chosen, count = n }))
 end
 
+local function sum()
+  local a, b, c = tonumber(GetParam("a")), tonumber(GetParam("b")), tonumber(GetBody())
+  if not (a and b and c) then
+    return ServeError(400)
+  end
+  SetHeader("Content-Type", "text/plain")
+  Write(tostring(a + b + c))
+end
+
 -- Blocks its process, which has this one connection.
 local function delay(ms)
   Sleep(ms / 1000)
@@ -51,9 +60,22 @@ function OnHttpRequest()
     multiply()
   elseif path == "/json" then
     json()
+  elseif path == "/sum" then
+    sum()
   elseif path:find("^/delay/%d+$") then
     delay(tonumber(path:match("%d+$")))
   else
-    ServeError(404)
+    Route() -- a file of the folder that -D names, or 404
   end
+end
+
+-- Its own backlog of 10 drops connections that come while it forks for others: each then waits a second or more.
+local listening
+function OnServerListen(socket)
+  listening = socket
+  return false
+end
+
+function OnServerStart()
+  assert(unix.listen(listening, 1024))
 end
