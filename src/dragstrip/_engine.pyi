@@ -54,11 +54,11 @@ class ExchangeLike(Protocol):
     def status(self) -> int: ...
     @property
     def body(self) -> bytes:
-        """Without transfer coding; empty where any body is right."""
+        """Without transfer coding; empty where a body of any length is right."""
 
     @property
     def any_body(self) -> bool:
-        """Any body of up to a mebibyte is right."""
+        """Any body as long as ``body`` is right; where that is empty, any of up to a mebibyte."""
 
     @property
     def earliest_ns(self) -> int:

@@ -18,9 +18,9 @@ pub struct Exchange {
     pub request: Vec<u8>,
     /// The status of a right answer; 0 for any that tells no failure (200 to 399).
     pub status: u16,
-    /// The body of a right answer, transfer coding removed; empty where any is right.
+    /// The body of a right answer, transfer coding removed; empty where one of any length is right.
     pub body: Vec<u8>,
-    /// Any body is right that is no stream: one of up to a mebibyte.
+    /// Any body of this length is right; where `body` is empty, any of up to a mebibyte, which is no stream.
     pub any_body: bool,
     /// An answer that arrives sooner after its request left is wrong.
     pub earliest_ns: u64,
@@ -286,10 +286,6 @@ impl SessionPlan {
             return Err(refuse("exchanges", format!("kinds up to {} given", kinds - 1), "number up to 64 from 0 on"));
         }
         for (index, exchange) in self.exchanges.iter().enumerate() {
-            if exchange.any_body && !exchange.body.is_empty() {
-                let problem = format!("request {index} expects a body and any body");
-                return Err(refuse("exchanges", problem, "give an empty body where any is right"));
-            }
             if exchange.request.is_empty() {
                 return Err(refuse("exchanges", format!("request {index} is empty"), "give the bytes to send"));
             }

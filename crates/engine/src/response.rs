@@ -30,11 +30,17 @@ pub struct Expect<'a> {
     pub body: &'a [u8],
     /// The answer to a HEAD request: no body, whatever its head says.
     pub bodiless: bool,
-    /// Whatever body comes is right, up to [`PASSED_LIMIT`] bytes where a status is given; `body` is empty.
+    /// Whatever body of this length comes is right; where `body` is empty, one of any length, up to [`PASSED_LIMIT`] bytes
+    /// where a status is given.
     pub any_body: bool,
 }
 
 impl Expect<'_> {
+    #[inline]
+    fn any_length(&self) -> bool {
+        self.any_body && self.body.is_empty()
+    }
+
     #[inline]
     pub(crate) fn is_wrong(&self, status: u16) -> bool {
         status != self.status && (self.status != 0 || status >= 400)
@@ -354,7 +360,7 @@ impl Reader {
         match head.framing {
             Framing::Nothing | Framing::Length(0) => return Some(self.finish(expect)),
             Framing::Length(length) => {
-                let compared = self.wrong != Some(Wrong::Status) && !expect.any_body;
+                let compared = self.wrong != Some(Wrong::Status) && !expect.any_length();
                 if compared && length != expect.body.len() as u64 {
                     return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
                 }
@@ -396,12 +402,13 @@ impl Reader {
             return (self.got > longest_passed(expect)).then_some(self.too_long());
         }
         if self.got > expect.body.len() as u64 {
-            if expect.any_body {
+            if expect.any_length() {
                 return (self.got > longest_passed(expect)).then_some(self.too_long());
             }
             return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
         }
-        if self.wrong.is_none() && piece != &expect.body[from as usize..self.got as usize] {
+        let compared = self.wrong.is_none() && !expect.any_body;
+        if compared && piece != &expect.body[from as usize..self.got as usize] {
             self.wrong = Some(Wrong::Body);
         }
         None
@@ -409,7 +416,7 @@ impl Reader {
 
     #[inline]
     fn finish(&mut self, expect: &Expect) -> Verdict {
-        let short = self.got != expect.body.len() as u64 && !expect.bodiless && !expect.any_body;
+        let short = self.got != expect.body.len() as u64 && !expect.bodiless && !expect.any_length();
         match self.wrong {
             Some(Wrong::Status) => Verdict { wrong: self.wrong, keep: self.keep },
             _ if short => Verdict { wrong: Some(Wrong::Length), keep: false },
@@ -484,7 +491,7 @@ impl Reader {
 
 /// Of a wrong status's body.
 fn longest_passed(expect: &Expect) -> u64 {
-    if expect.any_body && expect.status == 0 {
+    if expect.any_length() && expect.status == 0 {
         return u64::MAX;
     }
     expect.body.len() as u64 + PASSED_LIMIT

@@ -60,6 +60,25 @@ fn of(head: &str, body: &str) -> Option<Verdict> {
 }
 
 #[test]
+fn any_body_of_the_right_length_is_right_where_bytes_are_not_compared() {
+    let expect = Expect { any_body: true, ..hello() };
+    for (body, verdict) in [
+        ("hello world", None),
+        ("HELLO WORLD", None),
+        ("hello", Some(Wrong::Length)),
+        ("hello world!", Some(Wrong::Length)),
+    ] {
+        let plain = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let chunked =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        for bytes in [plain, chunked] {
+            let found = whole(bytes.as_bytes(), &expect);
+            assert_eq!(found[0].unwrap().wrong, verdict, "{bytes}");
+        }
+    }
+}
+
+#[test]
 fn a_right_answer_is_right_however_it_is_framed() {
     assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11", "hello world"), Some(RIGHT));
     assert_eq!(of("HTTP/1.1 200\r\ncontent-length:11", "hello world"), Some(RIGHT));

@@ -231,7 +231,8 @@ class LoadOptions(OpenLoopOptions):
     type=click.Choice(["auto", "full", "length", "status"]),
     default="auto",
     show_default=True,
-    help="Of answers.",
+    help="What to compare in each response: full (every byte), length (its length), status (only the status), "
+    "auto (length from 64 KiB on).",
 )
 @io_option()
 @awake_option("off")

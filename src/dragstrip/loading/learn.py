@@ -36,7 +36,7 @@ class Learned:
     Args:
         closes: it ends the connection, keep-alive or not.
         tls: version and cipher of the encryption, "" for none.
-        changes: two plain requests got different bodies: of later answers only the status can be checked.
+        changes: two reference requests got different bodies, and statuses are all that can be checked.
     """
 
     status: int
@@ -73,11 +73,25 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     if first.body != second.body:
         if request.script is not None:  # wrk's users expect no more than statuses
             return replace(first, changes=True)
-        raise BadUsage(
-            f"{request.url}: two plain requests got different bodies ({_difference(first, second)}), and "
-            "every answer is checked byte by byte against the first; load an address whose answer stays the same"
-        )
+        _refuse_change(request, first, second)
     return first
+
+
+def _refuse_change(request: LoadRequest, first: Learned, second: Learned) -> None:
+    """Refuses bodies that change, unless their lengths are what is compared, and these are the same."""
+    same_length = len(first.body) == len(second.body)
+    if request.check == "length" and same_length:
+        return
+    compared = "length" if request.check == "length" else "every byte"
+    remedy = (
+        "--check length compares lengths, --check status only statuses"
+        if same_length
+        else ("--check status compares only statuses")
+    )
+    raise BadUsage(
+        f"{request.url}: two reference requests got different bodies ({_difference(first, second)}), and {compared} of "
+        f"each response's body is compared with the first one's; {remedy}"
+    )
 
 
 def _refuse_status(request: LoadRequest, answer: Learned) -> None:

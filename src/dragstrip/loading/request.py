@@ -87,9 +87,9 @@ class LoadRequest:
         timeout_s: for one answer and for one attempt to connect; up to 60.
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         awake: "auto": this machine's cores are kept from sleeping; "off": they do as the kernel wants.
-        check: "status": of an answer nothing but its status, and none is learned. Else of each body: "full", every
-            byte; "length", all of the first ones and of one in 64 later, else only how many bytes there are; "auto": by
-            length from 64 KiB on.
+        check: what is compared of each response beside its status: every byte of the body ("full"), how many bytes it
+            has ("length"), or nothing ("status"). "auto" compares as "full" does below 64 KiB. From there on it
+            compares lengths, and every byte of the first ones and of one in 64 later.
         expect_status: the right status; None takes any 2xx that the first plain answer has.
         offer: an open loop; None for a closed one.
         unix: a socket file to connect to, whatever host the URL names.

@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
 
 
 def _right_json(result: LoadResult) -> dict[str, Any]:
-    learned, checked = result.learned, "length" if result.by_length else "full"
+    learned, checked = result.learned, "length" if result.by_length or result.request.check == "length" else "full"
     checked = "status" if result.any_body else checked
     return {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server, "checked": checked}
 

@@ -188,6 +188,8 @@ def _checked(result: LoadResult) -> str:
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
     if (different := len(set(result.request.pool))) > 1:
         what = f"each of {different:,} different requests has its own right answer"
+    if result.request.check == "length":
+        return f"status {learned.status} and {len(learned.body):,} bytes of body; lengths were checked, not bytes"
     if result.by_length:
         what += "; large bodies by their length, the first ones and one in 64 byte by byte (--check)"
     return what

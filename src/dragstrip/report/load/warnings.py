@@ -52,7 +52,8 @@ def warnings(result: LoadResult) -> list[str]:
         messages.append(f"{result.trouble}; rate and latencies are of the right ones alone")
     if {"wrong_length", "wrong_body"} & result.errors.keys():
         messages.append(
-            "an answer that changes can't be checked against the first one; choose an address where it stays"
+            "a response that changes can't be checked against the reference; choose a URL with a constant response, or "
+            "add --check length or --check status"
         )
     return messages
 

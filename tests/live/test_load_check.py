@@ -1,0 +1,75 @@
+"""``load --check``: what is compared of each response, and pages that change."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import commands
+import pytest
+from loads import live, told
+
+
+@contextmanager
+def changing(*lengths: int) -> Iterator[str]:
+    """The URL of a server whose body is another one each time, as long as these in turn."""
+    turns = itertools.count()
+
+    class Changing(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            turn = next(turns)
+            length = lengths[min(turn, len(lengths) - 1)]
+            self.send_response(200)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(f"{turn:0{length}}".encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Changing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@live
+@pytest.mark.parametrize("check", ["length", "status"])
+@pytest.mark.parametrize("words", [(), ("--no-keepalive",), ("--pipeline", "2")], ids=["kept", "closing", "pipelined"])
+def test_a_page_with_a_time_in_it_is_loaded_by_length_or_status(check: str, words: tuple[str, ...]) -> None:
+    """48 bytes that are others in each response: only what was asked for is compared."""
+    with changing(48) as url:
+        found = told(url, "-n", "100", "-c", "3", "--check", check, *words)
+    assert (found["requests"], found["errors"], found["right_answer"]["checked"]) == (100, {}, check)
+
+
+@live
+def test_a_body_that_changes_is_refused_with_what_would_load_it() -> None:
+    """By --check length if it is as long each time; by --check status in any case."""
+    remedy = "--check length compares lengths, --check status only statuses"
+    with changing(48) as url:
+        refused = commands.dragstrip("load", url, "-n", "10")
+    assert (refused.returncode, remedy in " ".join(refused.stderr.split())) == (2, True)
+    for words in ((), ("--check", "length")):
+        with changing(48, 49) as url:
+            refused = commands.dragstrip("load", url, "-n", "10", *words)
+        said = " ".join(refused.stderr.split())
+        assert refused.returncode == 2
+        assert "--check status compares only statuses" in said
+        assert remedy not in said
+
+
+@live
+def test_by_length_a_body_of_another_length_is_wrong() -> None:
+    """The first hundred responses are 48 bytes long, the others 40."""
+    with changing(*[48] * 100, 40) as url:
+        done = commands.dragstrip("load", url, "-n", "300", "-c", "3", "--check", "length", "--json", "-", "-q")
+    found = json.loads(done.stdout)
+    assert found["errors"].keys() == {"wrong_length"}
+    assert sum(found["errors"].values()) + found["requests"] == 300
