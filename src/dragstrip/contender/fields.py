@@ -128,9 +128,7 @@ class Build(Strict):
 class Version(Strict):
     """Where the version is read: a command and a pattern, or an installed Python package."""
 
-    command: Words = Field(
-        default=(), description="says the version; a needed command stands for its place, after a shell, too"
-    )
+    command: Words = Field(default=(), description="says the version; a shell may start a needed command")
     pattern: str = Field(default="", description="a regular expression with one group, which is the version")
     package: str = Field(default="", description="instead: the Python package whose version it is")
     also: Words = Field(
