@@ -13,53 +13,67 @@ from xml.sax.saxutils import escape
 import numpy as np
 from scipy.stats import binom, binomtest
 
+from dragstrip.validity import CheckName
+
 Line = dict[str, Any]
 
 #: Each check, and the tests that plant its fault (``tests/statistics/test_calibration.py`` sees that none is missing).
-PLANTS: dict[str, tuple[str, ...]] = {
-    "rounds": ("unit/validity/test_validity.py::test_a_race_whose_rounds_are_all_void_says_why",),
-    "lanes": ("unit/validity/test_validity.py::test_shared_cores_and_a_running_server_are_said",),
-    "generator": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "engine wait": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "server wait": ("unit/validity/test_validity.py::test_a_server_that_loses_its_core_to_others_is_named",),
-    "steal": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "accounting": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "errors": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "Little's law": ("unit/validity/test_validity.py::test_littles_law_holds_rate_against_latency",),
-    "turn-round": (
+PLANTS: dict[CheckName, tuple[str, ...]] = {
+    CheckName.ROUNDS: ("unit/validity/test_validity.py::test_a_race_whose_rounds_are_all_void_says_why",),
+    CheckName.LANES: ("unit/validity/test_validity.py::test_shared_cores_and_a_running_server_are_said",),
+    CheckName.GENERATOR: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    CheckName.ENGINE_WAIT: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    CheckName.SERVER_WAIT: ("unit/validity/test_validity.py::test_a_server_that_loses_its_core_to_others_is_named",),
+    CheckName.STEAL: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    CheckName.ACCOUNTING: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    CheckName.ERRORS: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    CheckName.LITTLES_LAW: ("unit/validity/test_validity.py::test_littles_law_holds_rate_against_latency",),
+    CheckName.TURN_ROUND: (
         "unit/validity/test_validity.py::test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy",
     ),
-    "saturation": ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    "offered rate": ("live/test_race_open_loop.py::test_a_rate_that_is_not_sustained_and_a_late_engine_warn",),
-    "launches": (
+    CheckName.SATURATION: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
+    CheckName.OFFERED_RATE: ("live/test_race_open_loop.py::test_a_rate_that_is_not_sustained_and_a_late_engine_warn",),
+    CheckName.LAUNCHES: (
         "unit/validity/test_validity.py::test_launches_that_went_wrong_are_named",
         "unit/validity/test_validity.py::test_launches_of_two_kinds_are_named",
     ),
-    "trend": ("unit/validity/test_validity.py::test_a_trend_within_rounds_is_found",),
-    "void passes": ("unit/validity/test_validity.py::test_more_than_a_third_of_the_passes_void_voids_the_race",),
-    "other programs": (
+    CheckName.TREND: ("unit/validity/test_validity.py::test_a_trend_within_rounds_is_found",),
+    CheckName.VOID_PASSES: (
+        "unit/validity/test_validity.py::test_more_than_a_third_of_the_passes_void_voids_the_race",
+    ),
+    CheckName.OTHER_PROGRAMS: (
         "unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
         "unit/racing/test_environment.py::test_another_program_on_the_races_cores_is_named",
     ),
-    "clock": (
+    CheckName.CLOCK: (
         "unit/racing/test_environment.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
         "unit/racing/test_environment.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
     ),
-    "memory": ("live/test_race.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",),
-    "block length": ("unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",),
-    "connections": ("unit/racing/test_environment.py::test_connections_that_are_not_kept_open_as_asked_are_named",),
-    "server's count": ("live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0",),
-    "database": (
+    CheckName.MEMORY: (
+        "live/test_race.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",
+    ),
+    CheckName.BLOCK_LENGTH: (
+        "unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
+    ),
+    CheckName.CONNECTIONS: (
+        "unit/racing/test_environment.py::test_connections_that_are_not_kept_open_as_asked_are_named",
+    ),
+    CheckName.SERVERS_COUNT: (
+        "live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0",
+    ),
+    CheckName.DATABASE: (
         "unit/validity/test_database_checks.py::test_statements_that_are_not_those_of_the_answers_are_found",
         "unit/validity/test_database_checks.py::test_a_database_that_can_do_no_more_is_the_limit_and_tells_no_servers_apart",
     ),
-    "links": ("unit/validity/test_link_checks.py::test_each_fault_of_a_link_is_named_with_what_to_do",),
-    "answers' length": ("unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",),
-    "parity": ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
+    CheckName.LINKS: ("unit/validity/test_link_checks.py::test_each_fault_of_a_link_is_named_with_what_to_do",),
+    CheckName.ANSWERS_LENGTH: (
+        "unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",
+    ),
+    CheckName.PARITY: ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }
 
 #: When a check's rule last changed: what it said in races before then was another check's word.
-RULE_SINCE = {"clock": "2026-11-21T22:50", "void passes": "2026-11-22T00:41"}
+RULE_SINCE = {CheckName.CLOCK: "2026-11-21T22:50", CheckName.VOID_PASSES: "2026-11-22T00:41"}
 
 #: A race is clean in which nothing was planted and the host took at most this share of the machine's cores.
 HOST_MOST = 0.005

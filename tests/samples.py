@@ -26,7 +26,8 @@ from dragstrip.record import (
     Void,
 )
 from dragstrip.store.facts import event_of_text, void_of_text
-from dragstrip.validity.check import Check, Finding, Saw
+from dragstrip.validity.check import Check, CheckName, Status
+from dragstrip.validity.observation import Growing
 
 MS, S = 1_000_000, 1_000_000_000
 
@@ -67,9 +68,10 @@ def noted(kind: EventKind, text: str = "", **facts: Any) -> Event:
 
 
 def said(check: str, status: str, sentence: str) -> Check:
-    """A check that says this and nothing else, of the whole race."""
+    """A check that says this and nothing else, of the whole race; "parity, x": of the fact x of the parity sheet."""
     event = Event(at_ns=1, kind=EventKind.OTHER, text=sentence)
-    return Check(check=check, status=status, otherwise=Finding(status, Saw.GROWING, values={"event": event}))
+    name, _, fact = check.partition(", ")
+    return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=Growing("", event))
 
 
 def block(contender: str, **changes: Any) -> Block:

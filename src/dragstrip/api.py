@@ -32,11 +32,11 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import heading, standing, summary, tables
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.checks import ToldCheck, told
+from dragstrip.report.race.checks import CheckWithText, with_text
 from dragstrip.report.race.live import Progress
 from dragstrip.report.race.parts import parts
 from dragstrip.store.database import Store, default_path
-from dragstrip.validity import inspect
+from dragstrip.validity import Status, inspect
 from dragstrip.workload import several as workloads_of
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ class Result:
 
     record: Race
     verdict: judging.Verdict = field(repr=False)
-    checks: Sequence[ToldCheck] = field(repr=False)
+    checks: Sequence[CheckWithText] = field(repr=False)
 
     @classmethod
     def of(cls, record: Race) -> Result:
         """Judges a recorded race."""
-        return cls(record, judging.judge(record), tuple(map(told, inspect(record))))
+        return cls(record, judging.judge(record), tuple(map(with_text, inspect(record))))
 
     @property
     def headline(self) -> str:
@@ -78,7 +78,7 @@ class Result:
         if not self.record.columns:
             return {}
         found = parts(self.record, self.verdict, self.checks)
-        return {part.name: Result(part.race, part.verdict, tuple(map(told, part.checks))) for part in found}
+        return {part.name: Result(part.race, part.verdict, tuple(map(with_text, part.checks))) for part in found}
 
     @property
     def void(self) -> bool:
@@ -153,9 +153,9 @@ class Result:
         body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
         head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
         worst = "".join(
-            f"<li>{_escaped(f'{check.status}: {check.check}: {check.detail}')}</li>"
+            f"<li>{_escaped(f'{check.status}: {check.label}: {check.detail}')}</li>"
             for check in self.checks
-            if check.status != "pass"
+            if check.status is not Status.PASS
         )
         return (
             f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

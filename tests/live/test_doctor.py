@@ -98,7 +98,7 @@ def test_a_contender_near_the_generators_ceiling_is_marked(ceiling_per_s: float,
     points = [{"connections": 32, "keepalive": True, "ceiling_per_s": ceiling_per_s}]
     known = {"generator_ceiling": {"threads": race.load.threads, "points": points}}
     (check,) = (
-        one for one in validity.inspect(replace(race, machine={**race.machine, **known})) if one.check == "generator"
+        one for one in validity.inspect(replace(race, machine={**race.machine, **known})) if one.name == "generator"
     )
     assert check.status == status
     assert ("of what the generator can send" in check_text(check)) == (status == "warn")

@@ -42,7 +42,7 @@ def at_one_rate(slower: float = 1.0, **changes: Any) -> Race:
 
 
 def check_of(race: Race, name: str) -> validity.Check:
-    return next(one for one in validity.inspect(race) if one.check == name)
+    return next(one for one in validity.inspect(race) if one.name == name)
 
 
 def test_a_latency_quantile_is_judged_by_the_median_over_passes_of_the_ratio() -> None:
@@ -98,7 +98,7 @@ def test_a_rate_that_is_not_sustained_and_a_late_engine_warn(
 
 def test_checks_of_a_closed_loop_do_not_judge_an_open_one() -> None:
     """Connections are idle for most of the time, and so are servers: as they should."""
-    found = {one.check: one.status for one in validity.inspect(at_one_rate())}
+    found = {one.label: one.status for one in validity.inspect(at_one_rate())}
     assert (found["Little's law"], found["turn-round"]) == ("pass", "pass")
     assert "saturation" not in found
 

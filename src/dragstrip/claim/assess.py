@@ -41,7 +41,7 @@ from dragstrip.claim.finding import (
     VoidFor,
 )
 from dragstrip.record import Entrant, EventKind, Race
-from dragstrip.validity import Check, by_passing, held_by_generator, inspect, may_pass, noise
+from dragstrip.validity import Check, CheckName, Status, by_passing, held_by_generator, inspect, may_pass, noise
 
 #: The event that holds a run to an exact count, as JSON (``counted_run.CountedRun``).
 COUNTED_EVENT = EventKind.COUNTED_RUN
@@ -56,7 +56,7 @@ TILTING = (
 )
 
 #: Checks that say what a publisher could not see, where they warn.
-TELLING = ("generator", "saturation", "errors", "launches")
+TELLING = (CheckName.GENERATOR, CheckName.SATURATION, CheckName.ERRORS, CheckName.LAUNCHES)
 
 
 def assess(claim: Claim, setting: str, race: Race) -> Finding:
@@ -97,13 +97,13 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
         remarks.append(ByCpu(tuple(held)))
     uneven = [pair.disturbed for pair in judged.pairs if {pair.a, pair.b} <= set(about)]
     remarks += [DisturbedMore(disturbed) for disturbed in uneven if disturbed is not None]
-    remarks += [CheckWarns(check) for check in checks if check.status == "warn" and check.check in TELLING]
+    remarks += [CheckWarns(check) for check in checks if check.status is Status.WARN and check.name in TELLING]
     return found, remarks
 
 
 def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
     """How a measurement is void and why; None if it stands."""
-    reason: Reason | None = next((CheckVoids(check) for check in checks if check.status == "void"), None)
+    reason: Reason | None = next((CheckVoids(check) for check in checks if check.status is Status.VOID), None)
     if reason is None and race.finished == "void":
         reason = GivenUp(next((why for this in reversed(race.rounds) for why in this.void), None))
     if reason is None:
@@ -128,7 +128,7 @@ def _without_verdict(
     fewest = min([*pairs, *(judged.estimates[name].rounds for name in names)])
     if not judged.rounds or (fewest and not fewest < analysis.FLOOR <= judged.rounds):
         return None
-    passes = next(check for check in checks if check.check == "void passes")
+    passes = next(check for check in checks if check.name is CheckName.VOID_PASSES)
     reason = FewRounds(fewest, judged.rounds, tuple(names), passes)
     return (VoidFor.PASSING if by_passing(race) else VoidFor.LASTING), reason
 

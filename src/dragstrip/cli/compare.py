@@ -30,7 +30,7 @@ from dragstrip.record import Race
 from dragstrip.report import comparison as comparison_report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
-from dragstrip.validity import inspect
+from dragstrip.validity import Status, inspect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ def _json(before: Race, after: Race, each: list[_Compared]) -> dict[str, object]
 
 
 def _refuse_void(race: Race) -> None:
-    void = [check_text(check) for check in inspect(race) if check.status == "void"]
+    void = [check_text(check) for check in inspect(race) if check.status is Status.VOID]
     if void or race.finished == "void":
         raise MeasurementVoid(
             f"race {race.id} is void and compared with nothing: {(void or ['too many void rounds'])[0]}"

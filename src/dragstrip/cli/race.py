@@ -413,7 +413,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
         verdict = heading.badge(result, judged, checks).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
-    if why := standing.refused(result, judged, checks):
+    if why := standing.no_result_reason(result, judged, checks):
         click.echo(f"dragstrip: {visible(why)}", err=True)
         sys.exit(EXIT_VOID)
     if result.finished == "too few contenders":

@@ -5,7 +5,7 @@ were right; never at which contender would win.
 """
 
 from dragstrip.validity.block import block_reasons, round_reasons, with_reasons, wrong_under_load
-from dragstrip.validity.check import Check, Finding
+from dragstrip.validity.check import Check, CheckName, Finding, Status
 from dragstrip.validity.disturbance import Noise, noise
 from dragstrip.validity.launch import KINDS_ROUNDS, of_two_kinds
 from dragstrip.validity.race import held_by_generator, inspect, is_void
@@ -15,8 +15,10 @@ __all__ = [
     "KINDS_ROUNDS",
     "MOST_VOID_PASSES",
     "Check",
+    "CheckName",
     "Finding",
     "Noise",
+    "Status",
     "block_reasons",
     "by_passing",
     "causes",

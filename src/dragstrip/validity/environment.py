@@ -10,7 +10,8 @@ from statistics import mean, median, stdev
 from scipy.special import stdtrit
 
 from dragstrip.record import Block, Event, EventKind, Race
-from dragstrip.validity.check import PASS, VOID, WARN, Check, Finding, Saw, check_result, passed
+from dragstrip.validity import observation as seen
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
@@ -62,12 +63,12 @@ def _events(race: Race, kind: EventKind) -> list[Event]:
 
 
 def _intruders(race: Race) -> Check:
-    seen = _events(race, EventKind.INTRUDER)
-    often = len(seen) > OFTEN * max(len(race.rounds), 1)
-    names = Counter(event.subject for event in seen)
-    most = [name for name, _ in names.most_common(3)]
-    finding = Finding(WARN if often else PASS, Saw.INTRUDERS, values={"count": len(seen), "names": most})
-    return check_result("other programs", [finding], passed(Saw.NO_INTRUDERS))
+    events = _events(race, EventKind.INTRUDER)
+    often = len(events) > OFTEN * max(len(race.rounds), 1)
+    names = Counter(event.subject for event in events)
+    most = tuple(name for name, _ in names.most_common(3))
+    finding = Finding(Status.WARN if often else Status.PASS, seen.Intruders(len(events), most))
+    return check_result(CheckName.OTHER_PROGRAMS, [finding], seen.Plain.NO_INTRUDERS)
 
 
 def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
@@ -75,13 +76,13 @@ def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     changed = _events(race, EventKind.FREQUENCY)
     findings = []
     if _events(race, EventKind.HEAT):
-        findings.append(Finding(WARN, Saw.HEAT))
+        findings.append(Finding(Status.WARN, seen.Plain.HEAT))
     if len(changed) > OFTEN * max(len(race.rounds), 1):
-        findings.append(Finding(WARN, Saw.FREQUENCY, values={"event": changed[-1]}))
+        findings.append(Finding(Status.WARN, seen.Frequency(changed[-1])))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
-        findings.append(Finding(WARN, Saw.PACE, values={"drift": drift}))
-    return check_result("clock", findings, passed(Saw.STEADY, drift=drift, scatters=abs(drift) > PACE))
+        findings.append(Finding(Status.WARN, seen.Pace(drift)))
+    return check_result(CheckName.CLOCK, findings, seen.Steady(drift, scatters=abs(drift) > PACE))
 
 
 def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
@@ -113,15 +114,15 @@ def _memory(race: Race) -> Check:
         ran = sum(any(launch.contender == name for launch in this.launches) for this in race.rounds)
         if count > ran / 2:
             last = next(event for event in reversed(grown) if event.subject == name)
-            findings.append(Finding(WARN, Saw.GROWING, (name,), {"event": last}))
-    return check_result("memory", findings, passed(Saw.MEMORY_STEADY))
+            findings.append(Finding(Status.WARN, seen.Growing(name, last)))
+    return check_result(CheckName.MEMORY, findings, seen.Plain.MEMORY_STEADY)
 
 
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
-    seen = _events(race, EventKind.UNEQUAL_BLOCKS)
-    findings = [Finding(WARN, Saw.UNEQUAL_BLOCKS, (event.subject,), {"event": event}) for event in seen]
-    return check_result("block length", findings, passed(Saw.BLOCKS_ALIKE))
+    events = _events(race, EventKind.UNEQUAL_BLOCKS)
+    findings = [Finding(Status.WARN, seen.UnequalBlocks(event.subject, event)) for event in events]
+    return check_result(CheckName.BLOCK_LENGTH, findings, seen.Plain.BLOCKS_ALIKE)
 
 
 def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
@@ -130,11 +131,11 @@ def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     for name, blocks in by_name.items():
         connects, answered = sum(b.connects for b in blocks), sum(b.answered for b in blocks)
         if race.load.keepalive and connects > OPENED * max(answered, 1):
-            findings.append(Finding(WARN, Saw.CLOSED, (name,), {"answers": answered / connects}))
+            findings.append(Finding(Status.WARN, seen.Closed(name, answered / connects)))
         # Connections that a block finds open were opened before it, and count there.
         if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
-            findings.append(Finding(VOID, Saw.REUSED, (name,), {"connects": connects, "answered": answered}))
-    return check_result("connections", findings, passed(Saw.CONNECTIONS_AS_ASKED))
+            findings.append(Finding(Status.VOID, seen.Reused(name, connects, answered)))
+    return check_result(CheckName.CONNECTIONS, findings, seen.Plain.CONNECTIONS_AS_ASKED)
 
 
 def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
@@ -148,10 +149,10 @@ def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
         off = max(fewer, more) / sent
         most = max(most, off)
         if off > MISCOUNT[0]:
-            status = VOID if off > MISCOUNT[1] else WARN
-            findings.append(Finding(status, Saw.MISCOUNTED, (name,), {"fewer": fewer, "more": more, "sent": sent}))
-    alike = passed(Saw.COUNTED_ALIKE, names=names, most=most) if names else passed(Saw.NO_OWN_COUNT)
-    return check_result("server's count", findings, alike)
+            status = Status.VOID if off > MISCOUNT[1] else Status.WARN
+            findings.append(Finding(status, seen.Miscounted(name, fewer, more, sent)))
+    alike = seen.CountedAlike(tuple(names), most) if names else seen.Plain.NO_OWN_COUNT
+    return check_result(CheckName.SERVERS_COUNT, findings, alike)
 
 
 def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, int, int]:
@@ -186,6 +187,6 @@ def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
         shortest = min((n for n, count in judged if n < usual - SPREADS * spread / math.sqrt(count)), default=usual)
         short = 1 - shortest / usual
         if short > SHORTER[0]:
-            status = VOID if short > SHORTER[1] else WARN
-            findings.append(Finding(status, Saw.SHORTER, (name,), {"share": short}))
-    return check_result("answers' length", findings, passed(Saw.AS_LONG))
+            status = Status.VOID if short > SHORTER[1] else Status.WARN
+            findings.append(Finding(status, seen.Shorter(name, short)))
+    return check_result(CheckName.ANSWERS_LENGTH, findings, seen.Plain.LENGTHS_EQUAL)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.record import Block, Launch, Race
-from dragstrip.validity.check import WARN, Finding, Saw
+from dragstrip.validity import observation as seen
+from dragstrip.validity.observation import LaunchObservation
 
 #: Fewest launches among which kinds can be told.
 LEAST_LAUNCHES = 10
@@ -56,31 +57,30 @@ class Uneven:
 
 def launch_findings(
     name: str, launches: Sequence[Launch], speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]
-) -> list[Finding]:
+) -> list[LaunchObservation]:
     """What is worth a warning; empty if all launches went well and were alike.
 
     Args:
         speeds: the contender's own ``round_speeds``; others: those of the other contenders.
     """
-    found, about = [], (name,)
-    died = [launch.round for launch in launches if launch.died]
+    found: list[LaunchObservation] = []
+    died = tuple(launch.round for launch in launches if launch.died)
     if died:
-        found.append(Finding(WARN, Saw.DIED, about, {"rounds": died}))
+        found.append(seen.Died(name, died))
     unsettled = sum(not launch.settled for launch in launches)
     if unsettled:
-        found.append(Finding(WARN, Saw.UNSETTLED, about, {"count": unsettled, "launches": len(launches)}))
+        found.append(seen.Unsettled(name, unsettled, len(launches)))
     shapes = {(launch.processes, launch.threads) for launch in launches}
     threads = [launch.threads for launch in launches] or [0]
     # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
     if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
-        found.append(Finding(WARN, Saw.SHAPES, about, {"shapes": sorted(shapes)}))
+        found.append(seen.Shapes(name, tuple(sorted(shapes))))
     uneven = uneven_launches(speeds, others)
     if uneven.slow:
-        found.append(Finding(WARN, Saw.SLOW_LAUNCHES, about, {"slow": uneven.slow, "launches": len(speeds)}))
+        found.append(seen.SlowLaunches(name, uneven.slow, len(speeds)))
     if uneven.kinds:
         share, slower = uneven.kinds
-        measured = {"share": share, "slower": slower, "launches": len(speeds), "wanted": KINDS_ROUNDS}
-        found.append(Finding(WARN, Saw.TWO_KINDS, about, measured))
+        found.append(seen.TwoKinds(name, share, slower, len(speeds), KINDS_ROUNDS))
     return found
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from dragstrip.record import Block, Event, EventKind, Race
-from dragstrip.validity.check import WARN, Check, Finding, Saw, check_result, passed
+from dragstrip.validity import observation as seen
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
+from dragstrip.validity.observation import LinkObservation
 
 #: Share of a link's line rate from which it, and not the server, may set the pace. Frames queue up well before 1.
 LINK_FULL = 0.8
@@ -30,21 +32,20 @@ def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]
     if not race.machine.get("fleet"):
         return
     machines = _summed(race, EventKind.LINK)
-    findings, most = list(_full(machines, by_name)), 0.0
+    found, most = list[LinkObservation](_full(machines, by_name)), 0.0
     for name, sums in machines.items():
         again = sums["retransmitted"] / sums["segments"] if sums["segments"] else 0.0
         most = max(most, again)
         if again > RETRANSMITTED:
-            findings.append(Finding(WARN, Saw.RETRANSMITTED, values={"machine": name, "share": again}))
+            found.append(seen.Retransmitted(name, again))
         busiest = max((key for key in sums if key.isdigit()), key=lambda core: sums[core], default="")
         share = sums[busiest] / sums["lasted_ns"] if busiest and sums["lasted_ns"] else 0.0
         if share > INTERRUPTS:
-            told = {"machine": name, "core": int(busiest), "share": share}
-            findings.append(Finding(WARN, Saw.INTERRUPTS, values=told))
-    findings += [*_uneven(race), *_far(race, by_name)]
+            found.append(seen.Interrupts(name, int(busiest), share))
+    found += [*_uneven(race), *_far(race, by_name)]
     uses = [use for _, _, use in _uses(machines, by_name)]
-    calm = passed(Saw.LINKS_CALM, use=max(uses, default=None), again=most, round_trip_ns=_round_trip(race)[1])
-    yield check_result("links", findings, calm)
+    calm = seen.LinksCalm(max(uses, default=None), most, _round_trip(race)[1])
+    yield check_result(CheckName.LINKS, [Finding(Status.WARN, one) for one in found], calm)
 
 
 def _events(race: Race, kind: EventKind) -> list[Event]:
@@ -83,20 +84,21 @@ def _uses(
                 yield machine, name, max(answering, asking) / line_per_ns
 
 
-def _full(machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
+def _full(
+    machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]
+) -> Iterator[LinkObservation]:
     for machine, name, use in _uses(machines, by_name):
         if use > LINK_FULL:
-            told = {"machine": machine, "share": use, "mbps": round(machines[machine]["line_mbps"])}
-            yield Finding(WARN, Saw.LINK_FULL, (name,), told)
+            yield seen.LinkFull(name, machine, use, round(machines[machine]["line_mbps"]))
 
 
-def _uneven(race: Race) -> Iterator[Finding]:
+def _uneven(race: Race) -> Iterator[LinkObservation]:
     """A generator that got far fewer answers than its connections are of all: its link or it is slower."""
     shares = {name: sums["answered"] for name, sums in _summed(race, EventKind.GENERATOR).items()}
     total = sum(shares.values())
     for name, answered in shares.items():
         if total and answered / total * len(shares) < UNEVEN:
-            yield Finding(WARN, Saw.UNEVEN, values={"machine": name, "share": answered / total, "count": len(shares)})
+            yield seen.UnevenGenerators(name, answered / total, len(shares))
 
 
 def _round_trip(race: Race) -> tuple[str, float]:
@@ -108,7 +110,7 @@ def _round_trip(race: Race) -> tuple[str, float]:
     return max(far.items(), key=lambda one: one[1], default=("", 0.0))
 
 
-def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
+def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[LinkObservation]:
     """Where most of a latency is the way there and back, servers differ by less than they do."""
     machine, trip_ns = _round_trip(race)
     typical = {name: median(one.p50_ns for one in blocks) for name, blocks in by_name.items() if blocks}
@@ -116,5 +118,4 @@ def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding
         return
     name = min(typical, key=lambda one: typical[one])
     if typical[name] and trip_ns / typical[name] > ROUND_TRIP:
-        told = {"machine": machine, "round_trip_ns": trip_ns, "p50_ns": typical[name]}
-        yield Finding(WARN, Saw.ROUND_TRIP, (name,), told)
+        yield seen.RoundTrip(name, machine, trip_ns, typical[name])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from dragstrip import parity
 from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, ParitySheet, Span, Switch, UnknownPath
 from dragstrip.record import Race
-from dragstrip.validity.check import WARN, Finding, Saw
+from dragstrip.validity import parity_observation as seen
+from dragstrip.validity.parity_observation import ParityObservation
 
 #: Bytes by which two right answers may differ before it is worth a word: more than a Date header.
 SIZE_BYTES = 64
@@ -20,11 +20,11 @@ CORES = 0.3
 Sheets = Mapping[str, ParitySheet]
 
 #: The fact's name on the sheet, and how it differs.
-Tilt = tuple[str, Finding]
+Tilt = tuple[str, ParityObservation]
 
 
 def tilts(race: Race) -> list[Tilt]:
-    """Each thing that tilts the race: the fact's name and a finding of who differs in it.
+    """Each thing that tilts the race: the fact's name and which contenders differ in it.
 
     Contenders that are out and facts that only some sheets have are not looked at.
     """
@@ -40,24 +40,20 @@ def tilts(race: Race) -> list[Tilt]:
     return found
 
 
-def _groups(sheets: Sheets, fact_of: Callable[[ParitySheet], str | None]) -> dict[str, list[str]]:
+def _groups(sheets: Sheets, fact_of: Callable[[ParitySheet], str | None]) -> dict[str, tuple[str, ...]]:
     """Who has which value of a fact, in the order of the race."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for name, sheet in sheets.items():
         fact = fact_of(sheet)
         if fact is not None:
-            groups.setdefault(fact, []).append(name)
+            groups[fact] = (*groups.get(fact, ()), name)
     return groups
-
-
-def _tilt(fact: str, kind: Saw, **values: Any) -> Tilt:
-    return fact, Finding(WARN, kind, values=values)
 
 
 def _framing(sheets: Sheets) -> Iterator[Tilt]:
     groups = _groups(sheets, lambda sheet: sheet.framing)
     if len(groups) > 1:
-        yield _tilt(parity.BODY_FRAMING, Saw.FRAMING, groups=groups)
+        yield parity.BODY_FRAMING, seen.FramingDiffers(groups)
 
 
 def _size(sheets: Sheets) -> Iterator[Tilt]:
@@ -68,64 +64,66 @@ def _size(sheets: Sheets) -> Iterator[Tilt]:
     sizes = {name: size for name, size in found.items() if size is not None}
     if sizes and max(sizes.values()) - min(sizes.values()) > SIZE_BYTES:
         least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-        yield _tilt("answer bytes", Saw.SIZE, most=(most, sizes[most]), least=(least, sizes[least]))
+        yield "answer bytes", seen.SizeDiffers((most, sizes[most]), (least, sizes[least]))
 
 
 def _versions(sheets: Sheets) -> Iterator[Tilt]:
     groups = _groups(sheets, lambda sheet: sheet.http_version)
     if len(groups) > 1:
-        yield _tilt(parity.HTTP_VERSION, Saw.VERSIONS, groups=groups)
+        yield parity.HTTP_VERSION, seen.VersionsDiffer(groups)
 
 
 def _encryption(sheets: Sheets) -> Iterator[Tilt]:
     groups = _groups(sheets, lambda sheet: sheet.tls)
     if len(groups) > 1:
-        yield _tilt(parity.TLS_VERSION, Saw.TLS, groups=groups)
+        yield parity.TLS_VERSION, seen.TlsDiffers(groups)
 
 
 def _doubled(sheets: Sheets) -> Iterator[Tilt]:
     doubled = {name: sheet.doubled_headers for name, sheet in sheets.items() if sheet.doubled_headers}
     if doubled:
-        yield _tilt(parity.DOUBLED_HEADERS, Saw.DOUBLED, headers=doubled)
+        yield parity.DOUBLED_HEADERS, seen.DoubledHeaders(doubled)
 
 
-def _switched(fact: str, settings: Mapping[str, Switch | None], kind: Saw) -> Iterator[Tilt]:
+def _switched(
+    fact: str, settings: Mapping[str, Switch | None], kind: type[seen.LoggingDiffers | seen.CompressionDiffers]
+) -> Iterator[Tilt]:
     """A setting that is off for some and on for others, whatever the words."""
-    on = [name for name, setting in settings.items() if setting and setting.on]
-    off = [name for name, setting in settings.items() if setting and not setting.on]
+    on = tuple(name for name, setting in settings.items() if setting and setting.on)
+    off = tuple(name for name, setting in settings.items() if setting and not setting.on)
     if on and off:
-        yield _tilt(fact, kind, on=on, off=off)
+        yield fact, kind(on, off)
 
 
 def _logging(sheets: Sheets) -> Iterator[Tilt]:
     settings = {name: sheet.access_log for name, sheet in sheets.items()}
-    yield from _switched(parity.ACCESS_LOG, settings, Saw.LOGGING)
+    yield from _switched(parity.ACCESS_LOG, settings, seen.LoggingDiffers)
 
 
 def _compression(sheets: Sheets) -> Iterator[Tilt]:
     settings = {name: sheet.compression for name, sheet in sheets.items()}
-    yield from _switched(parity.COMPRESSION, settings, Saw.COMPRESSION)
+    yield from _switched(parity.COMPRESSION, settings, seen.CompressionDiffers)
 
 
 def _root(sheets: Sheets) -> Iterator[Tilt]:
     is_root = {name: "root" in sheet.runs_as.users for name, sheet in sheets.items() if sheet.runs_as}
-    rooted = [name for name, yes in is_root.items() if yes]
+    rooted = tuple(name for name, yes in is_root.items() if yes)
     if rooted and len(rooted) < len(is_root):
-        yield _tilt(parity.RUNS_AS, Saw.ROOT, names=rooted)
+        yield parity.RUNS_AS, seen.SomeAreRoot(rooted)
 
 
 def _routing(sheets: Sheets) -> Iterator[Tilt]:
     answers = {name: sheet.unknown_path for name, sheet in sheets.items()}
     alike = {name: answer.same_body for name, answer in answers.items() if isinstance(answer, UnknownPath)}
-    names = [name for name, same in alike.items() if same]
+    names = tuple(name for name, same in alike.items() if same)
     if names and len(names) < len(alike):
-        yield _tilt("routing", Saw.ROUTING, names=names)
+        yield "routing", seen.SomeIgnorePaths(names)
 
 
 def _notes(sheets: Sheets) -> Iterator[Tilt]:
     for name, sheet in sheets.items():
         if sheet.note is not None:
-            yield _tilt(parity.NOTE, Saw.NOTE, name=name, note=sheet.note)
+            yield parity.NOTE, seen.ParityNote(name, sheet.note)
 
 
 def _closing(sheets: Sheets) -> Iterator[Tilt]:
@@ -134,19 +132,19 @@ def _closing(sheets: Sheets) -> Iterator[Tilt]:
     limits = {name: limit for name, limit in found.items() if isinstance(limit, KeepAlive)}
     closing = {name: limit for name, limit in limits.items() if limit.closed}
     if closing and (len(closing) < len(limits) or len(set(closing.values())) > 1):
-        yield _tilt("keep-alive limit", Saw.CLOSES, limits=closing)
+        yield "keep-alive limit", seen.SomeClose(closing)
 
 
 def _closing_old(sheets: Sheets) -> Iterator[Tilt]:
     """Servers that close each connection of HTTP/1.0 where others keep them, as the load asks."""
     found = {name: sheet.old_http for name, sheet in sheets.items()}
     answers = {name: old_http for name, old_http in found.items() if isinstance(old_http, OldHttp)}
-    closing = [name for name, old_http in answers.items() if old_http.kind is not OldHttpKind.KEEPS]
+    closing = tuple(name for name, old_http in answers.items() if old_http.kind is not OldHttpKind.KEEPS)
     if closing and len(closing) < len(answers):
-        yield _tilt(parity.OLD_HTTP, Saw.CLOSES_OLD, names=closing)
+        yield parity.OLD_HTTP, seen.SomeCloseOldHttp(closing)
 
 
 def _cores(sheets: Sheets) -> Iterator[Tilt]:
     used = {name: sheet.cores_used.used for name, sheet in sheets.items() if sheet.cores_used}
     if used and max(used.values()) - min(used.values()) > CORES:
-        yield _tilt(parity.CORES_USED, Saw.CORES, used=used)
+        yield parity.CORES_USED, seen.CoresDiffer(used)

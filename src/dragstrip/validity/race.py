@@ -22,8 +22,9 @@ from dragstrip.analysis.fitness import (
 )
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
+from dragstrip.validity import observation as seen
 from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures
-from dragstrip.validity.check import PASS, RANK, VOID, WARN, Check, Finding, Saw, check_result, passed
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
 from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
 from dragstrip.validity.links import links
@@ -93,7 +94,7 @@ class _Side:
 
 def is_void(checks: Sequence[Check]) -> bool:
     """Whether the race can't be stood behind (exit code 3)."""
-    return any(check.status == VOID for check in checks)
+    return any(check.status is Status.VOID for check in checks)
 
 
 def inspect(race: Race) -> tuple[Check, ...]:
@@ -151,59 +152,55 @@ def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
     for name in (side.name for side in sides if side.name in used):
         use = used[name]
         if use.busy > DATABASE_FULL:
-            findings.append(Finding(WARN, Saw.DATABASE_LIMIT, (name,), {"busy": use.busy}))
+            findings.append(Finding(Status.WARN, seen.DatabaseLimit(name, use.busy)))
         off = use.executed / use.wanted - 1 if use.wanted else 0.0
         most = max(most, abs(off))
         if abs(off) > MISCOUNT[0]:
             # Fewer than the answers take: some came from elsewhere. More: a server asks for more than it answers.
-            status = VOID if off < -MISCOUNT[1] else WARN
-            counts = {"executed": use.executed, "wanted": use.wanted}
-            findings.append(Finding(status, Saw.DATABASE_MISCOUNTED, (name,), counts))
-    asked = passed(Saw.DATABASE_ASKED, most=most, busy=max(use.busy for use in used.values()))
-    yield check_result("database", findings, asked)
+            status = Status.VOID if off < -MISCOUNT[1] else Status.WARN
+            findings.append(Finding(status, seen.DatabaseMiscounted(name, use.executed, use.wanted)))
+    asked = seen.DatabaseAsked(most, max(use.busy for use in used.values()))
+    yield check_result(CheckName.DATABASE, findings, asked)
 
 
 def _parity(race: Race) -> Iterator[Check]:
     """One warning for each thing that tilts the race; what differs without tilting it is on the sheet only."""
     found = tilts(race)
     if not found:
-        yield check_result("parity", (), passed(Saw.NO_TILT))
-    for fact, finding in found:
-        yield check_result(f"parity, {fact}", [finding])
+        yield check_result(CheckName.PARITY, (), seen.Plain.NO_TILT)
+    for fact, tilt in found:
+        yield check_result(CheckName.PARITY, [Finding(Status.WARN, tilt)], fact=fact)
 
 
-def _level(value: float, limits: tuple[float, float], *, most: str = VOID) -> str:
+def _level(value: float, limits: tuple[float, float], *, most: Status = Status.VOID) -> Status:
     """ "warn" above the first limit, ``most`` above the second."""
-    return most if value > limits[1] else WARN if value > limits[0] else PASS
+    return most if value > limits[1] else Status.WARN if value > limits[0] else Status.PASS
 
 
-def _noise_only(race: Race) -> str:
+def _noise_only(race: Race) -> Status:
     """The most that a check of the machine's noise or of one contender's fitness may come to.
 
     Up to method version 4 they voided the race; from 5 on noise is in the intervals, and a contender that can't be
     compared takes its own pairs' verdicts, not those of the others (``fitness.unfit``).
     """
-    return WARN if race.method >= 5 else VOID
+    return Status.WARN if race.method >= 5 else Status.VOID
 
 
 def _rounds(race: Race) -> Check:
     valid = sum(not this.void for this in race.rounds)
     void = len(race.rounds) - valid
-    if valid >= LEAST_ROUNDS:
-        return check_result("rounds", (), passed(Saw.ROUNDS, valid=valid, void=void))
-    values = {"valid": valid, "void": void, "least": LEAST_ROUNDS, "ended": race.finished}
-    return check_result("rounds", [Finding(WARN, Saw.FEW_ROUNDS, values=values)])
+    counted = seen.Rounds(valid, void, LEAST_ROUNDS, race.finished)
+    status = Status.PASS if valid >= LEAST_ROUNDS else Status.WARN
+    return check_result(CheckName.ROUNDS, [Finding(status, counted)], counted)
 
 
 def _lanes(race: Race) -> Check:
-    shared = _shared(race)
-    if not shared:
-        return check_result("lanes", (), passed(Saw.OWN_CORES, servers=race.server_cores, engine=race.engine_cores))
-    return check_result("lanes", [Finding(WARN, Saw.SHARED_CORES, values={"cores": shared})])
+    lanes = seen.Lanes(race.server_cores, race.engine_cores, _shared(race))
+    return check_result(CheckName.LANES, [Finding(Status.WARN if lanes.shared else Status.PASS, lanes)], lanes)
 
 
-def _shared(race: Race) -> list[int]:
-    return sorted(set(race.server_cores) & set(race.engine_cores))
+def _shared(race: Race) -> tuple[int, ...]:
+    return tuple(sorted(set(race.server_cores) & set(race.engine_cores)))
 
 
 def _ceiling_per_s(race: Race) -> float | None:
@@ -235,36 +232,35 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
         for side in sides:
             share = median(engine_share(block) for block in side.blocks)
             busy = side.busy()
-            about, used = (side.name,), {"share": share, "busy": busy}
             if limited(side.blocks, side.cores):
                 # CPU time per request is not changed by a client that can't send more.
                 if choose(race).metric == "cpu":
-                    yield Finding(WARN, Saw.GENERATOR_LIMIT_BY_CPU, about, used)
+                    yield Finding(Status.WARN, seen.GeneratorLimitByCpu(side.name, share, busy))
                 else:
-                    yield Finding(_noise_only(race), Saw.GENERATOR_LIMIT, about, used)
+                    yield Finding(_noise_only(race), seen.GeneratorLimit(side.name, share, busy))
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
-                yield Finding(WARN, Saw.GENERATOR_NEAR, about, used)
+                yield Finding(Status.WARN, seen.GeneratorNear(side.name, share, busy))
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
             if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
-                yield Finding(WARN, Saw.CEILING_NEAR, about, {"share": rate_per_s / ceiling_per_s})
+                yield Finding(Status.WARN, seen.CeilingNear(side.name, rate_per_s / ceiling_per_s))
 
     most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
-    return check_result("generator", findings(), passed(Saw.ENGINE_CORES_USED, most=most))
+    return check_result(CheckName.GENERATOR, findings(), seen.EngineCoresUsed(most))
 
 
 def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
     if _shared(race):
-        return check_result("engine wait", (), passed(Saw.ENGINE_WAITED_SHARED, share=share))
+        return check_result(CheckName.ENGINE_WAIT, (), seen.EngineWaited(share, shared=True))
     level = _level(share, WAIT, most=_noise_only(race))
-    finding = Finding(level, Saw.ENGINE_WAIT_TAKEN, values={"share": share})
-    return check_result("engine wait", [finding], passed(Saw.ENGINE_WAITED, share=share))
+    taken = Finding(level, seen.EngineWaitTaken(share))
+    return check_result(CheckName.ENGINE_WAIT, [taken], seen.EngineWaited(share, shared=False))
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
     """Several threads may wait for each other while the core is idle for another reason: they warn, never void."""
     if shares_lane(race):
-        return check_result("server wait", (), passed(Saw.SERVER_WAIT_SHARED))
+        return check_result(CheckName.SERVER_WAIT, (), seen.Plain.SERVER_WAIT_SHARED)
     findings, most, unread = [], 0.0, list[str]()
     for side in sides:
         taken = side.taken()
@@ -272,13 +268,9 @@ def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
             unread.append(side.name)
             continue
         most = max(most, taken)
-        level = (
-            _level(taken, WAIT, most=_noise_only(race))
-            if side.single
-            else min(_level(taken, WAIT), WARN, key=RANK.__getitem__)
-        )
-        findings.append(Finding(level, Saw.SERVER_WAIT_TAKEN, (side.name,), {"taken": taken}))
-    return check_result("server wait", findings, passed(Saw.SERVER_WAIT_MOST, most=most, unread=unread))
+        level = _level(taken, WAIT, most=_noise_only(race)) if side.single else _level(taken, WAIT).at_most(Status.WARN)
+        findings.append(Finding(level, seen.ServerWaitTaken(side.name, taken)))
+    return check_result(CheckName.SERVER_WAIT, findings, seen.ServerWaitMost(most, tuple(unread)))
 
 
 def _steal(race: Race, sides: Sequence[_Side]) -> Check:
@@ -286,16 +278,14 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     stolen = sum(block.steal_ns for side in sides for block in side.blocks)
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
-    finding = Finding(_level(share, STEAL, most=_noise_only(race)), Saw.STEAL, values={"share": share})
-    return check_result("steal", [finding], passed(Saw.STEAL, share=share))
+    level = _level(share, STEAL, most=_noise_only(race))
+    return check_result(CheckName.STEAL, [Finding(level, seen.Steal(share))], seen.Steal(share))
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.at_once)]
-    findings = [
-        Finding(VOID, Saw.ACCOUNTING_FAULTS, values={"count": len(faults), "first": first}) for first in faults[:1]
-    ]
-    return check_result("accounting", findings, passed(Saw.ADDS_UP))
+    findings = [Finding(Status.VOID, seen.AccountingFaults(len(faults), first)) for first in faults[:1]]
+    return check_result(CheckName.ACCOUNTING, findings, seen.Plain.ADDS_UP)
 
 
 def _errors(race: Race, sides: Sequence[_Side]) -> Check:
@@ -310,17 +300,17 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
             wrong = any(kinds[kind] for kind in WRONG_KINDS)
             by_kind = {kind: count for kind, count in kinds.most_common() if count}
             # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
-            status = VOID if wrong else _noise_only(race) if failed > MOST_FAILED * sent else WARN
-            yield Finding(status, Saw.ERRORS, (side.name,), {"failed": failed, "sent": sent, "errors": by_kind})
+            many = _noise_only(race) if failed > MOST_FAILED * sent else Status.WARN
+            yield Finding(Status.VOID if wrong else many, seen.Errors(side.name, failed, sent, by_kind))
 
     answered = sum(block.answered for side in sides for block in side.blocks)
-    return check_result("errors", findings(), passed(Saw.NO_ERRORS, answered=answered))
+    return check_result(CheckName.ERRORS, findings(), seen.NoErrors(answered))
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
     """Every connection waits for an answer or for the engine, at any time: the two add up to all of them."""
     if race.load.rate_per_s:
-        return check_result("Little's law", (), passed(Saw.LITTLE_OPEN_LOOP))
+        return check_result(CheckName.LITTLES_LAW, (), seen.Plain.LITTLE_OPEN_LOOP)
     findings, most = [], 0.0
     for side in sides:
         used = _undisturbed(race, side)
@@ -335,13 +325,11 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         level = _level(off, LITTLE)
         # Between a connection that the server ended and the next one there may be time that is neither.
         reconnects = connects > 0.001 * answered and busy < at_once
-        measured = {"busy": busy, "connections": at_once}
         if reconnects:
-            least = min(level, WARN, key=RANK.__getitem__)
-            findings.append(Finding(least, Saw.LITTLE_RECONNECTS, (side.name,), measured))
+            findings.append(Finding(level.at_most(Status.WARN), seen.LittleReconnects(side.name, busy, at_once)))
         else:
-            findings.append(Finding(level, Saw.LITTLE_OFF, (side.name,), {**measured, "off": off}))
-    return check_result("Little's law", findings, passed(Saw.LITTLE_HOLDS, within=most))
+            findings.append(Finding(level, seen.LittleOff(side.name, busy, at_once, off)))
+    return check_result(CheckName.LITTLES_LAW, findings, seen.LittleHolds(most))
 
 
 def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
@@ -355,15 +343,15 @@ def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
 def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
     """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
     if race.load.rate_per_s:
-        return check_result("turn-round", (), passed(Saw.TURN_OPEN_LOOP))
+        return check_result(CheckName.TURN_ROUND, (), seen.Plain.TURN_OPEN_LOOP)
     findings, most = [], 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used) * race.load.at_once
         share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
         most, busy = max(most, share), side.busy()
         if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):
-            findings.append(Finding(WARN, Saw.TURN_LONG, (side.name,), {"share": share}))
-    return check_result("turn-round", findings, passed(Saw.TURN_MOST, most=most, busy=most > MOST_TURN))
+            findings.append(Finding(Status.WARN, seen.TurnLong(side.name, share)))
+    return check_result(CheckName.TURN_ROUND, findings, seen.TurnMost(most, busy=most > MOST_TURN))
 
 
 def _offered(race: Race, sides: Sequence[_Side]) -> Check:
@@ -374,11 +362,11 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
         share = sum(block.departed or 0 for block in side.used) / max(offered, 1)
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
-            left = {"share": share, "rate_per_s": race.load.rate_per_s}
-            findings.append(Finding(_noise_only(race), Saw.NOT_SUSTAINED, (side.name,), left))
+            left = seen.NotSustained(side.name, share, race.load.rate_per_s)
+            findings.append(Finding(_noise_only(race), left))
         elif lag_ns is not None and lag_ns > allowed_ns:
-            findings.append(Finding(WARN, Saw.LEFT_LATE, (side.name,), {"lag_ns": lag_ns}))
-    return check_result("offered rate", findings, passed(Saw.OFFERED, rate_per_s=race.load.rate_per_s))
+            findings.append(Finding(Status.WARN, seen.LeftLate(side.name, lag_ns)))
+    return check_result(CheckName.OFFERED_RATE, findings, seen.Offered(race.load.rate_per_s))
 
 
 def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
@@ -390,10 +378,9 @@ def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
             busy += beside[side.name].cores  # what its own backends had of the same cores
         if busy is not None and busy < SERVER_IDLE:
             disturbed = busy + lost.get(side.name, 0.0) >= SERVER_IDLE  # nobody knows what it would have done
-            values = {"busy": busy, "cores": cores, "disturbed": disturbed}
-            findings.append(Finding(WARN, Saw.NOT_SATURATED, (side.name,), values))
-    unread = [side.name for side in sides if side.busy() is None]
-    return check_result("saturation", findings, passed(Saw.SATURATED, least=SERVER_IDLE, unread=unread))
+            findings.append(Finding(Status.WARN, seen.NotSaturated(side.name, busy, cores, disturbed)))
+    unread = tuple(side.name for side in sides if side.busy() is None)
+    return check_result(CheckName.SATURATION, findings, seen.Saturated(SERVER_IDLE, unread))
 
 
 def _launches(sides: Sequence[_Side]) -> Check:
@@ -401,9 +388,10 @@ def _launches(sides: Sequence[_Side]) -> Check:
     findings = []
     for side in sides:
         others = [speeds[other.name] for other in sides if other.name != side.name]
-        findings += launch_findings(side.name, side.launches, speeds[side.name], others)
-    findings += [Finding(WARN, Saw.ALREADY_RUNNING, (side.name,)) for side in sides if side.kind == "url"]
-    return check_result("launches", findings, passed(Saw.LAUNCHES_ALIKE))
+        odd = launch_findings(side.name, side.launches, speeds[side.name], others)
+        findings += [Finding(Status.WARN, one) for one in odd]
+    findings += [Finding(Status.WARN, seen.AlreadyRunning(side.name)) for side in sides if side.kind == "url"]
+    return check_result(CheckName.LAUNCHES, findings, seen.Plain.LAUNCHES_ALIKE)
 
 
 def _trend(race: Race, sides: Sequence[_Side]) -> Check:
@@ -416,15 +404,14 @@ def _trend(race: Race, sides: Sequence[_Side]) -> Check:
         most = max(most, abs(mean))
         if abs(mean) > TREND_ERRORS * error:
             level = _level(abs(mean), TREND, most=_noise_only(race))
-            findings.append(Finding(level, Saw.TREND, (side.name,), {"mean": mean}))
-    return check_result("trend", findings, passed(Saw.NO_TREND, most=most))
+            findings.append(Finding(level, seen.Trend(side.name, mean)))
+    return check_result(CheckName.TREND, findings, seen.NoTrend(most))
 
 
 def _void_passes(race: Race) -> Check:
     passes, why = void_passes(race), causes(race)
     lost = sum(map(bool, passes.values()))
     cause = why.most_common(1)[0][0] if why else None
-    counts = {"lost": lost, "passes": len(passes), "cause": cause}
+    counted = seen.VoidPasses(lost, len(passes), cause)
     level = _level(lost / max(len(passes), 1), VOID_PASSES, most=_noise_only(race))
-    findings = [Finding(level, Saw.MANY_VOID_PASSES, values=counts)]
-    return check_result("void passes", findings, passed(Saw.VOID_PASSES, **counts))
+    return check_result(CheckName.VOID_PASSES, [Finding(level, counted)], counted)

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dragstrip.record import Race, Void, VoidKind
-from dragstrip.validity.check import VOID, Check
+from dragstrip.validity.check import Check, CheckName, Status
 
 #: Checks that void by what others did on the race's cores.
-_CHECKS = frozenset({"engine wait", "server wait", "steal"})
+_CHECKS = frozenset({CheckName.ENGINE_WAIT, CheckName.SERVER_WAIT, CheckName.STEAL})
 
 #: The same as kinds of reasons of a block or a round.
 _KINDS = frozenset({VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.STEAL, VoidKind.CLOCK})
@@ -65,10 +65,10 @@ def may_pass(race: Race, checks: Sequence[Check]) -> bool:
     speed that still rises, an engine's fault come again: what one of those voids would be void each time. Where both
     are met the first count: the others may have come of them, and are left alone if another time brings them again.
     """
-    void = {check.check for check in checks if check.status == VOID}
+    void = {check.name for check in checks if check.status is Status.VOID}
     if void & _CHECKS:
         return True
-    if "void passes" not in void and race.finished != "void":
+    if CheckName.VOID_PASSES not in void and race.finished != "void":
         return False
     return by_passing(race)
 

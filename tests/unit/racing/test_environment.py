@@ -38,7 +38,7 @@ MS = samples.MS
 
 def check(race: Race, name: str) -> validity.Check:
     """One check of a race, by its name."""
-    (found,) = [one for one in validity.inspect(race) if one.check == name]
+    (found,) = [one for one in validity.inspect(race) if one.name == name]
     return found
 
 

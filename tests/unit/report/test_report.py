@@ -54,7 +54,8 @@ from dragstrip.report.race import svg as picture
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.store.database import Store
 from dragstrip.validity import inspect
-from dragstrip.validity.check import Finding, Saw, check_result
+from dragstrip.validity import observation as seen
+from dragstrip.validity.check import CheckName, Finding, Status, check_result
 
 HOSTILE = "<script>alert(1)</script>"
 SPEEDS = {"return": 118_000.0, "static": 96_000.0, "twin": 96_000.0, "slow": 4_000.0}
@@ -314,7 +315,7 @@ def hostile_race() -> Race:
 def test_text_from_outside_never_becomes_markup() -> None:
     """Only our scripts run, by digest, and the hostile text is in none of them; it is still there to be read."""
     race = hostile_race()
-    text = race_page.render(race, judge(race), [*inspect(race), samples.said(HOSTILE, "warn", HOSTILE)])
+    text = race_page.render(race, judge(race), [*inspect(race), samples.said(f"parity, {HOSTILE}", "warn", HOSTILE)])
     assert HOSTILE not in text
     reader = Reader(text)
     assert reader.open == []
@@ -917,7 +918,7 @@ def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
 def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three marks for three levels; the command to go on with is one that can be typed."""
     race = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
-    assert notes.light(race) == notes.Light("pass", "quiet machine")
+    assert notes.noise_level(race) == notes.NoiseLevel("pass", "quiet machine")
     for level, mark in (("disturbed", "▲"), ("very disturbed", "■")):
         seen = validity.Noise(level=level, lost=0.123, factor=3.04)  # type: ignore[arg-type]  # from the loop above
         monkeypatch.setattr(validity, "noise", lambda race, seen=seen: seen)
@@ -925,7 +926,7 @@ def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(mo
         assert f"{mark} {level} machine: others took 12.3 % of its cores' time; intervals are about 3 times" in text
         assert told(race)["noise"] == {"level": level, "lost": 0.123, "factor": 3.04}
     of, verdict, _ = judged_of(race, more_s=97.0)
-    assert notes.more(of, verdict, "last").endswith(
+    assert notes.undecided_hint(of, verdict, "last").endswith(
         "about 2 min more would decide it: dragstrip race --resume last --budget +2m"
     )
     assert [notes.budget(s) for s in (1, 31, 60, 61, 600, 601, 4000)] == ["10s", "40s", "1m", "2m", "10m", "15m", "70m"]
@@ -935,9 +936,9 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
     """The heaviest first; what shares a remedy shares a note; all of it with --verbose."""
     do = "end other programs, or give the race cores of its own (--server-cores, --engine-cores)"
     checks = [
-        check_result("steal", [Finding("warn", Saw.STEAL, values={"share": 0.04})]),
-        check_result("engine wait", [Finding("warn", Saw.ENGINE_WAIT_TAKEN, values={"share": 0.07})]),
-        check_result("server wait", [Finding("warn", Saw.SERVER_WAIT_TAKEN, ("slow",), {"taken": 0.09})]),
+        check_result(CheckName.STEAL, [Finding(Status.WARN, seen.Steal(0.04))]),
+        check_result(CheckName.ENGINE_WAIT, [Finding(Status.WARN, seen.EngineWaitTaken(0.07))]),
+        check_result(CheckName.SERVER_WAIT, [Finding(Status.WARN, seen.ServerWaitTaken("slow", 0.09))]),
         samples.said("parity, x", "warn", "x differs"),
         samples.said("memory", "warn", "slow grows"),
         samples.said("errors", "warn", "slow: 3 errors"),
@@ -953,46 +954,43 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
 
 def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
-    used = {"share": 0.99, "busy": 0.5}
-    limit = check_result("generator", [Finding("void", Saw.GENERATOR_LIMIT, ("return",), used)])
+    limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, seen.GeneratorLimit("return", 0.99, 0.5))])
     assert not standing.is_void(race, judge(race), [limit])
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
     assert re.search(r"return / slow .*? void", text)
     assert "Without return, void: the generator is the limit" in text
     assert not text.startswith(" FASTEST return")
-    assert standing.refused(race, judge(race), [limit]) == ""
+    assert standing.no_result_reason(race, judge(race), [limit]) == ""
     assert standing.is_void(race, judge(race), [VOID])
 
 
 def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:
     """Contenders `a` and `a: b`, and one that is called as a word of the sentence."""
     race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
-    limit = check_result("trend", [Finding("void", Saw.TREND, ("a: b",), {"mean": 0.2})])
-    assert standing.spoilt(race, [limit]) == {"a: b"}
+    limit = check_result(CheckName.TREND, [Finding(Status.VOID, seen.Trend("a: b", 0.2))])
+    assert standing.void_contenders(race, [limit]) == {"a: b"}
     first = Void(kind=VoidKind.OTHER, text="a: b")
-    everybody = check_result(
-        "accounting", [Finding("void", Saw.ACCOUNTING_FAULTS, values={"count": 3, "first": first})]
-    )
-    assert standing.spoilt(race, [everybody]) == {"a", "a: b", "faults"}
+    everybody = check_result(CheckName.ACCOUNTING, [Finding(Status.VOID, seen.AccountingFaults(3, first))])
+    assert standing.void_contenders(race, [everybody]) == {"a", "a: b", "faults"}
 
 
 def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine() -> None:
     """Exit code 3's sentence: by the machine's own cores, its host, and whether its cores were kept awake."""
     race = samples.race()
     shared = replace(race, machine={**race.machine, "virtual": "kvm"})
-    why = standing.refused(shared, judge(shared), [VOID])
+    why = standing.no_result_reason(shared, judge(shared), [VOID])
     for part in ("by the check “passes”", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
         assert part in why
     for fact in ({"awake": "off: n/a", "kept_awake": True}, {"awake": "cpu_dma_latency held at 0"}):  # now; before
         awake = replace(race, machine={**race.machine, "virtual": "none", **fact})
-        assert "--awake" not in standing.refused(awake, judge(awake), [VOID])
+        assert "--awake" not in standing.no_result_reason(awake, judge(awake), [VOID])
     limit = samples.said("generator", "void", "the generator is the limit")
-    assert "--metric cpu" in standing.refused(race, judge(race), [limit])
-    assert standing.refused(race, judge(race), []) == ""
+    assert "--metric cpu" in standing.no_result_reason(race, judge(race), [limit])
+    assert standing.no_result_reason(race, judge(race), []) == ""
     spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
-    assert standing.refused(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
+    assert standing.no_result_reason(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
     nothing = samples.race(rounds=0, finished="budget")
-    assert "no round" in standing.refused(nothing, judge(nothing), [])
+    assert "no round" in standing.no_result_reason(nothing, judge(nothing), [])
 
 
 def test_the_whisker_lies_against_1_and_the_margin() -> None:

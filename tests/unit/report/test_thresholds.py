@@ -15,7 +15,8 @@ from dragstrip.cli.race import _by_thresholds
 from dragstrip.record import Race
 from dragstrip.report.race import thresholds
 from dragstrip.validity import inspect
-from dragstrip.validity.check import Finding, Saw, check_result
+from dragstrip.validity.check import CheckName, Finding, Status, check_result
+from dragstrip.validity.observation import Errors
 
 SLOWER, FASTER = ("slower:3%", "slower", 0.03), ("faster:3%", "faster", 0.03)
 
@@ -24,8 +25,8 @@ def ruled(
     race: Race, *rules: tuple[str, str, float], strict: bool = False, void: tuple[str, ...] = ()
 ) -> tuple[int, str]:
     """The exit code, and what was shown."""
-    planted = [Finding("void", Saw.ERRORS, (name,), {"failed": 1, "sent": 2, "errors": {}}) for name in void]
-    checks = [*inspect(race), *([check_result("errors", planted)] if planted else [])]
+    planted = [Finding(Status.VOID, Errors(name, failed=1, sent=2, errors={})) for name in void]
+    checks = [*inspect(race), *([check_result(CheckName.ERRORS, planted)] if planted else [])]
     console = Console(file=io.StringIO(), width=200, no_color=True)
     code = _by_thresholds(console, thresholds.rulings(race, analysis.judge(race), checks, rules), strict)
     return code, console.file.getvalue()  # type: ignore[attr-defined]

@@ -56,12 +56,12 @@ def asking(*, executed: float = 1.0, cpu: float = 0.4, within: float = 0.02, **c
 
 
 def check_of(race: Race) -> Check:
-    (check,) = (one for one in validity.inspect(race) if one.check == "database")
+    (check,) = (one for one in validity.inspect(race) if one.name == "database")
     return check
 
 
 def test_a_race_without_a_database_has_no_such_check() -> None:
-    assert "database" not in {one.check for one in validity.inspect(samples.race())}
+    assert "database" not in {one.name for one in validity.inspect(samples.race())}
     assert database.text(samples.race(), analysis.judge(samples.race()), ["quick", "steady"]) == ""
 
 

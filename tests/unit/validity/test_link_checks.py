@@ -42,7 +42,7 @@ def over(*, split: tuple[float, ...] = (1.0, 1.0), trip_ns: float = 20_000, **se
 
 
 def links(race: Race) -> list[Check]:
-    return [one for one in validity.inspect(race) if one.check == "links"]
+    return [one for one in validity.inspect(race) if one.name == "links"]
 
 
 def test_a_race_on_one_machine_has_no_such_check() -> None:

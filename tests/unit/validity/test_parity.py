@@ -28,7 +28,7 @@ def raced(*changes: dict[str, str], **race: object) -> Race:
 
 
 def warned(race: Race) -> dict[str, str]:
-    return {one.check: check_text(one) for one in validity.inspect(race) if one.check.startswith("parity")}
+    return {one.label: check_text(one) for one in validity.inspect(race) if one.label.startswith("parity")}
 
 
 def test_sheets_that_differ_only_in_words_tilt_nothing() -> None:

@@ -45,7 +45,7 @@ def with_launches(race: Race, change: Callable[[Launch], Launch]) -> Race:
 
 def check(race: Race, name: str) -> validity.Check:
     """One check of a race, by its name."""
-    (found,) = [one for one in validity.inspect(race) if one.check == name]
+    (found,) = [one for one in validity.inspect(race) if one.name == name]
     return found
 
 
@@ -252,7 +252,7 @@ def test_a_clean_race_passes_every_check() -> None:
     checks = validity.inspect(samples.race())
     assert [one for one in checks if one.status != "pass"] == []
     assert all(check_text(one) for one in checks)
-    assert len({one.check for one in checks}) == len(checks) == 22
+    assert len({one.label for one in checks}) == len(checks) == 22
     assert not validity.is_void(checks)
 
 
@@ -310,9 +310,9 @@ def test_a_generator_at_its_limit_does_not_void_what_cpu_time_decides() -> None:
     race = with_blocks(
         samples.race(method=4), lambda block: replace(block, engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS)
     )
-    assert {one.check: one.status for one in validity.inspect(race)}["generator"] == "void"
+    assert {one.label: one.status for one in validity.inspect(race)}["generator"] == "void"
     by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
-    assert {one.check: one.status for one in validity.inspect(by_cpu)}["generator"] == "warn"
+    assert {one.label: one.status for one in validity.inspect(by_cpu)}["generator"] == "warn"
     assert validity.held_by_generator(by_cpu) == ("quick", "steady")
 
 
@@ -568,4 +568,4 @@ def test_a_race_without_rounds_is_inspected_without_complaint() -> None:
     """Nothing to void; it says that there are too few rounds."""
     checks = validity.inspect(samples.race(rounds=0))
     assert not validity.is_void(checks)
-    assert [one.check for one in checks if one.status == "warn"] == ["rounds"]
+    assert [one.name for one in checks if one.status == "warn"] == ["rounds"]

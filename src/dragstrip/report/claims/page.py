@@ -15,13 +15,13 @@ from dragstrip.report import figures
 from dragstrip.report.claims.table import MEANING, measured, published, source_of, stand_ins
 from dragstrip.report.claims.wording import finding_text
 from dragstrip.report.race.checks import check_text
-from dragstrip.validity import held_by_generator, inspect
+from dragstrip.validity import CheckName, Status, held_by_generator, inspect
 
 #: Facts that a race's table always has; the other tilting ones where they differ.
 _ALWAYS = ("processes, threads", "header bytes")
 
 #: Checks that the table of a race says by numbers.
-_SHOWN = ("generator", "saturation")
+_SHOWN = (CheckName.GENERATOR, CheckName.SATURATION)
 
 
 def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> str:
@@ -132,8 +132,8 @@ def _raced(race: Race, title: str) -> list[str]:
             "ones too, may be the client's own; CPU time per request decides"
         )
     # What voids is said by the verdicts that it voids.
-    wanted = [check for check in inspect(race) if check.status == "warn" and check.check in TELLING]
-    notes += [_plain(check_text(check)) for check in wanted if check.check not in _SHOWN]
+    wanted = [check for check in inspect(race) if check.status is Status.WARN and check.name in TELLING]
+    notes += [_plain(check_text(check)) for check in wanted if check.name not in _SHOWN]
     return [*lines, "", *(f"- {note}." for note in notes), *([""] if notes else [])]
 
 

@@ -53,7 +53,7 @@ def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
     if standing.is_void(race, verdict, checks):
         racing = names or [entrant.name for entrant in race.entrants if not entrant.out]
         return Badge("void", "VOID", f"no result for {_named(racing)}")
-    bad = standing.spoilt(race, checks) | standing.unjudged(verdict).keys()
+    bad = standing.void_contenders(race, checks) | standing.unjudged(verdict).keys()
     names = [name for name in names if name not in bad]
     pair = summary.pair_of(verdict, *names[:2]) if len(names) > 1 else None
     if pair is None:

@@ -19,10 +19,10 @@ from dragstrip.report.race.badge import Badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.wording import metric_reason_text
+from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, Verdict
-    from dragstrip.validity import Check
 
 #: So many pairs that change places are named, the others are counted.
 MOST_CHANGES = 2
@@ -108,7 +108,7 @@ def table(race: Race, found: Sequence[Part]) -> Table:
 
 def _rows(part: Part) -> list[summary.Row]:
     """The contenders of a column whose numbers can stand, fastest first."""
-    bad = standing.spoilt(part.race, part.checks)
+    bad = standing.void_contenders(part.race, part.checks)
     return [row for row in summary.ranked(part.race, part.verdict, with_latency=False) if row.name not in bad]
 
 
@@ -118,7 +118,9 @@ def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
     cells = {name: Cell(lacks="lacks it") for name in part.absent}
     cells |= {entrant.name: Cell(lacks="out" if entrant.out else "no number") for entrant in part.race.entrants}
     cells |= {
-        name: Cell(lacks="void") for name in standing.spoilt(part.race, part.checks) if cells[name].lacks != "out"
+        name: Cell(lacks="void")
+        for name in standing.void_contenders(part.race, part.checks)
+        if cells[name].lacks != "out"
     }
     for row in found:
         number = figures.per_unit(row.main.estimate, unit)
@@ -159,7 +161,7 @@ def changes(found: Sequence[Part]) -> list[Change]:
 
 
 def _told_apart(part: Part) -> Iterator[Pair]:
-    for pair in standing.standing(part.race, part.verdict, part.checks):
+    for pair in standing.valid_pairs(part.race, part.verdict, part.checks):
         if pair.verdict in ("faster", "slower") and not pair.unfit:
             yield pair
 
@@ -173,7 +175,7 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     found = parts(race, verdict, checks)
     void = [part for part in found if standing.is_void(part.race, part.verdict, part.checks)]
     if len(void) == len(found):
-        causes = [check for check in checks if check.status == "void"]
+        causes = [check for check in checks if check.status is Status.VOID]
         why = check_text(causes[0]) if causes else "too many of its rounds are void"
         return f"This race is void, its numbers are no verdict: {why}"
     told = [_leads(found)] if any(map(leaders, found)) else []
@@ -200,7 +202,7 @@ def _reasons(found: Sequence[Part]) -> list[str]:
 
 
 def _cause(part: Part) -> str:
-    causes = [check_text(check) for check in part.checks if check.status == "void"]
+    causes = [check_text(check) for check in part.checks if check.status is Status.VOID]
     text = causes[0] if causes else "too many of its rounds are void"
     return text if text.endswith(".") else f"{text}."
 
@@ -288,9 +290,9 @@ def _half(verdict: Verdict) -> str:
     return "half as good"
 
 
-def light(found: Sequence[Part]) -> notes.Light:
+def noise_level(found: Sequence[Part]) -> notes.NoiseLevel:
     """The noise light of the most disturbed column."""
-    seen = [notes.light(part.race) for part in found]
+    seen = [notes.noise_level(part.race) for part in found]
     return max(seen, key=lambda one: ("unknown", "pass", "warn", "void").index(one.status))
 
 

@@ -70,7 +70,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
         "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
         "validity": [
-            {"check": check.check, "status": check.status, "detail": check_text(check)} | _where(check.column)
+            {"check": check.label, "status": check.status, "detail": check_text(check)} | _where(check.column)
             for check in checks
         ],
         "void": standing.is_void(race, verdict, checks),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plot(
-    pairs: Sequence[Pair], of: int, spoilt: frozenset[str], width: int, *, verbose: bool = False
+    pairs: Sequence[Pair], of: int, void_contenders: frozenset[str], width: int, *, verbose: bool = False
 ) -> list[RenderableType]:
     """A line per pair, and the scale under all.
 
@@ -30,11 +30,11 @@ def plot(
 
     Args:
         of: how many pairs there are in all.
-        spoilt: contenders whose numbers can't stand: their pairs read "void".
+        void_contenders: contenders whose numbers can't stand: their pairs read "void".
         width: of the terminal, in cells.
     """
     axis = glyphs.Axis.of([_span(pair) for pair in pairs], pairs[0].margin)
-    lines = [_line(pair, axis, void=bool({pair.a, pair.b} & spoilt)) for pair in pairs]
+    lines = [_line(pair, axis, void=bool({pair.a, pair.b} & void_contenders)) for pair in pairs]
     by = KNOWN[pairs[0].metric].compared.removesuffix(" ×")
     heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
     least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]

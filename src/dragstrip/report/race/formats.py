@@ -19,11 +19,11 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import standing, summary, tables
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import Part, parts
+from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Interval, Pair, Verdict
     from dragstrip.report.comparison import Ruling
-    from dragstrip.validity import Check
 
 Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
 
@@ -99,8 +99,8 @@ def junit(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
             _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
         for check in part.checks:
             seen = check_text(check)
-            void = seen if check.status == "void" else ""
-            _case(suite, "validity", check.check, failed=void, said=f"{check.status}: {seen}")
+            void = seen if check.status is Status.VOID else ""
+            _case(suite, "validity", check.label, failed=void, said=f"{check.status}: {seen}")
     return _xml(*suites)
 
 

@@ -21,6 +21,7 @@ from dragstrip.report import figures, glyphs
 from dragstrip.report.race import summary
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.parts import parts
+from dragstrip.validity import CheckName, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -201,9 +202,9 @@ def lights(race: Race) -> list[RenderableType]:
     row = Text()
     for check in checks:
         row.append(f"{glyphs.STATUS_MARK[check.status]} ", glyphs.STATUS_STYLE[check.status])
-        row.append(f"{check.check}  ", "dim" if check.status == "pass" else "bold")
+        row.append(f"{check.label}  ", "dim" if check.status is Status.PASS else "bold")
     # Too few rounds are no news while a race runs.
-    troubled = [check for check in checks if check.status != "pass" and check.check != "rounds"]
+    troubled = [check for check in checks if check.status is not Status.PASS and check.name is not CheckName.ROUNDS]
     sentences = [
         Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check_text(check)))
         for check in troubled[:MOST_TROUBLES]

@@ -13,10 +13,10 @@ from dragstrip.report import figures
 from dragstrip.report.race import columns, heading, summary
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import parts
+from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
-    from dragstrip.validity import Check
 
 
 def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
@@ -28,7 +28,7 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
     ]
     for check in checks:
-        if check.status in ("void", "warn"):
+        if check.status is not Status.PASS:
             at = f"at {cell(check.column)}: " if check.column else ""
             lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
     lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]

@@ -9,25 +9,46 @@ from typing import TYPE_CHECKING
 
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.validity import Check, CheckName, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
-    from dragstrip.validity import Check
 
 #: So many notes are told unasked; each is cut at a word after so many characters.
 MOST, LONGEST = 3, 240
 
 #: What weighs more in how a result is read, first. A check that is void weighs more than any warning.
 _WEIGHTS = {
-    "errors": 95, "generator": 90, "offered rate": 88, "server's count": 86, "database": 89,
-    "answers' length": 84, "saturation": 70,
-    "turn-round": 65, "connections": 62, "links": 64, "lanes": 60, "Little's law": 60, "rounds": 58,
-    "launches": 55, "trend": 55, "memory": 50, "block length": 50,
-}  # fmt: skip
+    CheckName.ERRORS: 95,
+    CheckName.GENERATOR: 90,
+    CheckName.DATABASE: 89,
+    CheckName.OFFERED_RATE: 88,
+    CheckName.SERVERS_COUNT: 86,
+    CheckName.ANSWERS_LENGTH: 84,
+    CheckName.SATURATION: 70,
+    CheckName.TURN_ROUND: 65,
+    CheckName.LINKS: 64,
+    CheckName.CONNECTIONS: 62,
+    CheckName.LANES: 60,
+    CheckName.LITTLES_LAW: 60,
+    CheckName.ROUNDS: 58,
+    CheckName.LAUNCHES: 55,
+    CheckName.TREND: 55,
+    CheckName.MEMORY: 50,
+    CheckName.BLOCK_LENGTH: 50,
+}
 _VOID, _CONTRADICTION, _PAUSE, _OTHER = 1000, 82, 75, 45
 
 #: Told by the noise light already, where it is on "disturbed" or "very disturbed".
-_NOISE = frozenset({"engine wait", "server wait", "steal", "other programs", "void passes"})
+_NOISE = frozenset(
+    {
+        CheckName.ENGINE_WAIT,
+        CheckName.SERVER_WAIT,
+        CheckName.STEAL,
+        CheckName.OTHER_PROGRAMS,
+        CheckName.VOID_PASSES,
+    }
+)
 
 LIGHTS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
 
@@ -47,22 +68,22 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Light:
+class NoiseLevel:
     """How disturbed the machine was, in a sentence; ``status`` (a check's, or "unknown") chooses mark and colour."""
 
     status: str
     text: str
 
 
-def light(race: Race) -> Light:
+def noise_level(race: Race) -> NoiseLevel:
     """The noise light: the level, what was lost, and by which factor that widened the intervals."""
     from dragstrip.validity import noise
 
     seen = noise(race)
     if seen.level == "quiet":
-        return Light("pass", "quiet machine")
+        return NoiseLevel("pass", "quiet machine")
     if seen.lost is None:
-        return Light("unknown", "how disturbed the machine was is unknown")
+        return NoiseLevel("unknown", "how disturbed the machine was is unknown")
     lost = f"others took {figures.percent(round(seen.lost, 3))} of its cores' time"
     wider = ""
     if seen.factor is not None:
@@ -70,10 +91,10 @@ def light(race: Race) -> Light:
             "hardly wider than" if seen.factor < 1.15 else f"about {figures.two_digits(seen.factor)} times as wide as"
         )
         wider = f"; intervals are {often} on a quiet one"
-    return Light(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
+    return NoiseLevel(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
 
 
-def more(race: Race, verdict: Verdict, run: str) -> str:
+def undecided_hint(race: Race, verdict: Verdict, run: str) -> str:
     """What is still open, and the command that would decide it; "" where nothing is, or a race has no numbers.
 
     Args:
@@ -106,17 +127,17 @@ def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
     from dragstrip.report.race.checks import check_remedy, check_text
     from dragstrip.report.race.wording import contradiction_text, pauses_text
 
-    lit = light(race).status in ("warn", "void")
-    told = {check.check for check in [check for check in checks if check.status == "void"][:1]}
+    lit = noise_level(race).status in ("warn", "void")
+    told = next((check.label for check in checks if check.status is Status.VOID), "")
     found = [Note("warn", "", contradiction_text(one), _CONTRADICTION) for one in verdict.contradictions]
     found += [Note("warn", "", pauses_text(pauses, verdict), _PAUSE) for pauses in verdict.pauses]
     for check in checks:
-        if check.status != "pass" and check.check not in told:
-            weight = _WEIGHTS.get(check.check, _OTHER)
-            if check.check in _NOISE:
+        if check.status is not Status.PASS and check.label != told:
+            weight = _WEIGHTS.get(check.name, _OTHER)
+            if check.name in _NOISE:
                 weight = 5 if lit else 40
-            weight += _VOID if check.status == "void" else 0
-            found.append(Note(check.status, figures.check(check.check), check_text(check), weight, check_remedy(check)))
+            weight += _VOID if check.status is Status.VOID else 0
+            found.append(Note(check.status, figures.check(check.label), check_text(check), weight, check_remedy(check)))
     return sorted(grouped(found), key=lambda note: -note.weight)
 
 

@@ -13,20 +13,20 @@ from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race.parts import parts
 from dragstrip.store.facts import kept_awake
+from dragstrip.validity import Check, CheckName, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, UnfitReason, Verdict
-    from dragstrip.validity import Check
 
 
-def spoilt(race: Race, checks: Sequence[Check]) -> frozenset[str]:
+def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
     """Contenders whose numbers can't stand: those that void checks name; all where one of them names nobody."""
     everybody = frozenset(entrant.name for entrant in race.entrants)
     if race.finished == "void":
         return everybody
     found: frozenset[str] = frozenset()
     for check in checks:
-        if check.status == "void":
+        if check.status is Status.VOID:
             found |= check.about & everybody or everybody
     return found
 
@@ -38,12 +38,12 @@ def unjudged(verdict: Verdict) -> dict[str, UnfitReason]:
     return found if len(names) - len(found) >= 2 else {}
 
 
-def standing(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
+def valid_pairs(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
     """Pairs with an interval, by the metric that decides, that no void check touches."""
     if race.columns:
         found = parts(race, verdict, checks)
-        return [pair for part in found for pair in standing(part.race, part.verdict, part.checks)]
-    bad = spoilt(race, checks)
+        return [pair for part in found for pair in valid_pairs(part.race, part.verdict, part.checks)]
+    bad = void_contenders(race, checks)
     return [pair for pair in verdict.pairs if figures.finite(pair.low) is not None and not {pair.a, pair.b} & bad]
 
 
@@ -51,11 +51,11 @@ def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
     """Whether nothing that was measured can stand; of a race of several columns: in none of them."""
     if race.columns:
         return all(is_void(part.race, part.verdict, part.checks) for part in parts(race, verdict, checks))
-    void = race.finished == "void" or any(check.status == "void" for check in checks)
-    return void and not standing(race, verdict, checks)
+    void = race.finished == "void" or any(check.status is Status.VOID for check in checks)
+    return void and not valid_pairs(race, verdict, checks)
 
 
-def refused(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Why a race that is over has no result at all, and what would give one on this machine; "" where it has one."""
     if race.finished in ("", "interrupted", "too few contenders"):
         numbers = True  # it was not over: nothing is refused
@@ -63,22 +63,22 @@ def refused(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         numbers = any(figures.finite(pair.ratio) is not None for pair in verdict.pairs)
     if numbers and not is_void(race, verdict, checks):
         return ""
-    causes = [check for check in checks if check.status == "void"]
+    causes = [check for check in checks if check.status is Status.VOID]
     if causes:
-        return f"nothing measured can stand, by the check “{figures.check(causes[0].check)}”: {advice(race, causes[0])}"
+        return f"nothing measured can stand, by the check “{figures.check(causes[0].label)}”: {advice(race, causes[0])}"
     return f"nothing measured can stand, as no round of two contenders counts: {advice(race, None)}"
 
 
 #: Checks that are void by what others did on the race's cores (methods up to 4), or by the load generator's limit.
-_DISTURBED = frozenset({"engine wait", "server wait", "steal", "void passes"})
-_LIMITED = frozenset({"generator", "Little's law", "turn-round"})
+_DISTURBED = frozenset({CheckName.ENGINE_WAIT, CheckName.SERVER_WAIT, CheckName.STEAL, CheckName.VOID_PASSES})
+_LIMITED = frozenset({CheckName.GENERATOR, CheckName.LITTLES_LAW, CheckName.TURN_ROUND})
 
 
 def advice(race: Race, check: Check | None) -> str:
     """What to do on this very machine, by its own facts: cores, virtual or not, whether its cores were kept awake."""
     cores = len({*race.server_cores, *race.engine_cores}) or 1
     steps = []
-    if check is None or check.check in _DISTURBED:
+    if check is None or check.name in _DISTURBED:
         if race.machine.get("virtual") not in (None, "", "none"):
             host = race.machine["virtual"]
             steps.append(f"this is a virtual machine ({host}), whose host may be busy: race again at another time")
@@ -88,11 +88,11 @@ def advice(race: Race, check: Check | None) -> str:
             steps.append("keep its cores awake (--awake auto)")
         if cores <= 2:
             steps.append("with two cores or fewer every other program is in the way")
-    elif check.check in _LIMITED:
+    elif check.name in _LIMITED:
         more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
         steps.append(f"the load generator was the limit, and {more}; the CPU time per request can still be compared")
         steps.append("race again with --metric cpu")
-    elif check.check == "offered rate":
+    elif check.name is CheckName.OFFERED_RATE:
         steps.append("offer less (--rate), or let --rate auto choose")
     else:
         steps.append("`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen")

@@ -10,10 +10,10 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.race import latency, standing
+from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
-    from dragstrip.validity import Check
 
 #: What a verdict is called when the pair is seen from its other side.
 _TURNED = {"faster": "slower", "slower": "faster"}
@@ -176,12 +176,12 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     from dragstrip.report.race.checks import check_text
     from dragstrip.report.race.wording import metric_reason_text, unfit_text
 
-    causes = [check for check in checks if check.status == "void"]
+    causes = [check for check in checks if check.status is Status.VOID]
     if standing.is_void(race, verdict, checks):
         if causes:
             return f"This race is void, its numbers are no verdict: {check_text(causes[0])}"
         return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
-    bad, noted = standing.spoilt(race, checks), standing.unjudged(verdict)
+    bad, noted = standing.void_contenders(race, checks), standing.unjudged(verdict)
     rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
     text = _lead(race, verdict, rows)
     if causes:

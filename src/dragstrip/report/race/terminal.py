@@ -20,10 +20,10 @@ from dragstrip.report.race.badge import Badge, badge
 from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.request_kinds import kind_rows
 from dragstrip.report.race.summary import Row
+from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, Verdict
-    from dragstrip.validity import Check
 
 #: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
 WIDE = 130
@@ -89,7 +89,7 @@ def _measured(part: Part, found: Sequence[Row], shown: _Shown) -> list[Renderabl
     lines += _out(part.race)
     pairs = rows.shown_pairs(part.verdict, [row.name for row in found], every=shown.all_pairs)
     if pairs:
-        bad = standing.spoilt(part.race, part.checks)
+        bad = standing.void_contenders(part.race, part.checks)
         lines += [*forest.plot(pairs, len(part.verdict.pairs), bad, shown.width, verbose=shown.verbose), Text()]
     return lines
 
@@ -150,9 +150,9 @@ def _beside_the_verdict(
         word = "void, " if note.status == "void" else ""
         head = (f"{word}{note.head}: ", "bold") if note.head else ""
         parts.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
-    seen = columns.light(each)
+    seen = columns.noise_level(each)
     parts.append(Text.assemble((f"{glyphs.STATUS_MARK[seen.status]} ", glyphs.STATUS_STYLE[seen.status]), seen.text))
-    if open_ := notes.more(race, verdict, run):
+    if open_ := notes.undecided_hint(race, verdict, run):
         parts.append(Text(f"▸ {open_}", style="bold"))
     hidden = len(found) - notes.MOST
     if hidden > 0 and not every:
@@ -169,7 +169,7 @@ def _rest(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableTyp
     others = rows.shown_beside(verdict, [row.name for row in found], every=shown.all_pairs)
     if others:
         parts += [_by_other_metrics(others), Text()]
-    passed = [figures.check(check.check) for check in part.checks if check.status == "pass"]
+    passed = [figures.check(check.label) for check in part.checks if check.status is Status.PASS]
     if passed:
         mark = (f"{glyphs.STATUS_MARK['pass']} ", glyphs.STATUS_STYLE["pass"])
         parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))

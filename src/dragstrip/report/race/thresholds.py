@@ -11,7 +11,7 @@ from dragstrip.report import figures
 from dragstrip.report.comparison import Rule, Ruling, ruling
 from dragstrip.report.race import summary
 from dragstrip.report.race.parts import Part, parts
-from dragstrip.report.race.standing import spoilt
+from dragstrip.report.race.standing import void_contenders
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -44,7 +44,7 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
         return
     from dragstrip.analysis import FLOOR
 
-    pair, spoils = summary.pair_of(part.verdict, name, first), spoilt(part.race, part.checks) & {name, first}
+    pair, spoils = summary.pair_of(part.verdict, name, first), void_contenders(part.race, part.checks) & {name, first}
     lack = (
         f"{first} is out"
         if first in out
