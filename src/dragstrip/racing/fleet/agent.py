@@ -26,6 +26,7 @@ from typing import Any
 from dragstrip import machine
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.racing.fleet.generator_duties import GeneratorDuties
+from dragstrip.racing.fleet.holder import hold
 from dragstrip.racing.fleet.messages import (
     MOST_LINE_BYTES,
     PROTOCOL,
@@ -107,6 +108,7 @@ class Agent:
         self._ending = ""
         self._duties: dict[str, Callable[..., Reply]] = {
             "hello": hello,
+            "hold": _held,
             "beat": Nothing,
             "clock": lambda: Clock(now_ns=time.monotonic_ns()),
             "facts": lambda: Facts(facts=machine.facts()),
@@ -195,6 +197,12 @@ class Agent:
             view = memoryview(line)
             while view:
                 view = view[self._out.write(view) :]
+
+
+def _held(session: str, holder: str) -> Nothing:
+    """This machine is held for a client."""
+    hold(session, holder)
+    return Nothing()
 
 
 def _lanes(cores: str | None) -> Divided:

@@ -12,6 +12,7 @@ from dragstrip.errors import BadUsage, MachineLost
 from dragstrip.racing.fleet.agent import WORDS, hello
 from dragstrip.racing.fleet.channel import NO_COMMAND, Channel, ControlClock, words_to_reach
 from dragstrip.racing.fleet.definition import Fleet, Machine
+from dragstrip.racing.fleet.holder import SESSION, WAIT_S, this_client
 from dragstrip.racing.fleet.messages import Hello, Nothing
 
 _One = TypeVar("_One")
@@ -51,7 +52,7 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
 
     Raises:
         MachineLost: it can't be reached, or what answers is no agent of ours.
-        BadUsage: it has another Dragstrip than this machine.
+        BadUsage: it has another Dragstrip than this machine, or another client uses it.
     """
     channel = Channel(machine.name, words_to_reach(machine, fleet, [*WORDS, machine.name]))
     try:
@@ -62,6 +63,10 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
                 f"{machine.name}: it has Dragstrip {greeting.version} ({greeting.sources}), this machine has "
                 f"{own.version} ({own.sources}); `dragstrip fleet install {fleet.file}` puts the same one there"
             )
+        try:
+            channel.ask("hold", Nothing, within_s + WAIT_S, session=SESSION, holder=this_client())
+        except BadUsage as held:
+            raise BadUsage(f"{machine.name}: {held}") from held
         return Connected(machine, channel, greeting, ControlClock(channel))
     except MachineLost as lost:
         channel.close()

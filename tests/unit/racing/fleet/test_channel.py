@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -153,6 +154,31 @@ def test_an_agent_of_ours_that_is_told_to_end_says_so() -> None:
         assert str(far.lost) == "far: its agent ended: it was told to (SIGTERM)"
     finally:
         far.close()
+
+
+def test_a_machine_is_held_by_one_client_at_a_time() -> None:
+    """A second client's agent is refused with the first's name; one of the same client is not; then it is free."""
+    code = (
+        "import sys; from dragstrip.racing.fleet import holder\n"
+        f"holder._NAME = '\\0dragstrip-test-{os.getpid()}'\n"
+        "holder.hold(sys.argv[1], sys.argv[2], within_s=0.0); print('held', flush=True); sys.stdin.read()"
+    )
+
+    def client(session: str, name: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", code, session, name]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    first, second = client("a", "anna on lab (process 1)"), client("a", "anna again")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "held\n"
+    out, err = client("b", "ben").communicate(timeout=60)
+    assert out == ""
+    assert "it is in use by anna" in err
+    assert "dragstrip fleet down" in err
+    for one in (first, second):
+        one.communicate("", timeout=60)
+    assert client("b", "ben").communicate("", timeout=60)[0] == "held\n"
 
 
 def test_the_last_words_of_one_that_ends_are_told() -> None:
