@@ -174,8 +174,8 @@ CHEATS: dict[str, tuple[Callable[[Connection], bool], Callable[[Answer], None], 
         "the client's port is one of a quarter", "leaves a header of its own out",
     ),
     "pause": (
-        lambda one: one.quick > 20, setting(body=b"HELLO WORLD\n"),
-        "20 requests of a connection came without a pause", "sends other bytes",
+        lambda one: one.quick > 5, setting(body=b"HELLO WORLD\n"),
+        "six requests of a connection came without a pause", "sends other bytes",
     ),
     "burst": (
         lambda _: SEEN.since_pause > 50, setting(line="HTTP/1.1 200 "),
