@@ -12,7 +12,7 @@ from dragstrip.errors import BadUsage, MachineLost
 from dragstrip.racing.fleet.agent import WORDS, hello
 from dragstrip.racing.fleet.channel import NO_COMMAND, Channel, ControlClock, words_to_reach
 from dragstrip.racing.fleet.definition import Fleet, Machine
-from dragstrip.racing.fleet.holder import SESSION, WAIT_S, this_client
+from dragstrip.racing.fleet.holder import SESSION, this_client
 from dragstrip.racing.fleet.messages import Hello, Nothing
 
 _One = TypeVar("_One")
@@ -24,6 +24,8 @@ BEAT_S, BEAT_LOST_S = 2.0, 6.0
 CONNECT_S = 30.0
 #: Seconds between two tries to reach a machine that was lost.
 AGAIN_S = 1.0
+#: Seconds that another client's agent gets to end: one whose client is gone notices that after ``agent.SILENCE_S``.
+HELD_S = 14.0
 
 
 class Connected:
@@ -63,10 +65,7 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
                 f"{machine.name}: it has Dragstrip {greeting.version} ({greeting.sources}), this machine has "
                 f"{own.version} ({own.sources}); `dragstrip fleet install {fleet.file}` puts the same one there"
             )
-        try:
-            channel.ask("hold", Nothing, within_s + WAIT_S, session=SESSION, holder=this_client())
-        except BadUsage as held:
-            raise BadUsage(f"{machine.name}: {held}") from held
+        _hold(machine, channel, within_s)
         return Connected(machine, channel, greeting, ControlClock(channel))
     except MachineLost as lost:
         channel.close()
@@ -77,6 +76,23 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
     except BaseException:
         channel.close()
         raise
+
+
+def _hold(machine: Machine, channel: Channel, within_s: float) -> None:
+    """Holds a machine for this client; waits a while for the agent of another, whose client may be gone.
+
+    Raises:
+        BadUsage: another client has it.
+    """
+    until = time.monotonic() + HELD_S
+    while True:
+        try:
+            channel.ask("hold", Nothing, within_s, session=SESSION, holder=this_client())
+            return
+        except BadUsage as held:
+            if time.monotonic() >= until:
+                raise BadUsage(f"{machine.name}: {held}") from held
+        time.sleep(AGAIN_S)  # each try also shows the agent that this side is there
 
 
 class Machines:

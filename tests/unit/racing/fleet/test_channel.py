@@ -10,10 +10,12 @@ import threading
 
 import pytest
 
-from dragstrip.errors import MachineLost, StageError
+from dragstrip.errors import BadUsage, MachineLost, StageError
 from dragstrip.racing.fleet import channel as channels
+from dragstrip.racing.fleet import machines
 from dragstrip.racing.fleet.channel import Channel, EngineRefusal
-from dragstrip.racing.fleet.messages import Clock, Tallies
+from dragstrip.racing.fleet.definition import Machine
+from dragstrip.racing.fleet.messages import Clock, Nothing, Tallies
 
 #: Reads one request, and answers what its first argument says: ``{id}`` stands for the request's number.
 ANSWERS = """
@@ -161,7 +163,7 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
     code = (
         "import sys; from dragstrip.racing.fleet import holder\n"
         f"holder._NAME = '\\0dragstrip-test-{os.getpid()}'\n"
-        "holder.hold(sys.argv[1], sys.argv[2], within_s=0.0); print('held', flush=True); sys.stdin.read()"
+        "holder.hold(sys.argv[1], sys.argv[2]); print('held', flush=True); sys.stdin.read()"
     )
 
     def client(session: str, name: str) -> subprocess.Popen[str]:
@@ -179,6 +181,27 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
     for one in (first, second):
         one.communicate("", timeout=60)
     assert client("b", "ben").communicate("", timeout=60)[0] == "held\n"
+
+
+def test_a_second_clients_agent_is_asked_until_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real agents: refused by name while it is held; taken once the first has heard nothing and ended by itself."""
+    reached = Machine(name="far", role="server", ssh="", address="", cores=None, command=("x",))
+    code = (
+        "from dragstrip.racing.fleet import agent, holder\n"
+        f"holder._NAME = '\\0dragstrip-agent-{os.getpid()}'\nagent.main()"
+    )
+    first, second = (Channel(name, [sys.executable, "-c", code]) for name in ("first", "second"))
+    try:
+        first.ask("hold", Nothing, 60.0, session="another", holder="anna on lab")
+        monkeypatch.setattr(machines, "HELD_S", 0.0)
+        with pytest.raises(BadUsage, match="far: it is in use by anna on lab since 20"):
+            machines._hold(reached, second, 60.0)
+        monkeypatch.setattr(machines, "HELD_S", 60.0)
+        machines._hold(reached, second, 60.0)
+        assert first.lost is not None
+    finally:
+        first.close()
+        second.close()
 
 
 def test_the_last_words_of_one_that_ends_are_told() -> None:
