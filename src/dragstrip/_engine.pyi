@@ -147,14 +147,14 @@ class SessionPlan:
         keepalive: bool,
         timeout_ns: int,
         tls: Tls | None = None,
-        requests_per_connection: int = 0,
+        requests_per_connection: int | None = None,
         pipelining: int = 1,
         first_byte: bool = False,
         sources: int = 1,
         by_length: bool = False,
         sequence: Sequence[int] = (),
         heads: Sequence[Sequence[Sequence[tuple[bytes, bytes, bool]]]] = (),
-        streams: int = 0,
+        streams: int | None = None,
         script: Script | None = None,
         turns: tuple[int, int] = (0, 0),
     ) -> None:
@@ -167,8 +167,8 @@ class SessionPlan:
                 carry ``Connection: close``, and nothing is connected before the first block.
             timeout_ns: per request and per attempt to connect.
             tls: None for no encryption.
-            requests_per_connection: above 0 a kept connection ends with its so manieth request, which says so.
-            pipelining: how many requests may be on their way on one connection.
+            requests_per_connection: a kept connection ends with this many requests; the last one says so.
+            pipelining: how many requests may be under way on one connection.
             first_byte: records the time to each answer's first byte.
             sources: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
             by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
@@ -176,8 +176,8 @@ class SessionPlan:
             sequence: places of exchanges, which each worker sends in this order instead of one after the other.
             heads: by kind of request, the heads of reference responses: of each field name and value, and whether the
                 value must be the same. A head like none of them fails (``wrong_head``); (): heads are not compared.
-            streams: above 0 HTTP/2 is spoken, with so many requests at a time on each connection: in the clear by prior
-                knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words all the same.
+            streams: speaks HTTP/2, with this many requests at a time on each connection: in the clear by prior
+                knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words anyway. None: HTTP/1.1.
             turns: where several generators share an open loop's schedule: the number of this engine's first worker
                 among all of them, and how many those are; (0, 0): they are its own.
             script: makes the requests while the load goes on, unless they are all the same; also says where workers
@@ -574,6 +574,34 @@ class Marker:
         """The observer's clock less ours and the round trip, of the exchange with the shortest one; None: no answer."""
 
 @final
+class SessionUse:
+    """What a session runs with."""
+
+    @property
+    def io(self) -> str:
+        """How bytes get in and out, for a person, and why it is not what was asked for."""
+
+    @property
+    def backend(self) -> str:
+        """What an engine is to be asked for so that it does the same: ``auto``, ``uring`` or ``epoll``."""
+
+    @property
+    def protocol(self) -> str:
+        """``HTTP/1.1`` or ``HTTP/2``."""
+
+    @property
+    def wait(self) -> str:
+        """How workers wait for answers: ``sleep`` or ``poll``."""
+
+    @property
+    def tls(self) -> str | None:
+        """``TLS 1.2`` or ``TLS 1.3``, of the latest handshake; None: there was none."""
+
+    @property
+    def stamps(self) -> str:
+        """What says when an answer arrived: ``kernel``, by its stamp, or ``user``, by a clock read later."""
+
+@final
 class Engine:
     """One pinned worker thread per core; sessions and blocks run on all of them."""
 
@@ -613,6 +641,13 @@ class Engine:
 
         Raises:
             EngineError: a field is out of bounds, too few descriptors, or the server can't be reached.
+        """
+
+    def used(self, session: int) -> SessionUse:
+        """What the session runs with; the version of TLS is known once a handshake is over.
+
+        Raises:
+            EngineError: no such session.
         """
 
     def watch(self, session: int, *, cgroup_cpu_stat: str | None, schedstats: Sequence[str]) -> None:

@@ -47,6 +47,7 @@ def test_sessions_are_taken_up_when_told_and_never_else(tmp_path: Path, http: st
         assert (found["requests"], found["errors"]) == (502, {})
         tls = found["load"]["tls"]
         assert (tls["version"][:7], tls["handshakes"]) == ("TLSv1.3", handshakes)
+        assert found["engine"]["io"] == "epoll (TLS 1.3)"
         assert tls["handshakes_per_s"] == pytest.approx(found["connections_opened"] / found["duration_s"])
         assert sum(seen.values()) == 502
         whole, taken_up = seen[f"TLSv1.3 . {spoken}"], seen[f"TLSv1.3 r {spoken}"]

@@ -3,13 +3,14 @@
 //! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
 //! requests/s, the whole process's CPU time per request, latencies, and what went wrong. `--close` takes a new connection
 //! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. `--post BYTES` sends a
-//! body of so many, `--mix` four kinds of requests with weights, told apart. `--streams N` is HTTP/2, with so many streams a
+//! body of so many, `--mix` four kinds of requests with weights, told apart. `--pipeline N` has N requests under way on
+//! each connection. `--streams N` is HTTP/2, with so many streams a
 //! connection, `--tls` is TLS whoever the server is. Then nothing is fetched before: `--answer BYTES` is the right answer's
 //! length, `hello world` over and over. The programs in `benchmarks` set it beside other generators.
 
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
 use dragstrip_engine::{
-    Backend, BlockPlan, BodyCheck, Engine, Exchange, SessionPlan, Target, TlsPlan, Trust, resolve, tally,
+    Backend, BlockPlan, BodyCheck, Engine, Exchange, Protocol, SessionPlan, Target, TlsPlan, Trust, resolve, tally,
 };
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
@@ -18,7 +19,7 @@ use std::net::{SocketAddr, TcpStream};
 
 const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [--close] \
                      [--rate R [--precision precise|balanced|thrifty]] [--check full|length] [--post BYTES | --mix] \
-                     [--streams N [--tls] --answer BYTES]";
+                     [--pipeline N] [--streams N [--tls] --answer BYTES]";
 /// Of the four requests of `--mix`; the last one has a body.
 const WEIGHTS: [usize; 4] = [8, 4, 2, 1];
 /// How long their drawn order is: a race's (`dragstrip.workload.definition.SEQUENCE`).
@@ -153,12 +154,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = SessionPlan { sequence, ..SessionPlan::new(Target::Tcp(address), exchanges) };
     let keepalive = !words.close;
     let connections = words.connections;
-    let streams = option("--streams").map_or(Ok(0), |text| text.parse())?;
-    let pipelining = option("--pipeline").map_or(Ok(1), |text| text.parse())?;
+    let protocol = match (option("--streams"), option("--pipeline")) {
+        (Some(streams), _) => Protocol::Http2 { streams: streams.parse()? },
+        (None, Some(depth)) => Protocol::Pipelined { depth: depth.parse()? },
+        (None, None) => Protocol::Http1,
+    };
     let encrypted = std::env::args().any(|word| word == "--tls");
     let tls = encrypted.then(|| TlsPlan::new("localhost", Trust::Anybody)).transpose()?;
-    let plan =
-        SessionPlan { connections, keepalive, body_check, streams, pipelining, tls, timeout_ns: 5_000_000_000, ..plan };
+    let plan = SessionPlan { connections, keepalive, body_check, protocol, tls, timeout_ns: 5_000_000_000, ..plan };
     let session = engine.open(plan)?;
     let counted_ns = (words.seconds * 1e9) as u64;
     let before_us = cpu_us();

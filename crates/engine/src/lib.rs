@@ -36,7 +36,7 @@ pub use error::EngineError;
 pub use io::Backend;
 use io::{Chosen, TimestampSource};
 pub use observer::{ClockOffset, Marker, Observer, Token};
-pub use plan::{BlockPlan, BodyCheck, Exchange, SessionPlan, Target};
+pub use plan::{BlockPlan, BodyCheck, Exchange, Protocol, SessionPlan, Target};
 pub use reference_server::ReferenceServer;
 use snapshots::{Between, SnapshotSender, Snapshots};
 use std::collections::HashMap;
@@ -62,6 +62,23 @@ pub struct Engine {
     chosen: Chosen,
     /// None: there are no stamps to be had here.
     stamping: Option<TimestampSource>,
+}
+
+/// What a session runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionUse {
+    /// How bytes get in and out, for a person, and why it is not what was asked for.
+    pub io: String,
+    /// What an engine is to be asked for so that it does the same.
+    pub backend: Backend,
+    /// "HTTP/1.1" or "HTTP/2".
+    pub protocol: &'static str,
+    /// How workers wait for answers: "sleep" or "poll".
+    pub wait: &'static str,
+    /// "TLS 1.2" or "TLS 1.3", of the latest handshake; None: there was none.
+    pub tls: Option<&'static str>,
+    /// What says when an answer arrived: "kernel", by its stamp, or "user", by a clock read once it was looked at.
+    pub stamps: &'static str,
 }
 
 /// A run under way.
@@ -143,6 +160,32 @@ impl Engine {
     /// Who says when an answer arrived: "kernel", by its stamp, or "user", by a clock read once it was looked at.
     pub fn latency_stamps(&self) -> &'static str {
         if self.stamping.is_some() { "kernel" } else { "user" }
+    }
+
+    /// What a session runs with.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn used(&self, session: u32) -> Result<SessionUse, EngineError> {
+        self.known(session)?;
+        let plan = &self.sessions[&session];
+        let (reply, replies) = channel();
+        for worker in &self.workers {
+            worker.tell(Command::Use { id: session, reply: reply.clone() })?;
+        }
+        drop(reply);
+        let shares: Vec<_> = replies.iter().collect();
+        let instead = shares.iter().find_map(|share| share.instead);
+        // The kernel stamps what it holds: encrypted answers are none yet, and of unix sockets it stamps nothing.
+        let stamped = self.stamping.is_some() && plan.tls.is_none() && matches!(plan.target, Target::Tcp(_));
+        Ok(SessionUse {
+            io: instead.map_or_else(|| self.chosen.name(), |why| format!("epoll ({why})")),
+            backend: instead.map_or_else(|| self.chosen.backend(), |_| Backend::Epoll),
+            protocol: plan.protocol.name(),
+            wait: if plan.polls { "poll" } else { "sleep" },
+            tls: shares.iter().find_map(|share| share.tls),
+            stamps: if stamped { "kernel" } else { "user" },
+        })
     }
 
     /// What ends a run from elsewhere when it is set; a run clears it when it begins.

@@ -8,6 +8,7 @@ use crate::script::SharedScript;
 pub use crate::target::Target;
 use crate::tls::TlsPlan;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 
 /// A request as it goes over the wire, and the one right answer to it.
 ///
@@ -61,10 +62,10 @@ pub struct SessionPlan {
     pub timeout_ns: u64,
     /// Encrypted, and how.
     pub tls: Option<TlsPlan>,
-    /// Above 0: a kept connection ends with so many requests; the last one says so (`Connection: close`).
-    pub requests_per_connection: u32,
-    /// How many requests may be on their way on one connection.
-    pub pipelining: u32,
+    /// What is spoken, and how many requests may be under way on one connection.
+    pub protocol: Protocol,
+    /// A kept connection ends with this many requests; over HTTP/1.1 the last one says so (`Connection: close`).
+    pub requests_per_connection: Option<NonZeroU32>,
     /// Whether the time to an answer's first byte is recorded.
     pub first_byte: bool,
     /// How much of each answer's body is looked at.
@@ -74,10 +75,7 @@ pub struct SessionPlan {
     /// Workers look for answers again and again instead of sleeping until one is there, so that what a server is charged
     /// does not depend on whom it has to wake. For a core that is the worker's alone.
     pub polls: bool,
-    /// Above 0: HTTP/2, with so many requests at a time on each connection, each in a stream of its own. In the clear by
-    /// prior knowledge (RFC 9113, 3.3), over TLS by ALPN (3.2). Exchanges are in HTTP/1.1's words all the same.
-    pub streams: u32,
-    /// By worker: what makes its requests while the load goes on. There are two exchanges then, for what is right: the
+    /// By worker: what makes its requests while the load goes on, pipelined. There are two exchanges then, for what is right: the
     /// second is of requests whose answers have no body (HEAD). Empty: the exchanges are what is sent.
     pub scripts: Vec<SharedScript>,
     /// By worker: where it connects to, if not to `target`; may be shorter than there are workers.
@@ -85,6 +83,43 @@ pub struct SessionPlan {
     /// Where several generators share an open loop's schedule: the number of this one's first worker among all of them,
     /// and how many those are. 0: this one's own.
     pub turns: (usize, usize),
+}
+
+/// What is spoken. Exchanges are in HTTP/1.1's words in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1, or 1.0 if requests say so, with one request at a time on a connection.
+    #[default]
+    Http1,
+    /// The same with several requests under way on a connection.
+    Pipelined {
+        /// How many.
+        depth: u32,
+    },
+    /// HTTP/2: in the clear by prior knowledge (RFC 9113, 3.3), over TLS by ALPN (3.2).
+    Http2 {
+        /// Requests at a time on each connection, each in a stream of its own.
+        streams: u32,
+    },
+}
+
+impl Protocol {
+    /// Requests that may be under way on one connection.
+    pub(crate) fn depth(self) -> usize {
+        match self {
+            Self::Http1 => 1,
+            Self::Pipelined { depth } => depth as usize,
+            Self::Http2 { streams } => streams as usize,
+        }
+    }
+
+    /// For a person.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http1 | Self::Pipelined { .. } => "HTTP/1.1",
+            Self::Http2 { .. } => "HTTP/2",
+        }
+    }
 }
 
 /// How much of each answer's body is looked at; statuses and heads always are.
@@ -160,13 +195,12 @@ impl SessionPlan {
             keepalive: true,
             timeout_ns: 10_000_000_000,
             tls: None,
-            requests_per_connection: 0,
-            pipelining: 1,
+            protocol: Protocol::Http1,
+            requests_per_connection: None,
             first_byte: false,
             body_check: BodyCheck::Full,
             sources: 1,
             polls: false,
-            streams: 0,
             scripts: Vec::new(),
             targets: Vec::new(),
             turns: (0, 0),
@@ -189,20 +223,14 @@ impl SessionPlan {
 
     /// Whether bodies may be counted instead of read.
     pub fn length_only(&self) -> bool {
-        let large = self.streams == 0 && self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
+        let large = self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
         self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
     }
 
-    /// Whether it asks for what only [`crate::io::Buffered`] has.
-    pub fn needs_buffered(&self) -> bool {
-        let more = self.tls.is_some() || self.first_byte || self.pipelined();
-        more || self.connections_end()
-    }
-
-    /// Whether answers are matched with what was sent in order: several may be on their way on a connection.
-    #[inline]
-    pub(crate) fn pipelined(&self) -> bool {
-        self.pipelining > 1 || !self.scripts.is_empty()
+    /// Whether connections that carry one request at a time do more than that: they end, are encrypted, or first bytes are
+    /// timed.
+    pub(crate) fn limited(&self) -> bool {
+        self.tls.is_some() || self.first_byte || self.connections_end()
     }
 
     /// What worker `index` needs of its own; None: nothing.
@@ -217,15 +245,16 @@ impl SessionPlan {
     }
 
     fn connections_end(&self) -> bool {
-        self.requests_per_connection > 0 && self.keepalive && self.streams == 0 // else no request says so
+        let says_so = !matches!(self.protocol, Protocol::Http2 { .. });
+        self.requests_per_connection.is_some() && self.keepalive && says_so
     }
 
     /// Requests that one connection carries over HTTP/2.
     pub(crate) fn requests_per_http2_connection(&self) -> u32 {
         match (self.keepalive, self.requests_per_connection) {
             (false, _) => 1,
-            (true, 0) => http2::MAX_REQUESTS,
-            (true, most) => most,
+            (true, None) => http2::MAX_REQUESTS,
+            (true, Some(most)) => most.get(),
         }
     }
 
@@ -306,13 +335,9 @@ impl SessionPlan {
             let problem = format!("{} has {} bytes", self.target, path.as_os_str().len());
             return Err(refuse("target", problem, "a socket's path has 1 to 107; give a shorter one"));
         }
-        if !(1..=MAX_PIPELINED).contains(&self.pipelining) || self.pipelining > 1 && !self.keepalive {
-            let problem =
-                format!("{} given{}", self.pipelining, if self.keepalive { "" } else { " without keep-alive" });
-            return Err(refuse("pipelining", problem, "give 1 to 1024; more than 1 needs connections that are kept"));
-        }
-        self.check_streams()?;
-        if !self.scripts.is_empty() && (!self.keepalive || self.connections_end() || self.exchanges.len() != 2) {
+        self.check_protocol()?;
+        let in_order = matches!(self.protocol, Protocol::Pipelined { .. }) && self.keepalive && !self.connections_end();
+        if !self.scripts.is_empty() && (!in_order || self.exchanges.len() != 2) {
             let problem =
                 "requests are made under load, and connections end, or there are not two exchanges".to_owned();
             return Err(refuse(
@@ -333,21 +358,27 @@ impl SessionPlan {
         Ok(())
     }
 
-    fn check_streams(&self) -> Result<(), EngineError> {
-        let streams = self.streams as usize;
-        if streams == 0 {
-            return Ok(());
+    fn check_protocol(&self) -> Result<(), EngineError> {
+        match self.protocol {
+            Protocol::Http1 => Ok(()),
+            Protocol::Pipelined { depth } => {
+                if (1..=MAX_PIPELINED).contains(&depth) && (depth == 1 || self.keepalive) {
+                    return Ok(());
+                }
+                let problem = format!("{depth} given{}", if self.keepalive { "" } else { " without keep-alive" });
+                Err(refuse("pipelining", problem, "give 1 to 1024; more than 1 needs connections that are kept"))
+            }
+            Protocol::Http2 { streams } => {
+                let bounded = (1..=http2::MAX_STREAMS).contains(&(streams as usize));
+                let too_many = streams as usize * self.connections > MAX_CONNECTIONS;
+                if !bounded || too_many || streams > 1 && !self.keepalive {
+                    let problem = format!("{streams} given for {} connections", self.connections);
+                    let remedy = "give 1 to 1024, a million in all; more than 1 needs connections that are kept";
+                    return Err(refuse("streams", problem, remedy));
+                }
+                self.http2_requests().map(drop)
+            }
         }
-        let too_many = streams > http2::MAX_STREAMS || streams * self.connections > MAX_CONNECTIONS;
-        if too_many || streams > 1 && !self.keepalive {
-            let problem = format!("{streams} given for {} connections", self.connections);
-            let remedy = "give 1 to 1024, a million in all; more than 1 needs connections that are kept";
-            return Err(refuse("streams", problem, remedy));
-        }
-        if self.pipelining > 1 {
-            return Err(refuse("pipelining", "given over HTTP/2".into(), "give streams instead"));
-        }
-        self.http2_requests().map(drop)
     }
 
     /// Refuses a block that this session can't run.
@@ -355,14 +386,15 @@ impl SessionPlan {
     /// # Errors
     /// As [`SessionPlan::check`].
     pub fn check_open_loop(&self, block: &BlockPlan) -> Result<(), EngineError> {
-        if block.open_loop.is_none() || !self.pipelined() {
+        let Protocol::Pipelined { depth } = self.protocol else { return Ok(()) };
+        if block.open_loop.is_none() {
             return Ok(());
         }
         if !self.scripts.is_empty() {
             let problem = "requests are made under load, in an open loop".to_owned();
             return Err(refuse("scripts", problem, "an open loop's requests are made before it"));
         }
-        let problem = format!("{} given in an open loop", self.pipelining);
+        let problem = format!("{depth} given in an open loop");
         Err(refuse("pipelining", problem, "give 1: in an open loop each request has a connection of its own"))
     }
 

@@ -10,7 +10,7 @@ use crate::plan::{BlockPlan, SessionPlan};
 use crate::snapshots::SnapshotSender;
 use crate::sys;
 use crate::tally::{Counts, OpenCounts};
-use crate::worker::{self, OpenLoop, SessionWorker};
+use crate::worker::{self, OpenLoop, SessionWorker, ShareUse};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub enum Command {
     /// Opens its share of a session.
     Open { id: u32, plan: Arc<SessionPlan>, count: usize, reply: Sender<Result<(), EngineError>> },
+    /// Says what its share runs with.
+    Use { id: u32, reply: Sender<ShareUse> },
     /// Closes it.
     Close { id: u32, reply: Sender<()> },
     /// Has the server's use read around each block of the session (the first worker only).
@@ -182,6 +184,9 @@ impl WorkerThread {
                         self.sessions.insert(id, session);
                     });
                     let _ = reply.send(opened);
+                }
+                Command::Use { id, reply } => {
+                    let _ = self.sessions.get(&id).map(|session| reply.send(session.used()));
                 }
                 Command::Close { id, reply } => {
                     self.sessions.remove(&id);

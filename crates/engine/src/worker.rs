@@ -22,7 +22,7 @@ use crate::coalescing::MAX_ANSWERS;
 use crate::error::EngineError;
 use crate::failure::Failure;
 use crate::io::{self, Blocking, Buffered, Chosen, Coalescing, Epoll, Needs, Transport, Uring, UringLinked};
-use crate::plan::{SessionPlan, Target};
+use crate::plan::{self, SessionPlan, Target};
 use crate::schedule::NEVER_NS;
 use crate::sys;
 use closers::Closers;
@@ -71,10 +71,22 @@ fn note_preemption(now_ns: u64, spent_ns: u64) {
     }
 }
 
-/// One worker's share of a session, whatever the back end.
+/// What a worker's share of a session runs with.
+#[derive(Clone, Copy, Debug)]
+pub struct ShareUse {
+    /// Why its transport is not the one that was chosen for the engine, if it is not.
+    pub instead: Option<&'static str>,
+    /// The version of TLS.
+    pub tls: Option<&'static str>,
+}
+
+/// One worker's share of a session, whatever the transport and the protocol.
 pub trait SessionWorker {
     /// What it was opened with.
     fn plan(&self) -> &SessionPlan;
+
+    /// What it runs with.
+    fn used(&self) -> ShareUse;
 
     /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
     fn reap_closed(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
@@ -98,17 +110,14 @@ pub fn open(
 ) -> Result<Box<dyn SessionWorker>, EngineError> {
     let uring = matches!(chosen, Chosen::Best(_) | Chosen::Uring(_));
     let best = matches!(chosen, Chosen::Best(_));
-    if plan.streams > 0 {
-        return match (&plan.tls, uring) {
-            (Some(_), _) => boxed::<Buffered, Http2>(plan, count, stamps),
-            (None, true) => boxed::<Uring, Http2>(plan, count, stamps),
-            (None, false) => boxed::<Epoll, Http2>(plan, count, stamps),
-        };
+    match plan.protocol {
+        plan::Protocol::Http2 { .. } if plan.tls.is_some() => return boxed::<Buffered, Http2>(plan, count, stamps),
+        plan::Protocol::Http2 { .. } if uring => return boxed::<Uring, Http2>(plan, count, stamps),
+        plan::Protocol::Http2 { .. } => return boxed::<Epoll, Http2>(plan, count, stamps),
+        plan::Protocol::Pipelined { .. } => return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps),
+        plan::Protocol::Http1 => {}
     }
-    if plan.pipelined() {
-        return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps);
-    }
-    if plan.needs_buffered() {
+    if plan.limited() {
         return boxed::<Buffered, Http1<Limited>>(plan, count, stamps);
     }
     if plan.length_only() {
@@ -142,6 +151,12 @@ impl<T: Transport, C: Protocol> SessionWorker for Worker<T, C> {
         &self.core.plan
     }
 
+    fn used(&self) -> ShareUse {
+        let tls = self.io.tls_version();
+        let instead = self.core.plan.tls.as_ref().map(|_| tls.unwrap_or("TLS")).or(C::NEEDS_EPOLL);
+        ShareUse { instead, tls }
+    }
+
     fn reap_closed(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
         self.look(block_run, buffer);
     }
@@ -172,11 +187,20 @@ struct Worker<T: Transport, C: Protocol> {
 }
 
 impl<T: Transport, C: Protocol> Worker<T, C> {
-    /// Pairs that don't fit are refused by the compiler.
-    const FITS: () = {
-        assert!(C::MAY_CHAIN || !T::CHAINS, "this protocol needs sockets of its own");
-        assert!(T::DISCARDS || !C::DISCARDS, "this transport can't count bodies without reading them");
+    /// Why the pair does not fit, if it does not.
+    const MISFIT: Option<&'static str> = if T::CHAINS && !C::MAY_CHAIN {
+        Some("sockets are not its own")
+    } else if C::DISCARDS && !T::DISCARDS {
+        Some("can't count unread")
+    } else if C::SENDS_ALL && !T::TAKES_ALL {
+        Some("may not take all")
+    } else if T::AWAITS_ONE && !C::ONE {
+        Some("one answer at a time")
+    } else {
+        None
     };
+    /// Pairs that don't fit are refused by the compiler.
+    const FITS: () = assert!(Self::MISFIT.is_none(), "this transport can't carry this protocol");
 
     /// Opens this many connections, or none yet where each request has its own.
     ///
@@ -520,4 +544,57 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
 /// What an error of reading says.
 fn broken_by(error: &Error) -> Failure {
     if error.kind() == ErrorKind::InvalidData { Failure::Tls } else { Failure::Reset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENGINE_PAGE: &str = include_str!("../../../docs/ENGINE.md");
+    const DISPATCH: &str = include_str!("worker.rs");
+
+    /// What the table says of a pair; those that fit are compiled whole.
+    macro_rules! cell {
+        ($transport:ty, $protocol:ty, fits) => {{
+            let _: fn(Arc<SessionPlan>, usize, bool) -> _ = boxed::<$transport, $protocol>;
+            assert_eq!(Worker::<$transport, $protocol>::MISFIT, None);
+            let call = concat!("boxed::<", stringify!($transport), ", ", stringify!($protocol), ">(");
+            if DISPATCH.contains(call) { "**used**" } else { "compiles" }
+        }};
+        ($transport:ty, $protocol:ty, misfits) => {
+            Worker::<$transport, $protocol>::MISFIT.expect("it fits")
+        };
+    }
+
+    macro_rules! row {
+        ($protocol:ty: $uring:ident $linked:ident $blocking:ident $epoll:ident $buffered:ident) => {
+            format!(
+                "| `{}` | {} |\n",
+                stringify!($protocol),
+                [
+                    cell!(Uring, $protocol, $uring),
+                    cell!(UringLinked, $protocol, $linked),
+                    cell!(Blocking, $protocol, $blocking),
+                    cell!(Epoll, $protocol, $epoll),
+                    cell!(Buffered, $protocol, $buffered),
+                ]
+                .join(" | ")
+            )
+        };
+    }
+
+    #[test]
+    fn the_page_says_which_protocols_run_over_which_transports() {
+        let rows = [
+            row!(Http1<Kept>: fits fits fits fits fits),
+            row!(Http1<Limited>: fits misfits fits fits fits),
+            row!(Http1<LengthOnly>: misfits misfits misfits fits misfits),
+            row!(Http1<Pipelined>: misfits misfits misfits misfits fits),
+            row!(Http2: fits misfits misfits fits fits),
+        ];
+        let table =
+            ["| | `Uring` | `UringLinked` | `Blocking` | `Epoll` | `Buffered` |\n|-|-|-|-|-|-|\n", &rows.concat()]
+                .concat();
+        assert!(ENGINE_PAGE.contains(&table), "docs/ENGINE.md should have this table:\n{table}");
+    }
 }

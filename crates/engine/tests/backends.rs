@@ -3,7 +3,9 @@
 mod faulty;
 
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
-use dragstrip_engine::{Backend, BlockPlan, BodyCheck, Engine, EngineError, SessionPlan, Tally, tally};
+use dragstrip_engine::{
+    Backend, BlockPlan, BodyCheck, Engine, EngineError, Exchange, Protocol, SessionPlan, SessionUse, Tally, tally,
+};
 use faulty::{RIGHT, Server, Then, answer, check, count, engine_over, errors, plan, serve};
 use std::io::{Error, Write};
 use std::net::TcpListener;
@@ -263,5 +265,43 @@ fn large_bodies_checked_by_length_are_counted_to_the_byte_and_some_are_read_whol
         assert_eq!(of(0, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 64 + 9);
         assert_eq!(of(100, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 9);
         assert_eq!(of(u64::MAX, 600, backend).errors[tally::Failure::WrongLength as usize], 40);
+    }
+}
+
+#[test]
+fn a_session_says_what_it_runs_with_and_why() {
+    let server = serve(|stream, _| {
+        let _ = stream.write_all(RIGHT);
+        Then::GoOn
+    });
+    let by_length = |plan: SessionPlan| {
+        let body_check = BodyCheck::Length;
+        let exchanges = plan.exchanges.iter().cloned().map(|it| Exchange { body: vec![0; 1 << 20], ..it }).collect();
+        SessionPlan { body_check, exchanges, ..plan }
+    };
+    for backend in [Backend::Epoll, BACKEND] {
+        let mut engine = engine_over(2, backend);
+        let chosen = engine.backend();
+        let kernel = engine.latency_stamps();
+        let plan = plan(server.address, 3);
+        let pipelined = Protocol::Pipelined { depth: 4 };
+        for (plan, io, backend, wait) in [
+            (plan.clone(), chosen.as_str(), engine.io(), "sleep"),
+            (SessionPlan { polls: true, ..plan.clone() }, &chosen, engine.io(), "poll"),
+            (
+                SessionPlan { protocol: pipelined, ..plan.clone() },
+                "epoll (requests are pipelined)",
+                Backend::Epoll,
+                "sleep",
+            ),
+            (by_length(plan), "epoll (large bodies are counted where they lie)", Backend::Epoll, "sleep"),
+        ] {
+            let session = engine.open(plan).unwrap();
+            let (io, protocol) = (io.to_owned(), "HTTP/1.1");
+            let expected = SessionUse { io, backend, protocol, wait, tls: None, stamps: kernel };
+            assert_eq!(engine.used(session).unwrap(), expected);
+            engine.close(session).unwrap();
+            assert_eq!(engine.used(session).unwrap_err().kind(), "session");
+        }
     }
 }

@@ -22,6 +22,17 @@ use tally::Tally;
 /// Names of the back ends, for `io`.
 const BACKENDS: [(&str, Backend); 3] = [("auto", Backend::Auto), ("uring", Backend::Uring), ("epoll", Backend::Epoll)];
 
+/// What a session runs with.
+#[pyclass(frozen, get_all, module = "dragstrip._engine")]
+struct SessionUse {
+    io: String,
+    backend: &'static str,
+    protocol: &'static str,
+    wait: &'static str,
+    tls: Option<&'static str>,
+    stamps: &'static str,
+}
+
 #[pyclass(frozen, module = "dragstrip._engine")]
 struct Engine {
     /// None after shutdown. Never waited for: a run holds it while it needs Python for its signals.
@@ -81,6 +92,12 @@ impl Engine {
 
     fn open(&self, py: Python<'_>, plan: &SessionPlan) -> PyResult<u32> {
         self.with(py, |engine| engine.open(plan.resolved(self.wait == "poll")?))
+    }
+
+    fn used(&self, py: Python<'_>, session: u32) -> PyResult<SessionUse> {
+        let engine::SessionUse { io, backend, protocol, wait, tls, stamps } =
+            self.with(py, |engine| engine.used(session))?;
+        Ok(SessionUse { io, backend: plan::name_of(backend, &BACKENDS), protocol, wait, tls, stamps })
     }
 
     #[pyo3(signature = (session, *, cgroup_cpu_stat, schedstats))]
@@ -168,6 +185,7 @@ fn quantiles(histogram: Vec<u8>) -> PyResult<(u64, u64, u64, u64, u64)> {
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
+    module.add_class::<SessionUse>()?;
     module.add_class::<Tally>()?;
     module.add_class::<tally::KindTally>()?;
     module.add_class::<Target>()?;

@@ -4,9 +4,10 @@ use crate::errors;
 use crate::script::Script;
 use dragstrip_engine::heads::{ExpectedHeads, ReferenceHead};
 use dragstrip_engine::schedule::{Arrivals, OpenLoopPlan, Precision, Step};
-use dragstrip_engine::{self as engine, BodyCheck, EngineError, TlsPlan, Trust};
+use dragstrip_engine::{self as engine, BodyCheck, EngineError, Protocol, TlsPlan, Trust};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// Where a server listens: a host that is not resolved yet, or a socket file.
@@ -152,8 +153,8 @@ pub struct SessionPlan {
 impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
-        requests_per_connection = 0, pipelining = 1, first_byte = false, sources = 1, by_length = false,
-        sequence = Vec::new(), heads = Vec::new(), streams = 0, script = None, turns = (0, 0)))]
+        requests_per_connection = None, pipelining = 1, first_byte = false, sources = 1, by_length = false,
+        sequence = Vec::new(), heads = Vec::new(), streams = None, script = None, turns = (0, 0)))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -162,36 +163,45 @@ impl SessionPlan {
         keepalive: bool,
         timeout_ns: u64,
         tls: Option<Tls>,
-        requests_per_connection: u32,
+        requests_per_connection: Option<NonZeroU32>,
         pipelining: u32,
         first_byte: bool,
         sources: u32,
         by_length: bool,
         sequence: Vec<u32>,
         heads: Vec<Vec<Head>>,
-        streams: u32,
+        streams: Option<u32>,
         script: Option<&Script>,
         turns: (usize, usize),
-    ) -> Self {
+    ) -> PyResult<Self> {
+        let scripts = script.map(Script::for_engine).unwrap_or_default();
+        let protocol = match streams {
+            Some(_) if pipelining > 1 => {
+                let problem = format!("pipelining: {pipelining} given over HTTP/2; give streams instead");
+                return Err(errors::of_kind("plan", problem));
+            }
+            Some(streams) => Protocol::Http2 { streams },
+            None if pipelining == 1 && scripts.is_empty() => Protocol::Http1,
+            None => Protocol::Pipelined { depth: pipelining },
+        };
         let exchanges = exchanges.into_iter().map(engine::Exchange::from).collect();
         let options = engine::SessionPlan {
             connections,
             keepalive,
             timeout_ns,
+            protocol,
             requests_per_connection,
-            pipelining,
             first_byte,
             sources,
             sequence,
             heads: heads.into_iter().map(expected).collect(),
-            streams,
             turns,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
-            scripts: script.map(Script::for_engine).unwrap_or_default(),
+            scripts,
             targets: script.map(Script::targets).unwrap_or_default(),
             ..engine::SessionPlan::new(engine::Target::Unix(PathBuf::new()), exchanges)
         };
-        Self { target, tls, options }
+        Ok(Self { target, tls, options })
     }
 }
 

@@ -250,13 +250,14 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     slices: list[Slice] = []
     with _engine(prepared.cores, request) as engine, _awake(request) as awake:
+        session = engine.open(session_plan(prepared))
         try:
-            finished = drive(engine, engine.open(session_plan(prepared)), prepared, slices, progress)
+            finished = drive(engine, session, prepared, slices, progress)
         except KeyboardInterrupt:
             finished = "interrupted"
         if prepared.script is not None:
             refuse_failure(prepared.script)
-        io, backend, stamps = worked(prepared, engine)
+        io, backend, stamps = worked(engine, session)
     notes = () if awake is None else (_about_sleep(awake),)
     return Loaded(
         started=started,
@@ -269,17 +270,10 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
     )
 
 
-def worked(prepared: Prepared, engine: Engine) -> tuple[str, Backend, str]:
-    """With what the engine loads, and who stamps arrivals (``LoadResult.io``, ``backend``, ``stamps``)."""
-    request, to = prepared.request, prepared.target
-    # The kernel stamps what it holds: of encrypted answers that is not the answer, of unix sockets it is nothing.
-    stamps = "user" if to.tls or to.unix else engine.latency_stamps
-    asked_for = request.close_after or request.pipeline > 1 or request.first_byte
-    if prepared.by_length:
-        return "epoll (large bodies are counted where they lie)", Backend.EPOLL, stamps
-    if to.tls or prepared.made_under_load or (asked_for and request.http != "2"):
-        return "epoll (for what is asked for)", Backend.EPOLL, stamps
-    return engine.backend, Backend(engine.io), stamps
+def worked(engine: Engine, session: int) -> tuple[str, Backend, str]:
+    """What the session runs with, as the engine says it (``LoadResult.io``, ``backend``, ``stamps``)."""
+    used = engine.used(session)
+    return used.io, Backend(used.backend), used.stamps
 
 
 def result_of(prepared: Prepared, loaded: Loaded) -> LoadResult:
@@ -372,12 +366,12 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
         tls=_tls(to.tls, request) if to.tls else None,
-        requests_per_connection=request.close_after or 0,
+        requests_per_connection=request.close_after,
         pipelining=request.pipeline,
         first_byte=request.first_byte,
         sources=spread(request),
         by_length=prepared.by_length,
-        streams=request.streams if request.http == "2" else 0,
+        streams=request.streams if request.http == "2" else None,
         script=prepared.script,
         turns=turns,
     )

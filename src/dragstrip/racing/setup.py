@@ -176,7 +176,7 @@ class RaceSetup:
             by_length=self.workload.by_length,
             sequence=sequence,
             heads=heads,
-            streams=load.streams if entry.http(load.http) == HTTP2 else 0,
+            streams=load.streams if entry.http(load.http) == HTTP2 else None,
         )
         try:
             return self.engine.open(plan)

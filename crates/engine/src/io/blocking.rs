@@ -79,6 +79,7 @@ impl Transport for Blocking {
 
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
+    const AWAITS_ONE: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         Ok(Self {

@@ -5,8 +5,8 @@
 use super::{Coalescing, Epoll, Event, Needs, Received, Transport, split_token};
 use crate::sys;
 use crate::tls::{TlsPlan, words};
-use rustls::AlertDescription;
 use rustls::client::ClientConnection;
+use rustls::{AlertDescription, ProtocolVersion};
 use socket2::Socket;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -23,6 +23,8 @@ pub struct Buffered {
     inner: Epoll,
     links: Box<[Link]>,
     tls: Option<TlsPlan>,
+    /// That its latest handshake agreed on.
+    version: Option<&'static str>,
     /// Whose event is looked at.
     turn: usize,
 }
@@ -87,6 +89,10 @@ impl Read for Arrived<'_> {
     }
 }
 
+fn version_name(version: ProtocolVersion) -> &'static str {
+    if version == ProtocolVersion::TLSv1_2 { "TLS 1.2" } else { "TLS 1.3" }
+}
+
 fn broken(error: rustls::Error) -> io::Error {
     let protocol = matches!(error, rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol));
     let kind = if protocol { ErrorKind::Unsupported } else { ErrorKind::InvalidData };
@@ -99,10 +105,15 @@ impl Transport for Buffered {
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
     const HANDSHAKES: bool = true;
+    const TAKES_ALL: bool = true;
+
+    fn tls_version(&self) -> Option<&'static str> {
+        self.version
+    }
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let links = (0..needs.connections.max(1)).map(|_| Link::default()).collect();
-        Ok(Self { inner: Epoll::open(needs)?, links, tls: needs.tls.cloned(), turn: 0 })
+        Ok(Self { inner: Epoll::open(needs)?, links, tls: needs.tls.cloned(), version: None, turn: 0 })
     }
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
@@ -129,6 +140,7 @@ impl Transport for Buffered {
             let Some(tls) = link.tls.as_mut().filter(|tls| tls.is_handshaking()) else {
                 if let (Some(plan), Some(tls)) = (&self.tls, &link.tls) {
                     plan.agreed(tls)?;
+                    self.version = tls.protocol_version().map(version_name);
                 }
                 return Ok(true);
             };

@@ -97,6 +97,10 @@ pub trait Transport: Sized {
 
     /// A handshake may follow TCP's; see [`Transport::handshake`].
     const HANDSHAKES: bool = false;
+    /// Takes whatever is given to be sent, and sends it when there is room.
+    const TAKES_ALL: bool = false;
+    /// Has room for one answer at a time, which it waits for after a request has left.
+    const AWAITS_ONE: bool = false;
     /// Bodies may be counted in the kernel's buffers instead of being read; see [`discard`].
     const DISCARDS: bool = false;
 
@@ -104,6 +108,11 @@ pub trait Transport: Sized {
     const CHAIN: Option<Self::Socket> = None;
     /// Whether [`Transport::CHAIN`] is given.
     const CHAINS: bool = false;
+
+    /// The version of TLS that its latest handshake agreed on.
+    fn tls_version(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Makes one.
     ///

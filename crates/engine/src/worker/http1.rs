@@ -51,6 +51,10 @@ pub(super) trait Mode: Sized {
     /// What each connection has besides.
     type Extra: Default;
 
+    /// As [`Protocol::SENDS_ALL`].
+    const SENDS_ALL: bool = false;
+    /// As [`Protocol::NEEDS_EPOLL`].
+    const NEEDS_EPOLL: Option<&'static str> = None;
     /// As [`Protocol::TIMES_FIRST_BYTE`].
     const TIMES_FIRST_BYTE: bool = false;
     /// As [`Protocol::COALESCES`].
@@ -174,6 +178,7 @@ pub(super) struct Limited;
 impl Mode for Limited {
     type Extra = u32;
 
+    const NEEDS_EPOLL: Option<&'static str> = Some("connections end, or first bytes are timed");
     const TIMES_FIRST_BYTE: bool = true;
 
     fn prepare(_: &SessionPlan, _: usize) -> Self {
@@ -189,6 +194,9 @@ impl Mode for Limited {
 impl<M: Mode> Protocol for Http1<M> {
     type Link = Http1Link<M::Extra>;
 
+    const ONE: bool = true;
+    const SENDS_ALL: bool = M::SENDS_ALL;
+    const NEEDS_EPOLL: Option<&'static str> = M::NEEDS_EPOLL;
     const TIMES_FIRST_BYTE: bool = M::TIMES_FIRST_BYTE;
     const COALESCES: bool = M::COALESCES;
     const MAY_CHAIN: bool = M::MAY_CHAIN;
@@ -377,7 +385,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
     /// Whether the connection has carried as many requests as it may.
     #[inline]
     fn spent(&mut self, index: usize) -> bool {
-        let bounded = self.core.plan.requests_per_connection > 0;
+        let bounded = self.core.plan.requests_per_connection.is_some();
         M::left(&mut self.links[index].proto.extra).is_some_and(|left| bounded && *left == 0)
     }
 

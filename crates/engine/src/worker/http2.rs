@@ -96,10 +96,11 @@ impl Http2 {
 impl Protocol for Http2 {
     type Link = Http2Link;
 
+    const ONE: bool = false;
     const TIMES_FIRST_BYTE: bool = true;
 
     fn prepare(plan: &SessionPlan, links: usize) -> Result<Self, EngineError> {
-        let streams = plan.streams as usize;
+        let streams = plan.protocol.depth();
         let stream = |_| Stream { place: Place::new(), reader: Reader::default() };
         Ok(Self {
             requests: plan.http2_requests()?,
@@ -133,12 +134,12 @@ impl Protocol for Http2 {
     /// No request leaves as the plan has it, and a read may bring as many answers as there are streams.
     fn wants(plan: &SessionPlan) -> Wants<'_> {
         let wants = Wants::of(plan);
-        let body_bytes = MAX_TOGETHER.min(wants.body_bytes * plan.streams as usize);
+        let body_bytes = MAX_TOGETHER.min(wants.body_bytes * plan.protocol.depth());
         Wants { requests: Vec::new(), body_bytes, tls: wants.tls.map(|tls| tls.http2()) }
     }
 
     fn may_read_late(plan: &SessionPlan) -> bool {
-        plan.streams == 1
+        plan.protocol.depth() == 1
     }
 
     #[inline]

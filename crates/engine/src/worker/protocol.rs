@@ -40,6 +40,12 @@ pub(super) trait Protocol: Sized {
     /// What it knows of each connection.
     type Link;
 
+    /// Each connection has one place.
+    const ONE: bool;
+    /// What it sends is taken whole, always.
+    const SENDS_ALL: bool = false;
+    /// Why it runs over epoll whatever was chosen for the engine, if it does.
+    const NEEDS_EPOLL: Option<&'static str> = None;
     /// The time to an answer's first byte may be asked for.
     const TIMES_FIRST_BYTE: bool = false;
     /// Answers may wait for each other, so that several share a wake-up.

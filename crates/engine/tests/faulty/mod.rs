@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use dragstrip_engine::tally::Failure;
-use dragstrip_engine::{Backend, BlockPlan, Engine, Exchange, SessionPlan, Tally, Target, tally};
+use dragstrip_engine::{Backend, BlockPlan, Engine, Exchange, Protocol, SessionPlan, Tally, Target, tally};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -176,6 +176,11 @@ pub fn engine(workers: usize) -> Engine {
 pub fn engine_over(workers: usize, backend: Backend) -> Engine {
     let core = (0..1024).find(|core| Engine::with_backend(&[*core], Backend::Epoll).is_ok()).unwrap();
     Engine::with_backend(&vec![core; workers], backend).unwrap()
+}
+
+/// HTTP/1.1 with up to this many requests under way on a connection.
+pub fn in_order(depth: u32) -> Protocol {
+    if depth > 1 { Protocol::Pipelined { depth } } else { Protocol::Http1 }
 }
 
 pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {

@@ -7,13 +7,14 @@ mod peer;
 use crate::faulty::{BODY, REQUEST, check, count, engine, errors};
 use dragstrip_engine::http2::frame::{self, flag, kind, setting};
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
-use dragstrip_engine::{BlockPlan, EngineError, Exchange, SessionPlan, Tally};
+use dragstrip_engine::{BlockPlan, EngineError, Exchange, Protocol, SessionPlan, Tally};
 use peer::{Manners, REFUSED, Server, Then, answering, serve, serve_as};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 
 fn plan(address: SocketAddr, connections: usize, streams: u32) -> SessionPlan {
-    SessionPlan { streams, ..crate::faulty::plan(address, connections) }
+    SessionPlan { protocol: Protocol::Http2 { streams }, ..crate::faulty::plan(address, connections) }
 }
 
 /// Runs a block of so many requests on one worker and checks what holds of every tally.
@@ -127,7 +128,8 @@ fn a_connection_takes_no_more_requests_than_it_may_and_another_one_is_opened() {
     for (streams, keepalive) in [(1, true), (5, true), (1, false)] {
         let server = answering();
         let per_connection = if keepalive { 10 } else { 1 };
-        let plan = SessionPlan { requests_per_connection: 10, keepalive, ..plan(server.address, 2, streams) };
+        let plan =
+            SessionPlan { requests_per_connection: NonZeroU32::new(10), keepalive, ..plan(server.address, 2, streams) };
         let done = drive(plan, 400);
         assert_eq!((done.answered, errors(&done)), (400, vec![]));
         let wanted = 400 / per_connection;
@@ -270,9 +272,10 @@ fn what_http_2_has_not_is_refused_with_the_field_named() {
     let server = answering();
     let good = plan(server.address, 1, 1);
     let refusal = |plan: SessionPlan| engine(1).open(plan).unwrap_err().to_string();
-    assert!(refusal(SessionPlan { streams: 2000, ..good.clone() }).starts_with("streams: 2000"));
-    assert!(refusal(SessionPlan { streams: 2, keepalive: false, ..good.clone() }).starts_with("streams: 2"));
-    assert!(refusal(SessionPlan { pipelining: 2, ..good.clone() }).starts_with("pipelining"));
+    for (streams, keepalive) in [(0, true), (2000, true), (2, false)] {
+        let plan = SessionPlan { keepalive, ..plan(server.address, 1, streams) };
+        assert!(refusal(plan).starts_with(&format!("streams: {streams} given")));
+    }
     let exchanges = vec![Exchange::new(b"nothing".to_vec(), 200, vec![])];
     assert!(refusal(SessionPlan { exchanges, ..good }).starts_with("exchanges: request 0"));
 }

@@ -1,6 +1,6 @@
 //! Heads under load, held against those of reference responses.
 
-use crate::faulty::{Server, Then, answer, check, count, engine, errors, plan, serve};
+use crate::faulty::{Server, Then, answer, check, count, engine, errors, in_order, plan, serve};
 use dragstrip_engine::heads::{ExpectedHeads, ReferenceHead};
 use dragstrip_engine::{SessionPlan, Tally};
 use std::io::Write;
@@ -47,7 +47,7 @@ fn each_head_that_deviates_is_counted_and_the_first_one_named() {
     ] {
         for pipelining in [1, 4] {
             let server = every_tenth(head, || Then::GoOn);
-            let done = drive(SessionPlan { pipelining, ..plan(server.address, 3) }, 200);
+            let done = drive(SessionPlan { protocol: in_order(pipelining), ..plan(server.address, 3) }, 200);
             assert_eq!((done.answered, errors(&done), done.connects), (180, vec![("wrong_head", 20)], 0), "{head}");
             assert!(done.sample.starts_with(why), "{}", done.sample);
         }

@@ -4,13 +4,14 @@ mod faults;
 mod heads;
 
 use crate::faulty::{
-    BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, plan, serve, serve_heads,
+    BODY, REQUEST, RIGHT, Then, answer, check, count, drive, engine, errors, in_order, plan, serve, serve_heads,
 };
 use dragstrip_engine::response::PASSED_LIMIT;
-use dragstrip_engine::{BlockPlan, EngineError, Exchange, SessionPlan, Tally, Target};
+use dragstrip_engine::{BlockPlan, EngineError, Exchange, Protocol, SessionPlan, Tally, Target};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::io::{Read, Write};
+use std::num::NonZeroU32;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -464,7 +465,8 @@ fn a_connection_ends_with_its_nth_request_which_says_so() {
     for (polite, pipelining) in [(true, 1), (false, 1), (true, 3), (false, 3), (true, 16)] {
         let server = closes(polite);
         let mut engine = engine(2);
-        let plan = SessionPlan { requests_per_connection: 10, pipelining, ..plan(server.address, 4) };
+        let (protocol, requests_per_connection) = (in_order(pipelining), NonZeroU32::new(10));
+        let plan = SessionPlan { requests_per_connection, protocol, ..plan(server.address, 4) };
         let session = engine.open(plan).unwrap();
         let done = engine.run(&[count(session, 400)], &[]).unwrap().pop().unwrap();
         check(&done);
@@ -483,7 +485,7 @@ fn pipelined_answers_are_matched_in_order_and_each_is_checked() {
         Then::GoOn
     });
     let mut engine = engine(1);
-    let plan = SessionPlan { pipelining: 8, first_byte: true, ..plan(server.address, 3) };
+    let plan = SessionPlan { protocol: Protocol::Pipelined { depth: 8 }, first_byte: true, ..plan(server.address, 3) };
     let session = engine.open(plan).unwrap();
     let done = engine.run(&[count(session, 500), count(session, 7)], &[]).unwrap();
     assert_eq!((done[0].answered, errors(&done[0])), (400, vec![("wrong_status", 100)]));
@@ -498,7 +500,8 @@ fn what_was_sent_behind_an_announced_close_is_sent_again_and_behind_a_broken_ans
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
     let server = answer(closing, || Then::Close);
     let mut engine = engine(1);
-    let session = engine.open(SessionPlan { pipelining: 4, ..plan(server.address, 2) }).unwrap();
+    let session =
+        engine.open(SessionPlan { protocol: Protocol::Pipelined { depth: 4 }, ..plan(server.address, 2) }).unwrap();
     let done = engine.run(&[count(session, 30)], &[]).unwrap().pop().unwrap();
     check(&done);
     assert_eq!((done.answered, errors(&done)), (30, vec![]));
@@ -508,7 +511,11 @@ fn what_was_sent_behind_an_announced_close_is_sent_again_and_behind_a_broken_ans
         (b"", || Then::Stall, "timeout"),
     ] {
         let server = answer(bytes, then);
-        let plan = SessionPlan { pipelining: 4, timeout_ns: 50_000_000, ..plan(server.address, 2) };
+        let plan = SessionPlan {
+            protocol: Protocol::Pipelined { depth: 4 },
+            timeout_ns: 50_000_000,
+            ..plan(server.address, 2)
+        };
         let session = engine.open(plan).unwrap();
         let done = engine.run(&[count(session, 16)], &[]).unwrap().pop().unwrap();
         check(&done);

@@ -8,7 +8,7 @@ use crate::BACKEND;
 use crate::faulty::{RIGHT, check, engine_over, errors, plan};
 use dragstrip_engine::io::{Epoll, Needs, TimestampSource, Transport};
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
-use dragstrip_engine::{Backend, BlockPlan, Engine, SessionPlan, Tally};
+use dragstrip_engine::{Backend, BlockPlan, Engine, Protocol, SessionPlan, Tally};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use socket2::Socket;
@@ -275,6 +275,12 @@ fn no_latency_is_too_short_with_a_connection_per_request_several_on_their_way_or
     let Some(_stamping) = TimestampSource::begin() else { return };
     let _busy = Busy::begin();
     compare("closing", |address| SessionPlan { keepalive: false, ..plan(address, 16) }, 3000, 0, None);
-    compare("pipelined", |address| SessionPlan { pipelining: 4, ..plan(address, 16) }, 6000, 0, None);
+    compare(
+        "pipelined",
+        |address| SessionPlan { protocol: Protocol::Pipelined { depth: 4 }, ..plan(address, 16) },
+        6000,
+        0,
+        None,
+    );
     compare("first byte", |address| SessionPlan { first_byte: true, ..plan(address, 16) }, 3000, 0, None);
 }

@@ -173,7 +173,7 @@ class GeneratorDuties(RoundDuties[_Race]):
             by_length=asked.workload.by_length,
             sequence=asked.workload.sequence(exchanges, race.seed),
             heads=heads,
-            streams=load.streams if asked.framed else 0,
+            streams=load.streams if asked.framed else None,
             turns=(turns[0], turns[1]),
         )
         return Session(session=race.engine.open(plan))

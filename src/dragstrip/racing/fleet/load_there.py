@@ -50,7 +50,7 @@ class LoadThere:
         prepared = self._prepared
         learned = asdict(prepared.learned)
         right = Right(body_bytes=len(learned.pop("body")), **learned)
-        io, backend, stamps = loading.worked(prepared, self._engine)
+        io, backend, stamps = loading.worked(self._engine, self._session)
         return LoadReady(
             right=right,
             connections=prepared.connections,

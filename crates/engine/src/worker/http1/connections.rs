@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::io::{self, Carrier, Event, Received, Transport};
 use crate::sys;
 use std::io::{Error, ErrorKind};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
@@ -22,7 +23,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
     /// The connection may carry as many requests as a new one.
     fn renew(&mut self, index: usize) {
         if let Some(left) = M::left(&mut self.links[index].proto.extra) {
-            *left = self.core.plan.requests_per_connection;
+            *left = self.core.plan.requests_per_connection.map_or(0, NonZeroU32::get);
         }
     }
 

@@ -41,6 +41,7 @@ pub(in crate::worker) enum Body {
 impl Mode for LengthOnly {
     type Extra = Body;
 
+    const NEEDS_EPOLL: Option<&'static str> = Some("large bodies are counted where they lie");
     const DISCARDS: bool = true;
     const MIN_OUTSTANDING: usize = MIN_LARGE;
 

@@ -39,6 +39,8 @@ pub(in crate::worker) struct Queue {
 impl Mode for Pipelined {
     type Extra = Queue;
 
+    const SENDS_ALL: bool = true;
+    const NEEDS_EPOLL: Option<&'static str> = Some("requests are pipelined");
     const TIMES_FIRST_BYTE: bool = true;
     const COALESCES: bool = false;
 
@@ -142,8 +144,8 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         }
         let mut together = std::mem::take(&mut self.proto.mode.together);
         together.clear();
-        let mut left = 0;
-        while self.on_their_way(index) < self.core.plan.pipelining as usize && block_run.may_send(now_ns) {
+        let (mut left, depth) = (0, self.core.plan.protocol.depth());
+        while self.on_their_way(index) < depth && block_run.may_send(now_ns) {
             if self.spent(index) || !block_run.take_permit(&mut self.place(index).due_ns) {
                 break;
             }
