@@ -67,7 +67,7 @@ TIERS = {
             "every way to misbehave, through whole commands, on both back ends; long races of workloads and versions",
         ),
         Part("soak-fleet", "machines that are lost, killed or slow; what `fleet install` copies"),
-        Part("fuzz-cli", "1,000 random command lines and 1,000 random definition files"),
+        Part("fuzz-cli", "1,000 random command lines and definition files each; 10,000 files of strangers in a jail"),
         Part("soak-fuzz", "the response parser and HTTP/2's frames on ten million inputs each"),
     ),
 }

@@ -479,10 +479,13 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
     Raises:
         BadUsage: its definition is no longer there.
     """
+    wanted = {"url": ("url",), "serve": ("command", "folder")}.get(kind, ())
+    if absent := [key for key in wanted if not isinstance(parameters.get(key), str)]:
+        raise BadUsage(f"{name}: its record does not say its {absent[0]}; start a new race with --serve or a URL")
     if kind == "url":
         return url_entry(str(parameters["url"]), None)
     if kind == "serve":
-        wake_s = float(str(parameters[WAKE])) if WAKE in parameters else None
+        wake_s = wake if isinstance(wake := parameters.get(WAKE), int | float) else None
         return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])), wake_s=wake_s)
     typed = str(parameters.get(TYPED, name))
     plain, overrides = parse_entry(typed)
