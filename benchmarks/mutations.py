@@ -1,7 +1,7 @@
 """Breaks single lines of what must not be wrong, and looks whether a test fails each time.
 
     python benchmarks/mutations.py             # all of them; a line each, as a table
-    python benchmarks/mutations.py --only holm,subreaper
+    python benchmarks/mutations.py --only extensions,subreaper
     python benchmarks/mutations.py --write     # the table goes into docs/testing.md; with --only, these rows of it
 
 Each mutation is one line of the statistics, the validity checks, the supervisor or the engine's response parser. It is
@@ -58,7 +58,11 @@ MUTATIONS = (
         "one-sided", f"{PACKAGE}/analysis/significance.py",
         "stdtrit(n - 1, alpha / 2)", "stdtrit(n - 1, alpha)", STATISTICS,
     ),
-    Mutation("holm", f"{PACKAGE}/analysis/significance.py", "alpha / (len(p) - step)", "alpha", STATISTICS),
+    Mutation(
+        "all pairs at once", f"{PACKAGE}/analysis/pairs.py",
+        "range_factor(self.contenders, self.freedom, level) * self.error",
+        "range_factor(2, self.freedom, level) * self.error", STATISTICS,
+    ),
     Mutation(
         "void rounds", f"{PACKAGE}/analysis/numbers.py",
         "rounds = [r for r in race.rounds if not r.void]", "rounds = list(race.rounds)", STATISTICS,

@@ -13,7 +13,7 @@ import csv
 import gzip
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import simulate_many
 
-from dragstrip.analysis import FLOOR, factor, factor_within, holm, p_within
+from dragstrip.analysis import FLOOR
+from dragstrip.analysis.significance import quantile
 
 ROOT = Path(__file__).resolve().parents[1]
 NOISE = ROOT / "tests" / "noise" / "pilot-nginx-10ms.csv.gz"
@@ -39,7 +40,6 @@ TITLES = (
     "six contenders at once",
     "four contenders on machines that misbehave",
     "twelve contenders, three of them identical",
-    "method version 2 beside version 3",
     "two ways to order the blocks of a round",
 )
 
@@ -115,24 +115,20 @@ class Looks:
     covered: NDArray[np.bool_]
 
 
-def look(numbers: Array, *, truth: float = 0.0, pairs: int = 1, by: str = "now") -> Looks:
+def look(numbers: Array, *, truth: float = 0.0, naive: bool = False) -> Looks:
     """Walks through races' round numbers (races, rounds) as ``dragstrip race`` would; the last is the planned one.
 
     Args:
-        by: the interval of "now"; that of "version 2" of the method; or "naive", an ordinary t-test looked at every
-            round from the tenth on.
+        naive: by an ordinary t-test, looked at after every round from the tenth on.
     """
     races, rounds = numbers.shape
     n = np.arange(1, rounds + 1)
     mean = np.cumsum(numbers, axis=1) / n
     squares = np.cumsum(numbers**2, axis=1) - n * mean**2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
-    widths: dict[str, Callable[[int], float]] = {
-        "now": lambda k: factor_within(k, ALPHA / pairs, rounds),
-        "version 2": lambda k: factor(k, ALPHA / pairs, last=k == rounds, fixed=False),
-        "naive": lambda k: float(stats.t.isf(ALPHA / 2, k - 1)) if k >= FLOOR else np.inf,
-    }
-    width = [widths[by](int(k)) for k in n]
+    width = [
+        quantile(k, ALPHA if naive else simulate_many.level(k, rounds)) if k >= FLOOR else np.inf for k in map(int, n)
+    ]
     usable = np.isfinite(width)
     half = np.where(usable, np.where(usable, width, 0) * error, np.inf)
     differ = np.abs(mean) > half
@@ -171,36 +167,19 @@ def recorded() -> dict[str, Recorded]:
     return arms
 
 
-def _lost(arm: Recorded) -> Array:
-    """Share of each block in which others had the engine's core or the server's, as ``cpu_shares.lost_to_machine``."""
-    taken = np.maximum(np.minimum(arm.server_wait_ns, arm.duration_ns - arm.server_cpu_ns), 0)
-    return np.asarray(np.minimum((arm.engine_wait_ns + taken) / arm.duration_ns, 1.0))
-
-
-def disturbed(arm: Recorded) -> NDArray[np.bool_]:
-    """Blocks of which others took over 15 % from the engine or the server, as ``inquiry.block_reasons`` has it."""
-    taken = np.minimum(arm.server_wait_ns, arm.duration_ns - arm.server_cpu_ns)
-    return np.maximum(arm.engine_wait_ns, taken) / arm.duration_ns > 0.15
-
-
 def numbers(arm: Recorded, kind: str) -> Array:
     """One log ratio per round, A's speed over B's.
 
     Args:
-        kind: "totals" (passes in which somebody waited over 15 % are dropped, and of the others the time in which the
-            machine gave a core to others), "totals, whole time" (passes dropped, no time given back: method version 1),
-            "totals, nothing dropped", "median over passes" or "CPU per request".
+        kind: "totals", "median over passes" or "CPU per request".
     """
-    keep = ~disturbed(arm).any(axis=2, keepdims=True) | (kind == "totals, nothing dropped")
-    answers = (arm.answers * keep).sum(axis=1)
+    answers = arm.answers.sum(axis=1)
     if kind == "median over passes":
         return np.asarray(np.median(np.log(arm.answers[..., 0] / arm.answers[..., 1]), axis=1))
     if kind == "CPU per request":
-        cost = (arm.server_cpu_ns * keep).sum(axis=1) / answers
+        cost = arm.server_cpu_ns.sum(axis=1) / answers
         return np.log(cost[:, 1] / cost[:, 0])
-    left = np.ones_like(arm.answers) if kind != "totals" else 1 - _lost(arm)
-    time = (left * keep).sum(axis=1)
-    return np.log(answers[:, 0] / time[:, 0]) - np.log(answers[:, 1] / time[:, 1])
+    return np.log(answers[:, 0] / answers[:, 1])
 
 
 def resampled(values: Array, races: int, rounds: int, rng: np.random.Generator, *, null: bool) -> Array:
@@ -235,7 +214,7 @@ def usual_ways(races: int) -> Iterator[str]:
             "a new launch every round; t on one number per round": t_over(number),
         }
         calls = {name: np.asarray(p) < ALPHA for name, p in wrong.items()}
-        calls["the same, looked at after every round"] = look(number, by="naive").ever
+        calls["the same, looked at after every round"] = look(number, naive=True).ever
         calls["**Dragstrip: the same looks, its own interval**"] = look(number).ever
         for name, called in calls.items():
             rows.setdefault(name, []).append(f"{called.mean():.1%}")
@@ -249,7 +228,7 @@ def on_recorded_noise(races: int) -> Iterator[str]:
     yield "|-|-|-|-|-|-|"
     arms, rounds = recorded(), 120
     names = {"aa": "the same twice", "ab1": "about 1 % planted", "ab3": "about 2.6 % planted"}
-    for kind in ("totals", "totals, whole time", "totals, nothing dropped", "median over passes", "CPU per request"):
+    for kind in ("totals", "median over passes", "CPU per request"):
         for arm, title in names.items():
             rng = np.random.default_rng(20262)
             values = numbers(arms[arm], kind)
@@ -262,30 +241,6 @@ def on_recorded_noise(races: int) -> Iterator[str]:
     lag = {kind: numbers(arms["aa"], kind) for kind in ("totals", "CPU per request")}
     told = ", ".join(f"{kind} {np.corrcoef(values[1:], values[:-1])[0, 1]:+.3f}" for kind, values in lag.items())
     yield f"\nCorrelation of successive recorded rounds, the same twice: {told}; chance alone gives ±{800**-0.5:.3f}."
-
-
-def versions(races: int) -> Iterator[str]:
-    """What version 3 of the method changed: the same rounds, judged by either, for races of at most 60 rounds."""
-    yield "| at most 60 rounds, every look counted | wrong calls | an interval misses | rounds, median | 9 of 10 |"
-    yield "|-|-|-|-|-|"
-    arms, rounds = recorded(), 60
-    for kind in ("totals", "CPU per request"):
-        for arm, title in (("aa", "the same twice"), ("ab1", "about 1 % planted"), ("ab3", "about 2.6 % planted")):
-            values, null = numbers(arms[arm], kind), arm == "aa"
-            truth = 0.0 if null else float(values.mean())
-            for by, name in (("version 2", "version 2"), ("now", "**version 3**")):
-                drawn = resampled(values, races, rounds, np.random.default_rng(20266), null=null)
-                seen = look(drawn, truth=truth, by=by)
-                wrong = f"{seen.ever.mean():.1%}" if null else "–"
-                yield (
-                    f"| {kind}: {title}, {name} | {wrong} | {seen.missed.mean():.1%} "
-                    f"| {np.median(seen.stop):.0f} | {np.quantile(seen.stop, 0.9):.0f} |"
-                )
-    told = []
-    for n in (10, 12, 15, 20, 30, 40, 60):
-        before, now = factor(n, ALPHA, last=n == rounds, fixed=False), factor_within(n, ALPHA, rounds)
-        told.append(f"{n}: {before:.2f}, {now:.2f}")
-    yield f"\nThe interval's factor c(n) in races of 60 rounds, version 2 and version 3: {'; '.join(told)}."
 
 
 def orders() -> Iterator[str]:
@@ -343,8 +298,11 @@ def _family(own: Array, speeds: Array, pairs: list[tuple[int, int]]) -> tuple[bo
     called: NDArray[np.bool_] = np.zeros(len(pairs), dtype=bool)
     for n in range(FLOOR, len(own) + 1):
         mean, error = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n)
-        called = np.array(holm([p_within(n, float(t), len(own)) for t in np.abs(mean) / error], ALPHA))
-        half = factor_within(n, ALPHA / len(pairs), len(own)) * error
+        least = simulate_many.least_factor(n, own.shape[1], len(own))
+        if n < len(own) and not (np.abs(mean - truth) > least * error).any():
+            continue
+        half = simulate_many.halves(own[:n], len(own))
+        called = np.abs(mean) > half
         false |= bool((called & (np.sign(mean) != np.sign(truth))).any())
         missed |= bool((np.abs(mean - truth) > half).any())
     return false, missed, bool(called[np.abs(truth) > 0.0196].all())
@@ -359,7 +317,6 @@ def report(races: int) -> str:
         list(several(max(races // 20, 10))),
         list(simulate_many.coverage(max(races // 4, 10))),
         list(simulate_many.twelve(max(races // 40, 10), totals)),
-        list(versions(races)),
         list(orders()),
     ]
     *usual, own = ([float(cell.rstrip("% ")) for cell in row.split("|")[2:4]] for row in parts[0][2:])

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dragstrip.analysis import FLOOR, factor_within, holm, p_within
+from dragstrip.analysis import FLOOR
+from dragstrip.analysis.group_sequential import level_within, stage_of
+from dragstrip.analysis.simultaneous import LEAST_OF_OWN, pair_variances, range_factor
 
 Array = NDArray[np.float64]
 ALPHA = 0.05
@@ -109,17 +111,42 @@ def rounds_of(trouble: Trouble, races: int, rng: np.random.Generator) -> Array:
     return np.asarray(np.log(np.exp(mine).mean(axis=2)) + SPEEDS)
 
 
-def held(numbers: Array, true: Array, pairs: list[tuple[int, int]] = PAIRS) -> tuple[float, float]:
-    """Share of races in which these pairs' intervals hold at every look at once, and at the last round alone."""
+def level(n: int, rounds: int) -> float:
+    """The nominal level of the look at round ``n`` of a race planned for ``rounds``, as the judgement has it."""
+    return level_within(n, *stage_of(n, ALPHA, (rounds,)))
+
+
+def halves(numbers: Array, rounds: int) -> Array:
+    """Half-widths of all pairs' intervals at a look, as the judgement has them.
+
+    Args:
+        numbers: the log numbers so far (rounds, contenders). rounds: the planned last one.
+    """
+    n, contenders = numbers.shape
+    pairs = list(combinations(range(contenders), 2))
     first, second = np.array(pairs).T
+    own = (numbers[:, first] - numbers[:, second]).var(axis=0, ddof=1)
+    found = pair_variances(pairs, list(own), [n] * len(pairs), contenders)
+    at = level(n, rounds)
+    return np.array([range_factor(contenders, one.freedom, at) * np.sqrt(one.variance / n) for one in found])
+
+
+def least_factor(n: int, contenders: int, rounds: int) -> float:
+    """No interval at round ``n`` is fewer of its own standard errors wide, so that most looks need no closer one."""
+    return range_factor(contenders, 10_000, level(n, rounds)) * float(np.sqrt(LEAST_OF_OWN))
+
+
+def held(numbers: Array, true: Array) -> tuple[float, float]:
+    """Share of races in which all pairs' intervals hold at every look at once, and at the last round alone."""
+    _, rounds, contenders = numbers.shape
+    first, second = np.array(list(combinations(range(contenders), 2))).T
     d = numbers[..., first] - numbers[..., second] - (true[first] - true[second])
-    n = np.arange(1, d.shape[1] + 1)[None, :, None]
-    mean = np.cumsum(d, axis=1) / n
-    error = np.sqrt(np.maximum(np.cumsum(d**2, axis=1) - n * mean**2, 0) / np.maximum(n - 1, 1) / n)
-    width = [factor_within(k, ALPHA / len(pairs), d.shape[1]) for k in range(1, d.shape[1] + 1)]
-    usable = np.isfinite(width)
-    inside = np.abs(mean[:, usable]) <= np.array(width)[usable][None, :, None] * error[:, usable]
-    return float(inside.all(axis=(1, 2)).mean()), float(inside[:, -1].all(axis=1).mean())
+    inside = np.ones((len(d), rounds), dtype=bool)
+    for n in range(FLOOR, rounds + 1):
+        off, error = np.abs(d[:, :n].mean(axis=1)), d[:, :n].std(axis=1, ddof=1) / np.sqrt(n)
+        for race in np.flatnonzero((off > least_factor(n, contenders, rounds) * error).any(axis=1)):
+            inside[race, n - 1] = bool((off[race] <= halves(numbers[race, :n], rounds)).all())
+    return float(inside.all(axis=1).mean()), float(inside[:, -1].mean())
 
 
 def runs_in_a_row(trouble: Trouble, races: int, rng: np.random.Generator, runs: int) -> Array:
@@ -155,14 +182,14 @@ def coverage(races: int) -> Iterator[str]:
         rng, true = np.random.default_rng(20264), truth(trouble)
         numbers = rounds_of(trouble, races, rng)
         every, last = held(numbers, true)
-        alone, _ = held(numbers, true, [(0, len(SPEEDS) - 1)])
+        alone, _ = held(numbers[..., [0, -1]], true[[0, -1]])
         three = naively_held(runs_in_a_row(trouble, races, rng, 3).mean(axis=-1), true)
         one = naively_held(runs_in_a_row(trouble, races, rng, 1)[:, :, 0, :], true)
         yield f"| {trouble.name} | {every:.1%} | {last:.1%} | {three:.1%} | {one:.1%} | {alone:.1%} |"
 
 
 def twelve(races: int, noise: Array) -> Iterator[str]:
-    """Twelve contenders of which three are identical, each other 3 % from the next; Holm over 66 pairs, every look.
+    """Twelve contenders of which three are identical, each other 3 % from the next; 66 pairs, every look.
 
     Args:
         noise: recorded log ratios of two equal contenders, one per round.
@@ -187,7 +214,10 @@ def _twelve(own: Array, speeds: Array) -> tuple[bool, bool, bool, bool]:
     tied, always, upright, called = True, True, True, np.zeros(len(true), dtype=bool)
     for n in range(FLOOR, len(own) + 1):
         mean, error = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n)
-        called = np.array(holm([p_within(n, float(t), len(own)) for t in np.abs(mean) / error], ALPHA))
+        odd = (true == 0) | (np.sign(mean) != np.sign(true))
+        if n < len(own) and not (np.abs(mean) > least_factor(n, 12, len(own)) * error)[odd].any():
+            continue
+        called = np.abs(mean) > halves(own[:n], len(own))
         tied = not called[true == 0].any()
         always &= tied
         upright &= not (called & (true != 0) & (np.sign(mean) != np.sign(true))).any()

@@ -40,7 +40,6 @@ STRICT = tuple(
         "docs/index.md",
         "docs/newcomer.md",
         "docs/method/details.md",
-        "docs/method/history.md",
         "docs/method/simulation.md",
         "docs/tutorial.md",
         "docs/verdicts.md",

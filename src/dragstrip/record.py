@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-#: Version of the trial design and its judgement (``docs/METHOD.md``, "Versions of the method").
+#: Version of the trial design and its judgement (``docs/METHOD.md``).
 METHOD_VERSION = 6
 
 #: Connections of a race, a sweep, a load and a line-up file, unless somebody says otherwise.
@@ -42,9 +42,6 @@ class VoidKind(StrEnum):
     MARK_LOST = "mark lost"
     CLOCKS_APART = "clocks apart"
     MACHINE_LOST = "machine lost"
-    #: Only in races of method versions up to 4.
-    STEAL = "steal"
-    TOO_FEW_PASSES = "too few passes"
     #: Of a round: the database ended in it.
     DATABASE = "database"
     #: None that this version knows.
@@ -114,7 +111,7 @@ class Block:
         latency_hdr: HdrHistogram V2 compressed (zlib) of nanoseconds, counted part.
         latency_sum_ns: exact sum of the counted latencies, for the mean and Little's law.
         turn_sum_ns: from an answer's arrival to the departure of its connection's next request, summed over the counted
-            part: the connections' time that was the engine's own (0 in records of version 1, whose latencies hold it).
+            part: the connections' time that was the engine's own.
         clock_step_ns: by how much the clock that stamps arrivals was set during the block; 0: not at all.
         early_stamps: answers stamped before their requests had left, whole block: a fault of the clocks.
             Their latencies are those to the time of reading.
@@ -135,7 +132,7 @@ class Block:
         latency_sent_hdr: latencies from when they left.
         void: reasons why this block is never used; empty if it counts.
         server_runs: how often one of the contender's threads was put on a core (/proc/PID/task/TID/schedstat), whole
-            block; None if unreadable, and in records before method version 5.
+            block; None if unreadable.
         kinds: by the requests' names, where the workload has several.
     """
 
@@ -369,10 +366,10 @@ class Plan:
         lead_ns, counted_ns: of each block; passes: per round.
         budget_s: wall-clock budget for measuring; planned_rounds: the last round N, up to which
             looks are paid for (method, "The interval"): no race goes on beyond it.
-        metric: one of ``metrics.METRICS``, or "auto" (from method version 5 on).
+        metric: one of ``metrics.METRICS``, or "auto".
         margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
         rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
-        blocks: from method version 5 on, by contender: lead-in, counted part (ns) and passes of its own; empty: all
+        blocks: by contender: lead-in, counted part (ns) and passes of its own; empty: all
             have ``lead_ns``, ``counted_ns`` and ``passes``. ``passes`` is then the most of any contender.
         extensions: the planned last round before each extension (``--resume RACE --budget +2m``), ascending;
             ``planned_rounds`` and ``budget_s`` are then those of the race as extended.
@@ -460,8 +457,7 @@ class Race:
             "interrupted", "void", "too few contenders", "machine lost".
         columns: of a race of several workloads or rates; empty: there is one.
         family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
-        waits: answers of its workload wait for something else (of several columns: of any); records before method
-            version 6 don't know, and say no.
+        waits: answers of its workload wait for something else (of several columns: of any).
         imported: it was read from a file, which may come from another machine.
     """
 

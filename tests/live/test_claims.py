@@ -151,22 +151,18 @@ def test_no_difference_and_a_peak_are_judged_by_their_own_tolerance(tmp_path: Pa
 
 
 def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Path) -> None:
-    """The cause is told; the figures of a void race settle nothing. Others on the cores void up to method 4 only."""
+    """The cause is told; the figures of a void race settle nothing."""
     claim = planted(tmp_path)
     disturbed = _all(samples.race(FAST), engine_wait_ns=20_000_000)
-    found = assess(claim, PUBLISHED, _changed(disturbed, method=4))
-    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, "passing", True)
-    assert finding_text(found).startswith("void: the engine waited")
     found = assess(claim, PUBLISHED, disturbed)
     assert (found.outcome, found.void, found.again is not None) == (Outcome.HOLDS, None, False)
     wrong = _all(samples.race(FAST), errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400)
-    for method in (4, 5):
-        found = assess(claim, PUBLISHED, _changed(wrong, method=method))
-        assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, "lasting", False)
-        assert "wrong_body" in finding_text(found)
-        found = assess(claim, PUBLISHED, _out(_changed(disturbed, method=method), "quick"))
-        assert (found.outcome, found.again is not None) == (Outcome.CANNOT, False)
-        assert "died under load" in finding_text(found)
+    found = assess(claim, PUBLISHED, wrong)
+    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, "lasting", False)
+    assert "wrong_body" in finding_text(found)
+    found = assess(claim, PUBLISHED, _out(disturbed, "quick"))
+    assert (found.outcome, found.again is not None) == (Outcome.CANNOT, False)
+    assert "died under load" in finding_text(found)
 
 
 def _out(race: Race, name: str) -> Race:
@@ -187,13 +183,10 @@ def _limited(race: Race, *names: str) -> Race:
     return _changed(race, rounds=tuple(_changed(one, blocks=tuple(map(limited, one.blocks))) for one in race.rounds))
 
 
-@pytest.mark.parametrize(
-    ("method", "told"), [(4, "void: the generator is the limit: "), (5, "void: the load generator was the limit of: ")]
-)
-def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path: Path, method: int, told: str) -> None:
+def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path: Path) -> None:
     """In a race planned for it; equal rates then say nothing, and the row says so. Otherwise nothing is decided."""
     claim = planted(tmp_path)
-    race = samples.race({"quick": 20_000.0, "steady": 20_000.0}, rounds=12, method=method)
+    race = samples.race({"quick": 20_000.0, "steady": 20_000.0}, rounds=12)
     race = _limited(race, "quick", "steady")
     found = assess(claim, PUBLISHED, race)
     assert (found.outcome, found.metric, found.void, found.again is not None) == (
@@ -202,7 +195,7 @@ def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path
         "lasting",
         False,
     )
-    assert finding_text(found).startswith(told)
+    assert finding_text(found).startswith("void: the load generator was the limit of: ")
     assert {"quick", "steady"} <= set(finding_text(found).replace(",", " ").split())
     found = assess(claim, PUBLISHED, _changed(race, plan=_changed(race.plan, metric="cpu")))
     assert (found.outcome, found.metric, found.void) == (Outcome.HOLDS, "cpu", None)
@@ -211,7 +204,7 @@ def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path
 
 
 def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_that_it_is_in(tmp_path: Path) -> None:
-    """By method 5: of every kind of claim about it, however far apart the rates; a peak of the other's stands."""
+    """Of every kind of claim about it, however far apart the rates; a peak of the other's stands."""
     ratio = planted(tmp_path)
     same = planted(tmp_path, "alike", published="", more='kind = "same"\ntolerance = 0.05')
     peak = planted(tmp_path, "peak", published="per_s = [40_000]", more='kind = "peak"\ntolerance = 0.25')
@@ -235,7 +228,7 @@ def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_tha
 def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_them_is_told(
     tmp_path: Path, reason: str, void: str, count: int, left: int
 ) -> None:
-    """By method 5 the other's blocks stand, and the rounds do; too few of both are left to decide anything."""
+    """The other's blocks stand, and the rounds do; too few of both are left to decide anything."""
     race = samples.race(FAST, rounds=count)
     rounds = tuple(
         one
@@ -252,7 +245,7 @@ def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_th
 
 
 def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_raced_again(tmp_path: Path) -> None:
-    """By method 5; the row says so, and whom the machine disturbed more. On a quiet machine it stays open."""
+    """The row says so, and whom the machine disturbed more. On a quiet machine it stays open."""
     claim = planted(tmp_path)
     level = samples.race(EVEN, noise=0.1)
     found = assess(claim, PUBLISHED, level)
@@ -345,64 +338,58 @@ def _even(race: Race) -> Race:
     return _changed(race, rounds=samples.race(EVEN, noise=0.1).rounds)
 
 
-#: What became of a race, and by which methods a second check leaves it as it is.
-BOTH, NEITHER, ONLY_5 = (4, 5), (), (5,)
-ENDS: dict[str, tuple[Callable[[Race], Race], tuple[int, ...]]] = {
-    "sound": (lambda race: race, BOTH),
-    # From method 5 on what is decided stands, however disturbed the machine was.
-    "others had the engine's core": (lambda race: _all(race, engine_wait_ns=20_000_000), ONLY_5),
-    "steal": (lambda race: _all(race, steal_ns=8_000_000), ONLY_5),
-    "undecided": (_even, BOTH),
-    "undecided, others had the engine's core": (lambda race: _all(_even(race), engine_wait_ns=20_000_000), NEITHER),
-    "undecided, steal": (lambda race: _all(_even(race), steal_ns=16_000_000), NEITHER),
-    "passes lost to others": (
-        lambda race: _all(race, void=samples.voided("server waited: 30 % of the block")),
-        NEITHER,
-    ),
+#: What became of a race, and whether a second check leaves it as it is.
+KEPT, AGAIN = True, False
+ENDS: dict[str, tuple[Callable[[Race], Race], bool]] = {
+    "sound": (lambda race: race, KEPT),
+    # What is decided is valid, however disturbed the machine was.
+    "others had the engine's core": (lambda race: _all(race, engine_wait_ns=20_000_000), KEPT),
+    "steal": (lambda race: _all(race, steal_ns=8_000_000), KEPT),
+    "undecided": (_even, KEPT),
+    "undecided, others had the engine's core": (lambda race: _all(_even(race), engine_wait_ns=20_000_000), AGAIN),
+    "undecided, steal": (lambda race: _all(_even(race), steal_ns=16_000_000), AGAIN),
     "passes lost to a clock that was set": (
         lambda race: _all(race, void=samples.voided("clock: set by 20 µs")),
-        NEITHER,
+        AGAIN,
     ),
-    "given up for steal": (lambda race: _given_up(race, "steal: the hypervisor took 9 % of the cores"), NEITHER),
-    "too few rounds": (lambda race: _changed(race, rounds=race.rounds[:6]), NEITHER),
+    "given up for a clock that was set": (lambda race: _given_up(race, "clock: set by 20 µs"), AGAIN),
+    "too few rounds": (lambda race: _changed(race, rounds=race.rounds[:6]), AGAIN),
     "another version": (
         lambda race: _changed(race, entrants=tuple(_changed(one, version="0.9") for one in race.entrants)),
-        NEITHER,
+        AGAIN,
     ),
     "the generator is the limit": (
         lambda race: _all(race, engine_cpu_ns=25_000_000, server_cpu_ns=12_000_000),
-        BOTH,
+        KEPT,
     ),
-    "wrong answers": (lambda race: _all(race, errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400), BOTH),
-    "passes lost to the generator": (lambda race: _all(race, void=samples.voided("generator the limit: 99 %")), BOTH),
-    "given up for the generator": (lambda race: _given_up(race, "generator the limit: 99 %"), BOTH),
+    "wrong answers": (lambda race: _all(race, errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400), KEPT),
+    "passes lost to the generator": (lambda race: _all(race, void=samples.voided("generator the limit: 99 %")), KEPT),
+    "given up for the generator": (lambda race: _given_up(race, "generator the limit: 99 %"), KEPT),
     # The generator is the limit, by CPU time, which no wait of its own adds to.
     "both": (
         lambda race: _all(race, engine_wait_ns=20_000_000, engine_cpu_ns=25_000_000, server_cpu_ns=12_000_000),
-        ONLY_5,
+        KEPT,
     ),
     "nobody left": (
         lambda race: _changed(
             race, finished="too few contenders", entrants=tuple(_changed(one, out="died") for one in race.entrants)
         ),
-        BOTH,
+        KEPT,
     ),
 }
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("method", BOTH)
 @pytest.mark.parametrize("how", ENDS)
 def test_what_was_void_by_what_may_pass_is_raced_again_and_what_would_be_void_again_is_kept(
-    tmp_path: Path, how: str, method: int
+    tmp_path: Path, how: str
 ) -> None:
     """A second check is cheap where all is decided; both contenders end at once, so that a new race is soon over."""
     claim = planted(tmp_path)
     planned = groups([claim], (PUBLISHED,))
-    change, by = ENDS[how]
-    kept = method in by
+    change, kept = ENDS[how]
     event = purpose_event(planned[0])
-    race = samples.race(FAST, events=[event], method=method)
+    race = samples.race(FAST, events=[event])
     hashes = {one.name: one.definition_hash for one in planned[0].entries}
     entrants = (_changed(one, definition_hash=hashes[one.name], version="unknown") for one in race.entrants)
     with Store(tmp_path / "races.sqlite") as store:

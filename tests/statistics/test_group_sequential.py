@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 
-from dragstrip.analysis import FLOOR, e_value, factor_within, p_within
+from dragstrip.analysis import FLOOR, factor_within
 from dragstrip.analysis.group_sequential import SPENT, weight
 
 ALPHAS = st.floats(1e-4, 0.2)
@@ -32,19 +32,23 @@ def statistics_of_races(planned: int, paths: int = 20_000) -> np.ndarray:
     return t
 
 
+def ratio_of(n: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """The density of the t statistic without a difference over that with effects from N(0, TAU2)."""
+    g, x = 1 + n * TAU2, t**2 / np.maximum(n - 1, 1)
+    ratio: np.ndarray = np.exp(np.log(g) / 2 - n / 2 * (np.log1p(x) - np.log1p(x / g)))
+    return ratio
+
+
 def crossed(alpha: float, planned: int) -> tuple[float, float]:
     """The chance, for equal normal rounds, that some look's interval excludes 1, and its standard error.
 
     Races are drawn with effects from N(0, TAU2), of which nearly all cross, and weighed by the likelihood ratio of
-    the t statistic at the crossing, which is the e-value's closed form for that TAU2: exact for any alpha.
+    the t statistic at the crossing (``ratio_of``): exact for any alpha.
     """
     t = statistics_of_races(planned)
     out = t >= np.array([factor_within(k, alpha, planned) for k in range(1, planned + 1)])
     at = out.argmax(axis=1)
-    x = t[np.arange(len(t)), at] ** 2 / np.maximum(at, 1)
-    g = 1 + (at + 1) * TAU2
-    ratio = np.exp(np.log(g) / 2 - (at + 1) / 2 * (np.log1p(x) - np.log1p(x / g)))
-    weighed = np.where(out.any(axis=1), ratio, 0.0)
+    weighed = np.where(out.any(axis=1), ratio_of(at + 1, t[np.arange(len(t)), at]), 0.0)
     return float(weighed.mean()), float(weighed.std() / math.sqrt(len(t)))
 
 
@@ -57,19 +61,13 @@ def test_all_looks_together_spend_the_share_of_alpha_that_they_may(alpha: float,
     assert spent >= 0.85 * SPENT * alpha - 3 * error
 
 
-def test_the_weights_of_the_simulation_are_the_e_value() -> None:
-    """With effects of variance 1 the same ratio is ``e_value``, which is held against numerical integration."""
-    n, t = 25, 3.1
-    g, x = 1 + n * 1.0, t * t / (n - 1)
-    assert math.exp(n / 2 * (math.log1p(x) - math.log1p(x / g)) - math.log(g) / 2) == pytest.approx(e_value(n, t))
-
-
-@given(st.integers(0, 300), st.floats(0, 30), ALPHAS, st.integers(FLOOR, 400))
-def test_a_pairs_p_value_is_the_level_at_which_its_interval_excludes_1(n, t, alpha, planned) -> None:
-    """So that Holm's decisions and the intervals come from one and the same test."""
-    p = p_within(n, t, planned)
-    if abs(p / alpha - 1) > 1e-6 and p < 1:
-        assert (p < alpha) == (t > factor_within(n, alpha, planned))
+@pytest.mark.parametrize(("n", "t"), [(10, 0.3), (10, 2.5), (25, 3.7), (60, 1.0), (200, 5.0)])
+def test_the_weights_of_the_simulation_are_ratios_of_densities(n: int, t: float) -> None:
+    """The central t density over the noncentral one, mixed over the effects by numerical integration."""
+    effects = np.linspace(-8, 8, 16001)
+    mixed = stats.nct.pdf(t, n - 1, effects * math.sqrt(n)) * stats.norm.pdf(effects, scale=math.sqrt(TAU2))
+    ratio = stats.t.pdf(t, n - 1) / integrate.trapezoid(np.nan_to_num(mixed), effects)
+    assert float(ratio_of(np.array(n), np.array(t))) == pytest.approx(ratio, rel=1e-4)
 
 
 @given(st.integers(FLOOR, 3000), ALPHAS)
@@ -92,13 +90,9 @@ def test_one_look_is_the_ordinary_t_test(alpha: float) -> None:
 def test_there_is_nothing_before_the_tenth_round_and_beyond_the_planned_one(n: int) -> None:
     """Looks outside are not paid for."""
     assert factor_within(n, 0.05, 60) == math.inf
-    assert p_within(n, math.inf, 60) == 1.0
 
 
 def test_extremes_are_numbers() -> None:
-    """No scatter at all, no statistic, alphas of no use."""
-    assert 0 < p_within(60, math.inf, 60) < 1e-200
-    assert p_within(60, math.nan, 60) == 1.0
-    assert p_within(60, 0.0, 60) == 1.0
+    """An alpha of no use, and the last round before the first look."""
     assert factor_within(60, 0.999, 60) >= 0
     assert float(weight(FLOOR - 1)) == 0

@@ -9,31 +9,18 @@ from dragstrip.analysis.columns import MOST_VOID_ROUNDS, by_column, column_of, w
 from dragstrip.analysis.comparability import Differs, Unlike
 from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare, compare_columns
 from dragstrip.analysis.fitness import UnfitReason
-from dragstrip.analysis.group_sequential import factor_within, p_within
+from dragstrip.analysis.group_sequential import factor_within
 from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.judgement import Contradiction, Estimate, Pauses, Verdict, judge, still_needed, together
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
-from dragstrip.analysis.significance import (
-    ANYTIME_SHARE,
-    FINAL_SHARE,
-    FLOOR,
-    TAU2,
-    critical,
-    e_value,
-    factor,
-    holm,
-    p_value,
-)
+from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import METRICS
 
 __all__ = [
-    "ANYTIME_SHARE",
-    "FINAL_SHARE",
     "FLOOR",
     "METRICS",
     "MOST_VOID_ROUNDS",
-    "TAU2",
     "Change",
     "Comparison",
     "Contradiction",
@@ -51,14 +38,8 @@ __all__ = [
     "column_of",
     "compare",
     "compare_columns",
-    "critical",
-    "e_value",
-    "factor",
     "factor_within",
-    "holm",
     "judge",
-    "p_value",
-    "p_within",
     "round_numbers",
     "still_needed",
     "together",

@@ -39,7 +39,6 @@ class Differs(StrEnum):
     """In what two races differ; ``report.comparison`` has the words."""
 
     WORKLOAD = "workload"
-    METHOD = "method"
     LOAD = "load"
     CORE_COUNT = "core count"
     CORES = "cores"
@@ -81,8 +80,6 @@ def unlike(old: Race, new: Race) -> tuple[Unlike, ...]:
 def _plans(old: Race, new: Race) -> Iterator[Unlike]:
     if old.workload != new.workload:
         yield Unlike(weight="blocks", what=Differs.WORKLOAD, before=old.workload, after=new.workload)
-    if old.method != new.method:
-        yield Unlike(weight="blocks", what=Differs.METHOD, before=old.method, after=new.method)
     for field in fields(Load):
         before, after = getattr(old.load, field.name), getattr(new.load, field.name)
         if before != after:

@@ -23,7 +23,7 @@ from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.numbers import FloatArray, RoundNumbers, round_numbers
 from dragstrip.analysis.significance import FLOOR, quantile
 from dragstrip.errors import BadUsage
-from dragstrip.record import METHOD_VERSION, Race
+from dragstrip.record import Race
 
 
 class NoInterval(StrEnum):
@@ -128,8 +128,7 @@ def compare(
     if old.id == new.id:
         raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
     metric, margin = choose(new, metric).metric, new.plan.margin if margin is None else margin
-    # Both by today's judgement: the rounds are compared, not the verdicts of then.
-    then, now = (_Side(race, round_numbers(race, metric, method=METHOD_VERSION)) for race in (old, new))
+    then, now = (_Side(race, round_numbers(race, metric)) for race in (old, new))
     sides = (then, now)
     names = [entrant.name for entrant in new.entrants if all(entrant.name in side.numbers.names for side in sides)]
     before, after = ({entrant.name: entrant for entrant in race.entrants} for race in (old, new))

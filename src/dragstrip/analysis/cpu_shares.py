@@ -1,7 +1,7 @@
 """What a block's counters say of who had the cores: shares of its time. Pure arithmetic on one record.
 
-Shared by the judgement, which gives time back that the machine took, and by ``validity``. That makes a block void if
-the machine took too much (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
+Shared by the judgement, which widens intervals by what the machine took unequally, and by the checks, which warn of
+it (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def own_waits(blocks: Iterable[Block], cores: int) -> dict[str, float]:
     """Each contender's lower quartile of ``taken_by_others`` over these blocks (of a whole race), where it can be read.
 
     Threads of one server wait for each other in every block; other programs come and go. So what a server's quieter
-    blocks show is its own, and what exceeds it is the machine's (method version 5).
+    blocks show is its own, and what exceeds it is the machine's.
     """
     found: dict[str, list[float]] = {}
     for block in blocks:

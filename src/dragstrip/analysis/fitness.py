@@ -1,4 +1,4 @@
-"""What a race's records say of machine and generator before any ratio is looked at (from method version 5). Pure.
+"""What a race's records say of machine and generator before any ratio is looked at. Pure.
 
 Which metric decides where the user left it open, and which contenders can't be compared by it. Both read who had the
 cores and who was busy, never who was faster. Shared by the judgement and the checks (``docs/METHOD.md``, "The metric").
@@ -15,7 +15,8 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, own_waits, server_busy, usual_taken
+from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, own_waits, server_busy
+from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, TYPICAL, is_typical, known
 from dragstrip.record import Block, Race, Round
 
@@ -24,9 +25,6 @@ ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
 
 #: From this share of its time on the database was busy, it was the limit, and the servers before it are not told apart.
 DATABASE_FULL = 0.90
-
-#: Fewest rounds that decide anything; the metric is chosen by the first so many (``analysis.FLOOR``).
-FLOOR = 10
 
 #: From this share of the cores' time on that other programs and the hypervisor take, throughput is the machine's.
 TAKEN = 0.05
@@ -168,22 +166,19 @@ def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
     return {name: blocks for name, blocks in found.items() if blocks}
 
 
-def taken(race: Race, this: Round, own: Mapping[str, float] | None) -> Callable[[Block], float]:
+def taken(race: Race, this: Round, own: Mapping[str, float]) -> Callable[[Block], float]:
     """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
 
     Threads of one server wait for each other, too: only what exceeds its own waits counts. Where the servers have one
     core, those can't be more than the little that a busy server leaves idle; what is more than that is others'.
 
     Args:
-        own: by contender, what its threads wait for each other (``cpu_shares.own_waits``); None: the round's median
-            (method versions 2 to 4).
+        own: by contender, what its threads wait for each other (``cpu_shares.own_waits``).
     """
     if shares_lane(race):
         return lambda _: 0.0  # engine, servers and database wait for each other: waits say nothing
     cores = len(race.server_cores)
-    usual = usual_taken(this.blocks, cores) if own is None else own
-    if own is not None and cores == 1:
-        usual = {name: min(waits, OWN_MOST) for name, waits in own.items()}
+    usual = {name: min(waits, OWN_MOST) for name, waits in own.items()} if cores == 1 else own
     single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
 
     def share(block: Block) -> float:
@@ -219,18 +214,17 @@ def limited(blocks: Sequence[Block], cores: int) -> bool:
     return full and bool(busy) and median(busy) < SERVER_IDLE
 
 
-def choose(race: Race, wanted: str | None = None, method: int | None = None) -> Choice:
+def choose(race: Race, wanted: str | None = None) -> Choice:
     """The metric that decides a race.
 
     Where it is "auto": throughput; but CPU time per request where the generator was the limit, where an open loop
-    offers all the same rate, or where the machine took too much. From method version 6 on what the machine took counts
+    offers all the same rate, or where the machine took too much. What the machine took counts
     for nothing where answers wait, and the generator only where it leaves no two contenders to compare. The evidence is
     that of the first ten valid rounds, so that nothing that comes later changes it; before there are ten, it is
     throughput, by which nothing is decided.
 
     Args:
         wanted: a metric, ``typical-`` before it or not; None for the race's own.
-        method: version of the judgement; None for the race's own.
 
     Raises:
         BadUsage: there is no such metric.
@@ -238,12 +232,11 @@ def choose(race: Race, wanted: str | None = None, method: int | None = None) -> 
     asked = wanted or race.plan.metric
     if asked.removeprefix(TYPICAL) != AUTO:
         return Choice(known(asked), is_typical(asked), None)
-    waits = race.waits and (race.method if method is None else method) >= 6
-    metric, reason = _chosen(race, waits=waits)
+    metric, reason = _chosen(race)
     return Choice(metric, is_typical(asked), reason)
 
 
-def _chosen(race: Race, *, waits: bool) -> tuple[str, MetricReason | None]:
+def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     rounds = [this for this in race.rounds if not this.void][:FLOOR]
     blocks = by_contender(race, rounds)
     if len(rounds) < FLOOR and not race.load.rate_per_s:
@@ -251,13 +244,13 @@ def _chosen(race: Race, *, waits: bool) -> tuple[str, MetricReason | None]:
     if any(block.server_cpu_ns is None for mine in blocks.values() for block in mine):
         return "throughput", None
     if race.load.rate_per_s:
-        return "cpu", SameRate(waits)
+        return "cpu", SameRate(race.waits)
     cores = cores_of(race, rounds)
     held = [name for name, mine in blocks.items() if limited(mine, cores[name])]
     # A server that waits takes no CPU time meanwhile: by that it would look no worse than one that serves others.
-    if held and (not waits or len(blocks) - len(held) < 2):
-        return "cpu", GeneratorLimit(tuple(held), waits)
-    if waits:
+    if held and (not race.waits or len(blocks) - len(held) < 2):
+        return "cpu", GeneratorLimit(tuple(held), race.waits)
+    if race.waits:
         return "throughput", None
     shares = lost_shares(race, rounds)
     share = sum(shares.values()) / max(len(shares), 1)
@@ -274,7 +267,7 @@ def _stolen(blocks: Mapping[str, Sequence[Block]]) -> bool:
 def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
     """Contenders whose numbers by this metric are not their own, with the reason.
 
-    Their pairs get no verdict; those of the others stand (from method version 5 on).
+    Their pairs get no verdict; those of the others stand.
     """
     rounds = [this for this in race.rounds if not this.void]
     cores, found, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)

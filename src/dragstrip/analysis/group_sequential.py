@@ -1,6 +1,6 @@
 """What a look at every round costs: levels and intervals that hold at all looks up to a planned last round at once.
 
-Method: ``docs/METHOD.md``, "The interval" (from version 3 on). A repeated significance test (Pocock 1977; Siegmund
+Method: ``docs/METHOD.md``, "The interval". A repeated significance test (Pocock 1977; Siegmund
 1985) of the t statistic. Numbers in, numbers out; ``tests/statistics/test_group_sequential.py`` holds it against
 simulation by importance.
 """
@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr
+from scipy.special import ndtri
 
 from dragstrip.analysis.significance import FLOOR, quantile
 
@@ -25,7 +25,7 @@ SPENT = 0.65
 #: (Siegmund 1985); with so few rounds, and a scatter that is estimated, simulation asks for less.
 OVERSHOOT = 0.4
 
-#: The share of alpha that a race's first budget has (from method version 5 on); extensions share the rest.
+#: The share of alpha that a race's first budget has; extensions share the rest.
 FIRST_SHARE = 0.8
 
 #: Looks are summed one by one up to this round, beyond it in steps of 2 %, which errs on the safe side.
@@ -43,19 +43,6 @@ def weight(n: float | FloatArray) -> float | FloatArray:
     Ten numbers are few to trust a t interval by: rare slow launches, or launches of two kinds, may not have shown yet.
     """
     return 1 - ((FLOOR - 1) / n) ** 2
-
-
-def p_within(n: int, t: float, planned: int) -> float:
-    """The chance, where there is no difference, that *any* look from FLOOR to ``planned`` sees as much as this one.
-
-    1 before FLOOR and beyond ``planned``. Args: n: rounds so far; t: the t statistic, may be infinite.
-    """
-    if n < FLOOR or n > planned or math.isnan(t):
-        return 1.0
-    nominal = 2 * float(stdtr(n - 1, -abs(t)))
-    levels, spent = _table(planned)
-    level = math.log(max(nominal, 1e-250) / float(weight(n)))
-    return math.exp(float(np.interp(level, levels, spent)))
 
 
 def factor_within(n: int, alpha: float, planned: int) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, unfit
 from dragstrip.analysis.interval import Interval
-from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, known_method, numbers_of, read
+from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
 from dragstrip.analysis.significance import FLOOR, quantile
 from dragstrip.errors import BadUsage
@@ -82,7 +82,6 @@ class Verdict:
     """All that the records support.
 
     Args:
-        method: the version of the judgement.
         metric: what decides; typical: by the median over passes, which ignores pauses, instead of by totals.
         pairs: in line-up order, of contenders still in the race.
         beside: the same pairs by each other metric that there are numbers of: every metric's intervals hold at once for
@@ -102,7 +101,6 @@ class Verdict:
             pairs and nothing else of theirs: no estimate, group or pair goes across columns.
     """
 
-    method: int
     metric: str
     margin: float
     alpha: float
@@ -128,35 +126,30 @@ def judge(
     metric: str | None = None,
     margin: float | None = None,
     alpha: float | None = None,
-    method: int | None = None,
 ) -> Verdict:
-    """Judges a race, at any time of it; None takes the race's own plan, and the method's version that it was run by.
+    """Judges a race, at any time of it; None takes the race's own plan.
 
     Of a race of several columns every column is judged, and all intervals hold at once.
 
     Raises:
-        BadUsage: unknown metric or version, or a margin or alpha that is no share between 0 and 1.
+        BadUsage: unknown metric, or a margin or alpha that is no share between 0 and 1.
     """
     if race.columns:
-        each_column = (
-            judge(column, metric=metric, margin=margin, alpha=alpha, method=method) for column in by_column(race)
-        )
+        each_column = (judge(column, metric=metric, margin=margin, alpha=alpha) for column in by_column(race))
         return together(race, tuple(each_column))
     plan = race.plan
     margin, alpha = plan.margin if margin is None else margin, plan.alpha if alpha is None else alpha
     for what, given in (("margin", margin), ("alpha", alpha)):
         if not 0 < given < 1:
             raise BadUsage(f"{what} {given} is no share between 0 and 1; 0.01 is 1 %")
-    version = known_method(race, method)
-    chosen = choose(race, metric, version)
-    tables = read(race, version)
+    chosen = choose(race, metric)
+    tables = read(race)
     done = len(tables.rounds)
     rules = Rules(
         metric=chosen.metric,
         typical=chosen.typical,
         margin=margin,
         alpha=alpha / race.family,
-        method=version,
         planned=plan.planned_rounds,
         last=done >= plan.planned_rounds if plan.rounds_fixed else done == plan.planned_rounds,
         fixed=plan.rounds_fixed,
@@ -169,7 +162,6 @@ def judge(
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
     told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict in ("faster", "slower"))
     return Verdict(
-        method=version,
         metric=rules.metric,
         margin=margin,
         alpha=alpha,
@@ -196,7 +188,6 @@ def together(race: Race, columns: tuple[Verdict, ...]) -> Verdict:
     known_s = [column.more_s for column in columns if column.more_s is not None]
     foreseen = all(column.all_decided or column.more_s is not None for column in columns)
     return Verdict(
-        method=first.method,
         metric=first.metric,
         margin=first.margin,
         alpha=first.alpha,
@@ -222,7 +213,7 @@ def _all_pairs(
     """The pairs by the metric that decides, and by each other one that there are numbers of."""
 
     def judged(by: Rules) -> tuple[Pair, ...]:
-        why = unfit(race, by.metric) if by.method >= 5 else {}
+        why = unfit(race, by.metric)
         return pairs_of(tables, each[by.metric], by, why | dict.fromkeys(warming, UnfitReason.WARMING))
 
     others = [replace(rules, metric=name, typical=False) for name in each if name != rules.metric]
@@ -365,13 +356,13 @@ def still_needed(verdict: Verdict, race: Race) -> frozenset[str]:
     """Contenders that must go on: those with an undecided pair, and one reference so that drift is seen.
 
     The reference is the contender with the most rounds, the first of the line-up among equals; nobody where all is
-    decided. By method 5 a pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can
+    decided. A pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can
     look like a rise, and more rounds tell. A fixed design needs all to its end.
     """
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if race.plan.rounds_fixed:
         return frozenset(names if verdict.rounds < race.plan.planned_rounds else ())
-    warming = set(verdict.warming) if race.method >= 5 else set()
+    warming = set(verdict.warming)
     open_ = [
         pair
         for pair in verdict.pairs

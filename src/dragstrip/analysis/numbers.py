@@ -17,14 +17,10 @@ from numpy.typing import NDArray
 
 from dragstrip.analysis.cpu_shares import own_waits
 from dragstrip.analysis.fitness import choose, lost, taken
-from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS, KNOWN
-from dragstrip.record import METHOD_VERSION, Block, Race, Round
+from dragstrip.record import Block, Race, Round
 
-#: A round of which a smaller share of the passes is left is too thin to be one number like the others.
-THIN = 1 / 3
-
-#: From method version 5 on, a contender's round wants this share of its own blocks, or so many: none is void for noise.
+#: A contender's round counts if this share of its own planned blocks is left, or this many of them.
 THIN_OWN, ENOUGH_OWN = 0.1, 3
 
 #: A block without an answer in its counted part: others had the cores for this share of it, or a pause of the server's
@@ -36,9 +32,6 @@ FEWEST = 0.9
 
 #: A block whose last answers took so many times longer than usual ended within a pause.
 LATE = 4.0
-
-#: Versions of the judgement, oldest first: any race can be judged by any of them.
-METHODS = tuple(range(1, METHOD_VERSION + 1))
 
 #: Fields of a block with its latencies' quantiles, by their names in metrics.
 QUANTILES = {"p50": "p50_ns", "p90": "p90_ns", "p99": "p99_ns", "p99.9": "p999_ns"}
@@ -92,14 +85,11 @@ class Tables:
     lost: FloatArray  # share of its blocks' time that waits for others and steal took: axes round, contender
 
 
-def read(race: Race, method: int = METHOD_VERSION) -> Tables:
+def read(race: Race) -> Tables:
     """The tables of a race.
 
-    Args:
-        method: versions 1 and 5 count a block's whole time. In versions 2 to 4 the time in which others had the
-            engine's or the server's core is no time of the contender's. From version 4 on, a pause that outlasts the
-            counted part is counted to its end. From version 5 on, every contender has its own blocks: one that is
-            void takes nothing from the others.
+    A block's whole time counts, and a pause that outlasts the counted part to its end. Every contender has its own
+    blocks: a void one takes nothing from the others.
     """
     names = tuple(entrant.name for entrant in race.entrants if not entrant.out)
     column = {name: k for k, name in enumerate(names)}
@@ -111,21 +101,20 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     settled = np.zeros((len(rounds), len(names)), dtype=bool)
     ran = np.zeros((len(rounds), len(names)), dtype=bool)
     memory, lost_share = (np.full((len(rounds), len(names)), np.nan) for _ in range(2))
-    own = own_waits((b for r in rounds for b in r.blocks), len(race.server_cores)) if method >= 5 else None
+    own = own_waits((b for r in rounds for b in r.blocks), len(race.server_cores))
     for row, this in enumerate(rounds):
         share = taken(race, this, own)
-        late_ns = _late(this) if method >= 4 else lambda _: 0.0
+        late_ns = _late(this)
         mine: dict[int, list[Block]] = defaultdict(list)
         for block in this.blocks:
             k = column.get(block.contender)
             if k is None:
                 continue
             ran[row, k] = True
-            if not block.void and block.counted_ns > 0 and (block.requests > 0 or (method >= 5 and block.answered > 0)):
-                kept = max(1 - share(block), 0.01) if 2 <= method < 5 else 1.0
-                if not block.requests and share(block) < MACHINES:
-                    kept = 0.0
-                cells[row, block.pass_index, k] = _cell(block, kept, late_ns(block))
+            if not block.void and block.counted_ns > 0 and (block.requests > 0 or block.answered > 0):
+                own_pause = not block.requests and share(block) < MACHINES
+                counted_ns = 0.0 if own_pause else block.counted_ns + late_ns(block)
+                cells[row, block.pass_index, k] = _cell(block, counted_ns)
                 good[row, block.pass_index, k] = True
                 mine[k].append(block)
                 if block.offered:
@@ -136,7 +125,7 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
             if launch.contender in column:
                 settled[row, column[launch.contender]] = launch.settled
                 memory[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
-    used = _used_alone(race, names, good) if method >= 5 else _used_together(race, good, ran)
+    used = _used(race, names, good)
     return Tables(
         names=names,
         rounds=tuple(r.index for r in rounds),
@@ -150,15 +139,8 @@ def read(race: Race, method: int = METHOD_VERSION) -> Tables:
     )
 
 
-def _used_together(race: Race, good: BoolArray, ran: BoolArray) -> BoolArray:
-    """Versions 1 to 4: a pass counts where every contender that ran has a block in it, and none is void."""
-    used = (good | ~ran[:, None, :]).all(axis=2) & ran.any(axis=1, keepdims=True)
-    used &= used.sum(axis=1, keepdims=True) >= THIN * race.plan.passes
-    return np.broadcast_to(used[:, :, None], good.shape)
-
-
-def _used_alone(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
-    """From version 5 on: each contender's own blocks count, where enough of a round's are left."""
+def _used(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
+    """Each contender's own blocks count if enough of a round's are left."""
     planned = np.array([race.plan.blocks[name][2] if name in race.plan.blocks else race.plan.passes for name in names])
     enough = good.sum(axis=1) >= np.clip(THIN_OWN * planned, 1, ENOUGH_OWN)
     return np.asarray(good & enough[:, None, :])
@@ -196,9 +178,9 @@ def _waited_ns(block: Block) -> int:
     return max(block.duration_ns - block.lead_ns - block.counted_ns, 0)
 
 
-def _cell(block: Block, kept: float, late_ns: float) -> tuple[float, float, float, float]:
+def _cell(block: Block, counted_ns: float) -> tuple[float, float, float, float]:
     cpu = math.nan if block.server_cpu_ns is None else float(block.server_cpu_ns)
-    return float(block.requests), (block.counted_ns + late_ns) * kept, cpu, float(block.answered)
+    return float(block.requests), counted_ns, cpu, float(block.answered)
 
 
 def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
@@ -243,27 +225,13 @@ def median_over_passes(each: FloatArray) -> FloatArray:
     return np.asarray((pick[0] + pick[1]) / 2)
 
 
-def round_numbers(race: Race, metric: str | None = None, *, method: int | None = None) -> RoundNumbers:
+def round_numbers(race: Race, metric: str | None = None) -> RoundNumbers:
     """The numbers that decide, one per round and contender.
 
     Args:
         metric: one of ``METRICS``; None for the race's own.
-        method: version of the judgement; None for the race's own.
 
     Raises:
-        BadUsage: there is no such metric or version.
+        BadUsage: unknown metric.
     """
-    version = known_method(race, method)
-    return numbers_of(read(race, version), choose(race, metric, version).metric)
-
-
-def known_method(race: Race, method: int | None) -> int:
-    """The version to judge by: the one asked for, else the one that the race was run by."""
-    wanted = race.method if method is None else method
-    if wanted not in METHODS:
-        whose = f"race {race.id} was run by" if method is None else "there is no"
-        raise BadUsage(
-            f"{whose} method version {wanted}, which this Dragstrip can't judge by; "
-            f"use --method {METHODS[0]} to {METHODS[-1]}"
-        )
-    return wanted
+    return numbers_of(read(race), choose(race, metric).metric)

@@ -10,10 +10,10 @@ from itertools import combinations
 import numpy as np
 
 from dragstrip.analysis.fitness import UnfitReason
-from dragstrip.analysis.group_sequential import factor_within, level_within, p_within, stage_of
+from dragstrip.analysis.group_sequential import level_within, stage_of
 from dragstrip.analysis.interval import Interval
-from dragstrip.analysis.numbers import BoolArray, FloatArray, RoundNumbers, Tables, median_over_passes
-from dragstrip.analysis.significance import FLOOR, factor, holm, p_value
+from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, median_over_passes
+from dragstrip.analysis.significance import FLOOR
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
 from dragstrip.analysis.unequal_disturbance import Disturbed, Uneven, unevenness
 from dragstrip.metrics import KNOWN
@@ -89,10 +89,7 @@ class Rules:
     """What pairs are judged by.
 
     Args:
-        method: its version. Up to 2, looks cost what they would in a race without end; from 3 on what they cost up to
-            the planned last round. Up to 4 words are Holm's and intervals Bonferroni's. From 5 on both are Games and
-            Howell's (``simultaneous``), widened where the machine disturbed one of a pair more than the other.
-        planned: that round, fixed before the race; extensions: the same before each extension of the budget.
+        planned: the last round, fixed before the race; extensions: the same before each extension of the budget.
         last: the race stands at it.
         fixed: the number of rounds was fixed before the race.
         typical: by the median over passes instead of by totals.
@@ -101,26 +98,21 @@ class Rules:
     metric: str
     margin: float
     alpha: float
-    method: int
     planned: int
     last: bool
     fixed: bool
     typical: bool = False
     extensions: tuple[int, ...] = ()
 
-    def in_last(self, ran: BoolArray) -> bool:
-        """The ordinary t is only right where both ran in every round: a pair that rested stopped by its data."""
-        return self.last and (self.fixed or bool(ran.all()))
-
-    def level(self, n: int, *, last: bool, ahead: bool = False) -> float:
-        """The family's nominal level at a pair's round ``n`` (from version 5 on); 0 where nothing is decided.
+    def level(self, n: int, *, ahead: bool = False) -> float:
+        """The family's nominal level at a pair's round ``n``; 0 while nothing is decided.
 
         Args:
             ahead: a round to come, which may lie beyond the planned last one. It is taken as planned for, in steps of
                 powers of two, since what so many looks cost is worked out once for each length.
         """
         if self.fixed:
-            return self.alpha if n >= FLOOR and (last or ahead) else 0.0
+            return self.alpha if n >= FLOOR and (self.last or ahead) else 0.0
         stages = (*self.extensions, self.planned)
         if ahead and n > self.planned:
             stages = (*stages, 1 << (n - 1).bit_length())
@@ -142,22 +134,16 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
     between_pauses = median_over_passes(passes[:, :, first] - passes[:, :, second])
     by_median = rules.typical or bool(KNOWN[rules.metric].quantile)  # quantiles can't be added up
     decisive = between_pauses if by_median else logs[:, first] - logs[:, second]
-    drafts = [_Draft.of(decisive[:, at], rules.in_last(tables.ran[:, list(pair)])) for at, pair in enumerate(columns)]
-    families: Sequence[_Family]
-    if rules.method >= 5:
-        drafts, families = _jointly(tables, decisive, columns, drafts, rules)
-    else:
-        told_apart = holm([d.p(rules) for d in drafts], rules.alpha)
-        families = [_Family(len(numbers.names), len(columns), fallen) for fallen in told_apart]
+    drafts = _jointly(tables, decisive, columns, rules)
     made = []
-    for at, ((a, b), draft, family) in enumerate(zip(columns, drafts, families, strict=True)):
+    for at, ((a, b), draft) in enumerate(zip(columns, drafts, strict=True)):
         both, between = ~np.isnan(decisive[:, at]), between_pauses[:, at]
         usual = between[~np.isnan(between)]
         reasons = _reasons([name for name in (numbers.names[a], numbers.names[b]) if name in unfit], unfit)
-        judged = _Judged.of(draft, family, rules)
+        judged = _Judged.of(draft, rules)
         word = "undecided" if reasons else judged.word
         spent_s = float(tables.seconds[both].sum())
-        more = draft.more_rounds(rules, family) if word == "undecided" and not reasons else None
+        more = draft.more_rounds(rules) if word == "undecided" and not reasons else None
         made.append(
             Pair(
                 a=numbers.names[a],
@@ -174,7 +160,7 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
                 more_s=None if more is None or not draft.n else more * spent_s / draft.n,
                 unfit=reasons,
                 typical=rules.typical,
-                disturbed=family.uneven.between(numbers.names[a], numbers.names[b]) if family.uneven else None,
+                disturbed=draft.uneven.between(numbers.names[a], numbers.names[b]) if draft.uneven else None,
             )
         )
     return tuple(made)
@@ -186,36 +172,20 @@ def _reasons(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tu
     return tuple((why, tuple(name for name in names if unfit[name] == why)) for why in reasons)
 
 
-def _jointly(
-    tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], drafts: Sequence[_Draft], rules: Rules
-) -> tuple[list[_Draft], list[_Family]]:
-    """From version 5 on: each pair's variance from all pairs', and where the machine was uneven to it."""
+def _jointly(tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules) -> list[_Draft]:
+    """Each pair's log ratios, its variance from all pairs', and whether the machine was uneven to it."""
+    drafts = [_Draft.of(decisive[:, at]) for at in range(len(columns))]
     contenders = len({k for pair, draft in zip(columns, drafts, strict=True) if draft.n for k in pair})
     squares = [draft.error**2 * draft.n for draft in drafts]
     found = pair_variances(columns, squares, [draft.n for draft in drafts], tables.ran.shape[1])
-    joint, families = [], []
+    joint = []
     for at, ((a, b), draft, one) in enumerate(zip(columns, drafts, found, strict=True)):
         error = math.sqrt(one.variance / draft.n) if draft.n > 1 else math.nan
-        joint.append(replace(draft, error=error, freedom=one.freedom))
         both = ~np.isnan(decisive[:, at])
         uneven = unevenness(tables.lost[both, a], tables.lost[both, b], rules.metric, rules.margin)
-        families.append(_Family(max(contenders, 2), len(columns), uneven=uneven))
-    return joint, families
-
-
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """What a pair's interval must know of the others: how many contenders and pairs there are.
-
-    Args:
-        fallen: told apart by Holm's step-down (up to version 4).
-        uneven: what the machine took from one of the two more than from the other (from version 5 on).
-    """
-
-    contenders: int
-    pairs: int
-    fallen: bool = False
-    uneven: Uneven | None = None
+        made = replace(draft, error=error, freedom=one.freedom, contenders=max(contenders, 2), uneven=uneven)
+        joint.append(made)
+    return joint
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,69 +197,59 @@ class _Judged:
     within: bool
 
     @classmethod
-    def of(cls, draft: _Draft, family: _Family, rules: Rules) -> _Judged:
-        half, limit = draft.half(rules, family), math.log1p(rules.margin)
+    def of(cls, draft: _Draft, rules: Rules) -> _Judged:
+        half, limit = draft.half(rules), math.log1p(rules.margin)
         low, high = draft.mean - half, draft.mean + half
         within = -limit < low and high < limit
-        if rules.method >= 5:
-            word = "faster" if low > 0 else "slower" if high < 0 else "undecided"
-        else:
-            word = ("faster" if draft.mean > 0 else "slower") if family.fallen else "undecided"
+        word = "faster" if low > 0 else "slower" if high < 0 else "undecided"
         return cls(half, "same" if within and word == "undecided" else word, within)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """One pair's log ratios: how many, their mean, the mean's standard error; ``last`` as in ``p_value``.
+    """One pair's log ratios: how many, their mean, the mean's standard error.
 
     Args:
-        freedom: degrees of freedom of the error (from version 5 on).
+        freedom: degrees of freedom of the error.
+        contenders: how many there are in all pairs: their intervals hold at once.
+        uneven: what the machine took from one of the two more than from the other.
     """
 
     n: int
     mean: float
     error: float
-    last: bool
     freedom: float = math.nan
+    contenders: int = 2
+    uneven: Uneven | None = None
 
     @classmethod
-    def of(cls, differences: FloatArray, last: bool) -> _Draft:
+    def of(cls, differences: FloatArray) -> _Draft:
         values = differences[~np.isnan(differences)]
         n = len(values)
         mean = float(values.mean()) if n else math.nan
-        return cls(n, mean, float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan, last)
+        return cls(n, mean, float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan)
 
-    def p(self, rules: Rules) -> float:
-        t = abs(self.mean) / self.error if self.error else math.inf if self.mean else 0.0
-        if rules.fixed or rules.method < 3:
-            return p_value(self.n, t, last=self.last, fixed=rules.fixed)
-        return p_within(self.n, t, rules.planned)
+    @property
+    def widened(self) -> float:
+        return self.uneven.widened if self.uneven else 0.0
 
-    def half(self, rules: Rules, family: _Family) -> float:
+    def half(self, rules: Rules) -> float:
         """Half the interval's width on the log scale; infinite while there is none."""
-        alpha = rules.alpha / family.pairs
-        if rules.method >= 5:
-            level = rules.level(self.n, last=self.last)
-            if not level or not self.error >= 0:
-                return math.inf
-            widened = family.uneven.widened if family.uneven else 0.0
-            return range_factor(family.contenders, self.freedom, level) * self.error + widened
-        if rules.fixed or rules.method < 3:
-            k = factor(self.n, alpha, last=self.last, fixed=rules.fixed)
-        else:
-            k = factor_within(self.n, alpha, rules.planned)
-        return k * self.error if math.isfinite(k) else math.inf
+        level = rules.level(self.n)
+        if not level or not self.error >= 0:
+            return math.inf
+        return range_factor(self.contenders, self.freedom, level) * self.error + self.widened
 
-    def more_rounds(self, rules: Rules, family: _Family) -> int | None:
+    def more_rounds(self, rules: Rules) -> int | None:
         """Rounds until this mean and scatter would exclude 1 or fit into the margin, whichever is sooner."""
         aim = max(abs(self.mean), math.log1p(rules.margin) - abs(self.mean))
-        aim -= family.uneven.widened if family.uneven else 0.0
+        aim -= self.widened
         if rules.fixed or self.n < 3 or not aim > 0:
             return None
         scatter = self.error * math.sqrt(self.n)
 
         def enough(n: int) -> bool:
-            return self._foreseen(n, rules, family) * scatter / math.sqrt(n) < aim
+            return self._foreseen(n, rules) * scatter / math.sqrt(n) < aim
 
         low, high = max(self.n, FLOOR - 1), FORECAST_MOST
         if not enough(high):
@@ -299,14 +259,8 @@ class _Draft:
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high - self.n
 
-    def _foreseen(self, n: int, rules: Rules, family: _Family) -> float:
+    def _foreseen(self, n: int, rules: Rules) -> float:
         """The interval's factor at a round to come; beyond the planned last one that of a race planned for longer."""
-        alpha = rules.alpha / family.pairs
-        if rules.method >= 5:
-            level = rules.level(n, last=False, ahead=True)
-            freedom = self.freedom * (n - 1) / max(self.n - 1, 1)
-            return range_factor(family.contenders, freedom, level) if level else math.inf
-        if rules.method < 3:
-            return factor(n, alpha, last=False, fixed=False)
-        # Rounded up to a power of two: what so many looks cost is worked out once for each length.
-        return factor_within(n, alpha, max(rules.planned, 1 << (n - 1).bit_length()))
+        level = rules.level(n, ahead=True)
+        freedom = self.freedom * (n - 1) / max(self.n - 1, 1)
+        return range_factor(self.contenders, freedom, level) if level else math.inf

@@ -1,6 +1,6 @@
 """Intervals for all pairs of contenders at once: Games and Howell's, on numbers freed from what the rounds share.
 
-Method: ``docs/METHOD.md``, "Several contenders" (method version 5). Model: a round's log number of contender k is its
+Method: ``docs/METHOD.md``, "Several contenders". Model: a round's log number of contender k is its
 own mean, plus an effect of the round that all share and that cancels in pairs, plus scatter of its own, variance s_k^2.
 Numbers in, numbers out; ``tests/statistics/test_simultaneous.py`` holds it against scipy, closed forms and simulation.
 """

@@ -1,6 +1,6 @@
 """Whether the machine disturbed one of a pair more than the other, and how much wider the interval is for it.
 
-Method: ``docs/METHOD.md``, "Disturbed unequally" (method version 5). Rules fixed beforehand, by the kernel's account of
+Method: ``docs/METHOD.md``, "Disturbed unequally". Rules fixed beforehand, by the kernel's account of
 who had the cores; they never look at the pair's ratio.
 """
 

@@ -86,7 +86,7 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     checks = inspect(alone)
     about = names[:1] if claim.fields.kind == "peak" else names
     voided = _void(alone, checks)
-    if voided is None and race.method >= 5:
+    if voided is None:
         voided = _without_verdict(alone, judged, about, checks)
     if voided is not None:
         void, reason = voided
@@ -108,7 +108,7 @@ def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
         reason = GivenUp(next((why for this in reversed(race.rounds) for why in this.void), None))
     if reason is None:
         return None
-    return (VoidFor.PASSING if may_pass(race, checks) else VoidFor.LASTING), reason
+    return (VoidFor.PASSING if may_pass(race) else VoidFor.LASTING), reason
 
 
 def _without_verdict(
@@ -116,7 +116,7 @@ def _without_verdict(
 ) -> tuple[VoidFor, Reason] | None:
     """How and why nothing stands of these contenders where no check voids the race; None if something stands.
 
-    So from method version 5 on: a fault of one contender's takes the verdicts of its own pairs, and a void block those
+    A fault of one contender's takes the verdicts of its own pairs, and a void block those
     of its own round.
     """
     reasons = unfit(race, judged.metric) | dict.fromkeys(judged.warming, UnfitReason.WARMING)
@@ -141,7 +141,7 @@ def _with_again(claim: Claim, race: Race, found: Finding) -> Finding:
     again, disturbed = found.void is VoidFor.PASSING, None
     if found.void is None:
         again = sum(not this.void for this in race.rounds) < analysis.FLOOR
-        if not again and race.method >= 5 and found.outcome is Outcome.UNDECIDED:
+        if not again and found.outcome is Outcome.UNDECIDED:
             seen = noise(race)
             again = seen.level == "very disturbed"
             disturbed = seen.lost if again else None

@@ -120,10 +120,9 @@ def _rounds(group: Group, budget_s: float) -> int | None:
 def _stored(group: Group, store: Store, place: Place) -> Race | None:
     """The newest race of all a group's claims on these machines, as they are today, that can go on or is done.
 
-    A race of which another one may say more (``Finding.again``) does not count, and is run again: it was void by what
-    may pass, has too few rounds, or is undecided on a very disturbed machine. What may pass is a clock that was set; by
-    methods up to 4 also others on its cores, and steal. A race that would be void again (a generator that is the limit,
-    wrong answers) is kept, so that a second run is cheap.
+    A race of which another one may say more (``Finding.again``) does not count, and is run again: it was void by a
+    clock that was set, has too few rounds, or is undecided on a very disturbed machine. A race that would be void again
+    (incorrect responses) is kept, so that a second run is cheap.
     """
     wanted = {claim.id for claim in group.claims}
     today = {one.name: (one.definition_hash, _version(one, place)) for one in group.entries}

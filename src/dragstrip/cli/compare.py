@@ -60,7 +60,7 @@ class CompareOptions(StoreOptions):
 )
 @click.option("--fail-if", "rules", type=Rule(), multiple=True, metavar="slower:3%", help="Exit 1 where it is shown.")
 @click.option("--strict", is_flag=True, help="Exit 1 also where --fail-if's case can't be excluded.")
-@click.option("--anyway", is_flag=True, help="Compare what differs in machine, method or load.")
+@click.option("--anyway", is_flag=True, help="Compare what differs in machine or load.")
 @click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
 @click.option("--markdown", "markdown_path", type=OutputFile(dash=True), default=None)
 @click.option("--junit", "junit_path", type=OutputFile(), default=None, help="One case per --fail-if.")

@@ -11,7 +11,6 @@ from rich.console import Console
 from dragstrip import analysis
 from dragstrip.cli import completion
 from dragstrip.cli.options import read_store, store_options
-from dragstrip.cli.quantities import Count
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.validity import inspect
@@ -22,18 +21,13 @@ from dragstrip.validity import inspect
 @click.option("--pairs", is_flag=True, help="Show every pair.")
 @click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
-@click.option(
-    "--method", type=Count(1, 1000), default=None, help="Judge by this version of the method; else the race's own."
-)
 @click.option("--json", "as_json", is_flag=True)
 @store_options
-def show(
-    run: str, pairs: bool, verbose: bool, parity: bool, method: int | None, as_json: bool, store_path: Path | None
-) -> None:
+def show(run: str, pairs: bool, verbose: bool, parity: bool, as_json: bool, store_path: Path | None) -> None:
     """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
     with read_store(store_path) as store:
         recorded = store.load(run)
-    judged, checks = analysis.judge(recorded, method=method), inspect(recorded)
+    judged, checks = analysis.judge(recorded), inspect(recorded)
     if as_json:
         click.echo(json.dumps(race_export.race_json(recorded, judged, checks), indent=2))
         return

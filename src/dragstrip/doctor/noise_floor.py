@@ -95,7 +95,7 @@ def pilot(
         for way, mine in zip(ways, found, strict=True):
             servers = {name: new_server() for name in "ab"}
             try:
-                order = schedule.round_order(0, index, list(servers), passes, alternate=True)
+                order = schedule.round_order(0, index, list(servers), passes)
                 ports = {name: server.port for name, server in servers.items()}
                 with way():
                     mine.append(_round(engine, ports, order, lead_ns, counted_ns, cores))

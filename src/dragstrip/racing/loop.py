@@ -184,8 +184,7 @@ class RaceLoop(RoundLoop):
         """Those that are needed; all of them where the design is fixed, or more launches must be met by all."""
         index, plan = self.next_index(), self.plan()
         names = sorted(self.contenders if self.race.plan.rounds_fixed else self.needed or self.contenders)
-        # A race that an earlier version began goes on as it began.
-        order = schedule.order_of(plan, self.race.seed, index, names, alternate=self.race.method >= 3)
+        order = schedule.order_of(plan, self.race.seed, index, names)
         phases = {
             name: iter(drawn) for name, drawn in schedule.phases(self.race.seed, index, order.blocks_of_each()).items()
         }

@@ -67,7 +67,7 @@ class RoundOrder:
         return Counter(name for drawn in self.passes for name in drawn)
 
 
-def order_of(plan: Plan, seed: int, index: int, names: Sequence[str], *, alternate: bool = True) -> RoundOrder:
+def order_of(plan: Plan, seed: int, index: int, names: Sequence[str]) -> RoundOrder:
     """The order of round ``index`` of a planned race; ``round_order`` says what raises.
 
     Args:
@@ -76,7 +76,7 @@ def order_of(plan: Plan, seed: int, index: int, names: Sequence[str], *, alterna
     own = {name: plan.blocks[name][2] for name in names if name in plan.blocks}
     # The most of those that run: without the fastest there would be passes in which nobody does.
     passes = max(own.values()) if own and len(own) == len(names) else plan.passes
-    return round_order(seed, index, names, passes, alternate=alternate, own=own)
+    return round_order(seed, index, names, passes, own=own)
 
 
 def block_of(plan: Plan, name: str) -> tuple[int, int]:
@@ -91,10 +91,12 @@ def round_order(
     names: Sequence[str],
     passes: int,
     *,
-    alternate: bool = False,
     own: Mapping[str, int] | None = None,
 ) -> RoundOrder:
     """Draws the order of round ``index``; the order in which the names are given does not matter.
+
+    Of two contenders only the first one is drawn, and all passes are alike: neighbours in time share the machine's
+    fast phases, and each contender always runs after the other.
 
     The generator is Philox4x64-10 (Salmon et al. 2011), a counter-based one keyed by (seed, index). Only its
     raw words are used, which numpy keeps stable for ever, not its permutations, which it may change (NEP 19).
@@ -103,10 +105,8 @@ def round_order(
         seed: of the race; taken modulo 2^64.
         index: 0-based round.
         passes: blocks of each contender, at least 1.
-        alternate: where there are two, only who begins is drawn, and every pass is alike: neighbours in time share
-            the machine's fast phases, and each always runs after the other. Races do, from method version 3 on.
-        own: in how many of the passes a contender takes part, where not in all; they are spread evenly over the
-            round, and where they begin is drawn. Races have it from method version 5 on.
+        own: in how many of the passes a contender takes part, if not in all; they are spread evenly over the
+            round, and where they begin is drawn.
 
     Raises:
         BadUsage: no name, a name given twice, or no pass.
@@ -119,7 +119,7 @@ def round_order(
         raise BadUsage(f"a round wants at least one pass and an index from 0; given: {passes} passes, round {index}")
     words = _words(seed, index, (passes + 1) * (len(ordered) - 1) + len(ordered))
     shuffled = [_shuffled(ordered, words) for _ in range(passes + 1)]
-    drawn = shuffled[1:2] * passes if alternate and len(ordered) == 2 else shuffled[1:]
+    drawn = shuffled[1:2] * passes if len(ordered) == 2 else shuffled[1:]
     # Drawn last, so that the order itself is the same with and without.
     takes = {name: _spread((own or {}).get(name, passes), passes, next(words)) for name in ordered}
     return RoundOrder(

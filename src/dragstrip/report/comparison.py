@@ -73,7 +73,6 @@ def difference_text(difference: Unlike) -> str:
     before, after, subject = difference.before, difference.after, difference.subject.replace("_", " ")
     about = {
         Differs.WORKLOAD: "workload",
-        Differs.METHOD: "version of the method",
         Differs.LOAD: f"load, {subject}",
         Differs.CORE_COUNT: subject,
         Differs.CORES: subject,

@@ -22,9 +22,6 @@ AS_FINE = 2.0
 #: By what is spent (CPU, memory) nobody is the faster.
 _OF_SPENDING = {"faster": "uses less", "slower": "uses more"}
 
-#: Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
-_STEP_DOWN = " Where one includes 1 and yet a pair is told apart, the step-down test over all pairs did so."
-
 
 def called(pair: Pair) -> str:
     """A pair's verdict in the word that suits its metric."""
@@ -37,12 +34,8 @@ def meaning(verdict: Verdict) -> str:
         "faster, slower (of CPU and memory: uses less, uses more): told apart, "
         f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
-        f"Intervals hold for all pairs at once.{_STEP_DOWN if any(map(_wide, verdict.pairs)) else ''}"
+        "Intervals hold for all pairs at once."
     )
-
-
-def _wide(pair: Pair) -> bool:
-    return pair.verdict in ("faster", "slower") and pair.low <= 1 <= pair.high
 
 
 def null_race(race: Race) -> str:

@@ -46,7 +46,6 @@ class _Told:
     definition: str
     machine: tuple[str, ...]
     load: str
-    method: int
 
 
 def listed(path: Path, words: str) -> list[RunLine]:
@@ -127,7 +126,7 @@ def _told(race: Race, entrant: Entrant, interval: Interval | None) -> _Told:
         f"{len(race.server_cores)} server cores"
     )
     started = (race.id, race.started, race.workload, interval)
-    return _Told(*started, entrant.version, entrant.definition_hash, machine, load, race.method)
+    return _Told(*started, entrant.version, entrant.definition_hash, machine, load)
 
 
 def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
@@ -142,8 +141,6 @@ def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
         )
     if old.load != new.load:
         found.append(f"load: {new.load}")
-    if old.method != new.method:
-        found.append(f"method {old.method} → {new.method}")
     return tuple(found)
 
 

@@ -9,11 +9,10 @@ from dragstrip.validity.check import Check, CheckName, Finding, Status
 from dragstrip.validity.disturbance import Noise, noise
 from dragstrip.validity.launch import KINDS_ROUNDS, of_two_kinds
 from dragstrip.validity.race import held_by_generator, inspect, is_void
-from dragstrip.validity.transient import MOST_VOID_PASSES, by_passing, causes, may_pass, void_share
+from dragstrip.validity.transient import by_passing, causes, may_pass
 
 __all__ = [
     "KINDS_ROUNDS",
-    "MOST_VOID_PASSES",
     "Check",
     "CheckName",
     "Finding",
@@ -29,7 +28,6 @@ __all__ = [
     "noise",
     "of_two_kinds",
     "round_reasons",
-    "void_share",
     "with_reasons",
     "wrong_under_load",
 ]

@@ -68,7 +68,7 @@ def block_reasons(
     """Why this block must never be used; empty if it counts.
 
     In a race only what can't be true voids a block; what others took from the cores is measured, told and carried by
-    the interval (from method version 5 on).
+    the interval.
 
     Args:
         connections: of the load, with pipelining so many times as many: the most that can be in flight.

@@ -1,6 +1,6 @@
 """How much the machine disturbed a race as a whole: what it costs in the intervals' width. Pure.
 
-Method: ``docs/METHOD.md``, "Noise". Steal, run-queue waits and other programs void nothing (method version 5):
+Method: ``docs/METHOD.md``, "Noise". Steal, run-queue waits and other programs void nothing:
 what they cost is measured here and told beside the verdict.
 """
 
@@ -30,8 +30,8 @@ class Noise:
     """How disturbed the machine was.
 
     Args:
-        level: "quiet", "disturbed" or "very disturbed"; "unknown" where no round counts, and of races by method
-            versions up to 4: those voided what was disturbed, so that what counts says nothing of it.
+        level: "quiet", "disturbed" or "very disturbed"; "unknown" if no round counts, or if the race
+            shares its cores with the engine or the database.
         lost: the share of the race's time on its cores that other programs and the hypervisor took, 0 to 1; None where
             the level is unknown.
         factor: how many times as wide the intervals are as they would be on a quiet machine, from 1 on; None where
@@ -46,7 +46,7 @@ class Noise:
 def noise(race: Race) -> Noise:
     """How much the machine disturbed this race: by time lost, and by how much more blocks scatter than calm ones do."""
     rounds = [this for this in race.rounds if not this.void]
-    shares = lost_shares(race, rounds) if race.method >= 5 else {}
+    shares = lost_shares(race, rounds)
     if not shares:
         return Noise(level="unknown", lost=None, factor=None)
     # A block's share adds up what was taken from the engine's core and from the server's: of both, that is the half.

@@ -23,17 +23,18 @@ from dragstrip.analysis.fitness import (
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
 from dragstrip.validity import observation as seen
-from dragstrip.validity.block import MOST_FAILED, WRONG_KINDS, accounting_faults, failures
+from dragstrip.validity.block import WRONG_KINDS, accounting_faults, failures
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
 from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
 from dragstrip.validity.links import links
 from dragstrip.validity.parity import tilts
-from dragstrip.validity.transient import MOST_VOID_PASSES, causes, void_passes
+from dragstrip.validity.transient import causes, void_passes
 
-#: (warn above, void above), as shares.
-WAIT = (0.05, 0.15)
-STEAL = (0.01, 0.05)
+#: Warn above these shares. Noise never makes a race void: the intervals carry it.
+WAIT, STEAL, TREND, VOID_PASSES = 0.05, 0.01, 0.01, 0.10
+
+#: Little's law: warn above the first, void above the second.
 LITTLE = (0.02, 0.10)
 
 #: Warn where connections spend more of their time than this in the engine and the server is not busy.
@@ -41,9 +42,6 @@ MOST_TURN = 0.05
 
 #: Others took less than this share of a calm block.
 CALM = 0.02
-
-TREND = (0.01, 0.05)
-VOID_PASSES = (0.10, MOST_VOID_PASSES)
 
 #: The generator's own load at which a warning is due, while the server is less busy than the second.
 ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
@@ -67,11 +65,6 @@ class _Side:
     cores: int
     blocks: tuple[Block, ...]
     launches: tuple[Launch, ...]
-
-    @property
-    def single(self) -> bool:
-        """Its tree has one thread in every launch: it can only wait for others."""
-        return bool(self.launches) and all(launch.threads == 1 for launch in self.launches)
 
     @property
     def used(self) -> tuple[Block, ...]:
@@ -172,18 +165,8 @@ def _parity(race: Race) -> Iterator[Check]:
         yield check_result(CheckName.PARITY, [Finding(Status.WARN, tilt)], fact=fact)
 
 
-def _level(value: float, limits: tuple[float, float], *, most: Status = Status.VOID) -> Status:
-    """ "warn" above the first limit, ``most`` above the second."""
-    return most if value > limits[1] else Status.WARN if value > limits[0] else Status.PASS
-
-
-def _noise_only(race: Race) -> Status:
-    """The most that a check of the machine's noise or of one contender's fitness may come to.
-
-    Up to method version 4 they voided the race; from 5 on noise is in the intervals, and a contender that can't be
-    compared takes its own pairs' verdicts, not those of the others (``fitness.unfit``).
-    """
-    return Status.WARN if race.method >= 5 else Status.VOID
+def _warns(value: float, limit: float) -> Status:
+    return Status.WARN if value > limit else Status.PASS
 
 
 def _rounds(race: Race) -> Check:
@@ -234,10 +217,9 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
             busy = side.busy()
             if limited(side.blocks, side.cores):
                 # CPU time per request is not changed by a client that can't send more.
-                if choose(race).metric == "cpu":
-                    yield Finding(Status.WARN, seen.GeneratorLimitByCpu(side.name, share, busy))
-                else:
-                    yield Finding(_noise_only(race), seen.GeneratorLimit(side.name, share, busy))
+                by_cpu = choose(race).metric == "cpu"
+                kind = seen.GeneratorLimitByCpu if by_cpu else seen.GeneratorLimit
+                yield Finding(Status.WARN, kind(side.name, share, busy))
             elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
                 yield Finding(Status.WARN, seen.GeneratorNear(side.name, share, busy))
             rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
@@ -252,13 +234,11 @@ def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
     if _shared(race):
         return check_result(CheckName.ENGINE_WAIT, (), seen.EngineWaited(share, shared=True))
-    level = _level(share, WAIT, most=_noise_only(race))
-    taken = Finding(level, seen.EngineWaitTaken(share))
+    taken = Finding(_warns(share, WAIT), seen.EngineWaitTaken(share))
     return check_result(CheckName.ENGINE_WAIT, [taken], seen.EngineWaited(share, shared=False))
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
-    """Several threads may wait for each other while the core is idle for another reason: they warn, never void."""
     if shares_lane(race):
         return check_result(CheckName.SERVER_WAIT, (), seen.Plain.SERVER_WAIT_SHARED)
     findings, most, unread = [], 0.0, list[str]()
@@ -268,8 +248,7 @@ def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
             unread.append(side.name)
             continue
         most = max(most, taken)
-        level = _level(taken, WAIT, most=_noise_only(race)) if side.single else _level(taken, WAIT).at_most(Status.WARN)
-        findings.append(Finding(level, seen.ServerWaitTaken(side.name, taken)))
+        findings.append(Finding(_warns(taken, WAIT), seen.ServerWaitTaken(side.name, taken)))
     return check_result(CheckName.SERVER_WAIT, findings, seen.ServerWaitMost(most, tuple(unread)))
 
 
@@ -278,8 +257,7 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     stolen = sum(block.steal_ns for side in sides for block in side.blocks)
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
-    level = _level(share, STEAL, most=_noise_only(race))
-    return check_result(CheckName.STEAL, [Finding(level, seen.Steal(share))], seen.Steal(share))
+    return check_result(CheckName.STEAL, [Finding(_warns(share, STEAL), seen.Steal(share))], seen.Steal(share))
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
@@ -300,8 +278,8 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
             wrong = any(kinds[kind] for kind in WRONG_KINDS)
             by_kind = {kind: count for kind, count in kinds.most_common() if count}
             # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
-            many = _noise_only(race) if failed > MOST_FAILED * sent else Status.WARN
-            yield Finding(Status.VOID if wrong else many, seen.Errors(side.name, failed, sent, by_kind))
+            status = Status.VOID if wrong else Status.WARN
+            yield Finding(status, seen.Errors(side.name, failed, sent, by_kind))
 
     answered = sum(block.answered for side in sides for block in side.blocks)
     return check_result(CheckName.ERRORS, findings(), seen.NoErrors(answered))
@@ -322,7 +300,7 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         at_once = race.load.at_once
         off = abs(busy / at_once - 1)
         most = max(most, off)
-        level = _level(off, LITTLE)
+        level = Status.VOID if off > LITTLE[1] else _warns(off, LITTLE[0])
         # Between a connection that the server ended and the next one there may be time that is neither.
         reconnects = connects > 0.001 * answered and busy < at_once
         if reconnects:
@@ -333,10 +311,10 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
 
 
 def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
-    """Blocks in which hardly anything was taken from the cores, by method 5: an answer that waited out a burst of
-    another program's brings the latency of before its block into it."""
-    if race.method < 5:
-        return side.used
+    """Blocks in which hardly anything was taken from the cores.
+
+    A response that waited out a burst of another program brings latency from before its block into it.
+    """
     return [block for block in side.used if engine_wait(block) + (taken_by_others(block, side.cores) or 0.0) < CALM]
 
 
@@ -362,8 +340,7 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
         share = sum(block.departed or 0 for block in side.used) / max(offered, 1)
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
-            left = seen.NotSustained(side.name, share, race.load.rate_per_s)
-            findings.append(Finding(_noise_only(race), left))
+            findings.append(Finding(Status.WARN, seen.NotSustained(side.name, share, race.load.rate_per_s)))
         elif lag_ns is not None and lag_ns > allowed_ns:
             findings.append(Finding(Status.WARN, seen.LeftLate(side.name, lag_ns)))
     return check_result(CheckName.OFFERED_RATE, findings, seen.Offered(race.load.rate_per_s))
@@ -403,8 +380,7 @@ def _trend(race: Race, sides: Sequence[_Side]) -> Check:
         mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
         most = max(most, abs(mean))
         if abs(mean) > TREND_ERRORS * error:
-            level = _level(abs(mean), TREND, most=_noise_only(race))
-            findings.append(Finding(level, seen.Trend(side.name, mean)))
+            findings.append(Finding(_warns(abs(mean), TREND), seen.Trend(side.name, mean)))
     return check_result(CheckName.TREND, findings, seen.NoTrend(most))
 
 
@@ -413,5 +389,5 @@ def _void_passes(race: Race) -> Check:
     lost = sum(map(bool, passes.values()))
     cause = why.most_common(1)[0][0] if why else None
     counted = seen.VoidPasses(lost, len(passes), cause)
-    level = _level(lost / max(len(passes), 1), VOID_PASSES, most=_noise_only(race))
+    level = _warns(lost / max(len(passes), 1), VOID_PASSES)
     return check_result(CheckName.VOID_PASSES, [Finding(level, counted)], counted)

@@ -122,18 +122,18 @@ def held_back(*names: str) -> Callable[[Block], Block]:
 
 
 def test_where_answers_wait_a_disturbed_machine_leaves_throughput() -> None:
-    """From version 6 on: a server that waits takes no CPU time meanwhile. Version 5 judges the race as it did."""
+    """A server that waits uses no CPU time during the wait; if answers don't wait, CPU time decides."""
     waiting = replace(with_blocks(auto(), taken(0.2)), waits=True)
     judged = analysis.judge(waiting)
-    assert (judged.metric, judged.metric_reason, judged.method) == ("throughput", None, 6)
+    assert (judged.metric, judged.metric_reason) == ("throughput", None)
     assert {pair.metric for pair in judged.pairs} == {"throughput"}
-    for before in (analysis.judge(waiting, method=5), analysis.judge(replace(waiting, method=5))):
-        assert (before.metric, before.method) == ("cpu", 5)
-        assert metric_reason_text(before.metric_reason) == (
-            "other programs kept servers or load generator waiting for 20 % of the time"
-        )
+    working = analysis.judge(replace(waiting, waits=False))
+    assert working.metric == "cpu"
+    assert metric_reason_text(working.metric_reason) == (
+        "other programs kept servers or load generator waiting for 20 % of the time"
+    )
     assert analysis.round_numbers(waiting).metric == "throughput"
-    assert analysis.round_numbers(waiting, method=5).metric == "cpu"
+    assert analysis.round_numbers(replace(waiting, waits=False)).metric == "cpu"
 
 
 def test_where_answers_wait_a_generator_at_its_limit_leaves_those_that_it_does_not_limit() -> None:
@@ -145,7 +145,7 @@ def test_where_answers_wait_a_generator_at_its_limit_leaves_those_that_it_does_n
     assert (judged.metric, judged.metric_reason) == ("throughput", None)
     assert words["one", "two"] == ("faster", ())
     assert words["held", "one"] == ("undecided", ((UnfitReason.GENERATOR, ("held",)),))
-    assert choose(race, method=5).reason == GeneratorLimit(("held",))
+    assert choose(replace(race, waits=False)).reason == GeneratorLimit(("held",))
 
 
 def test_where_answers_wait_and_throughput_compares_nobody_cpu_decides_and_says_what_it_hides() -> None:
@@ -166,7 +166,7 @@ def test_where_answers_wait_an_open_loop_is_decided_by_cpu_and_says_where_waits_
     race = replace(auto(), waits=True)
     race = replace(race, load=replace(race.load, rate_per_s=1000.0))
     assert (choose(race).metric, choose(race).reason) == ("cpu", SameRate(waits=True))
-    assert choose(race, method=5).reason == SameRate()
+    assert choose(replace(race, waits=False)).reason == SameRate()
     assert metric_reason_text(choose(race).reason).endswith("the latencies show")
 
 
@@ -180,7 +180,6 @@ def test_each_workload_of_several_has_its_own_choice() -> None:
         waits=True,
     )
     assert [column.metric for column in analysis.judge(race).columns] == ["cpu", "throughput"]
-    assert [column.metric for column in analysis.judge(race, method=5).columns] == ["cpu", "cpu"]
 
 
 def test_a_metric_that_there_is_none_of_is_refused() -> None:
@@ -294,13 +293,12 @@ def test_the_factor_is_how_much_more_blocks_scatter_than_calm_ones() -> None:
     "race",
     [
         replace(samples.race(), rounds=()),
-        replace(samples.race(), rounds=tuple(replace(r, void=samples.voided("steal")) for r in samples.race().rounds)),
-        replace(samples.race(), method=4),
+        replace(samples.race(), rounds=tuple(replace(r, void=samples.voided("errors")) for r in samples.race().rounds)),
     ],
-    ids=["no round", "all void", "older method"],
+    ids=["no round", "all void"],
 )
 def test_how_noisy_it_was_is_unknown_where_nothing_that_counts_tells_it(race: Race) -> None:
-    """A void race, and one of a method that voided what was disturbed: not "quiet", with nothing lost."""
+    """It is not "quiet", with nothing lost."""
     assert validity.noise(race) == validity.Noise(level="unknown", lost=None, factor=None)
     assert notes.noise_level(race).status == "unknown"
     exported = race_json(race, analysis.judge(race), [])

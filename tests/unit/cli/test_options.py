@@ -54,7 +54,7 @@ EVERY_OPTION = {
     "rerun": "last --workload w -q --yes --store s --fleet f --node-wait 1s",
     "runs": "--json --store s",
     "serve": "--port 0 --store s",
-    "show": "last --pairs -v --parity --method 6 --json --store s",
+    "show": "last --pairs -v --parity --json --store s",
     "sweep": "a --serve x=y --wake 30s --contenders . --set a.b=c --slo p99=5ms --rates 1k:2k:3 --launches 5 "
     "--workload w -c 2 -t 1 --timeout 1s --pace precise --seed 3 --json j --show s --server-cores 1 --engine-cores 0 "
     "--io auto --awake off -q --store s --fleet f --node-wait 5s",

@@ -27,8 +27,9 @@ REASONS: list[tuple[finding.Reason, str]] = [
     (finding.FellOut((("a", "died"), ("b", "late"))), "a is out of the race: died; b is out of the race: late"),
     (finding.CheckVoids(samples.said("clock", "void", "the clock was set")), "the clock was set"),
     (
-        finding.GivenUp(Void(kind=VoidKind.STEAL, numbers={"share": 0.2})),
-        "given up after too many void rounds, the last because: steal: the hypervisor took 20 % of the race's cores",
+        finding.GivenUp(Void(kind=VoidKind.CLOCK, numbers={"step_ns": 20_000})),
+        "given up after too many void rounds, the last because: clock: it was set by 20 µs under way, "
+        "and arrivals are stamped by it",
     ),
     (finding.GivenUp(None), "given up after too many void rounds, the last because: they were void"),
     (

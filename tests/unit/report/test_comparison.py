@@ -107,12 +107,11 @@ def _by_logs(mine: Sequence[float], yardstick: Sequence[float], name: str) -> Ra
 
 
 def test_what_can_not_be_compared_is_named() -> None:
-    """Another processor, method, load or workload blocks; a kernel is a caveat; a version is a change."""
+    """Another processor, load or workload blocks; a kernel is a caveat; a version is a change."""
     old = fixed(BASE, seed=1)
     new = fixed(BASE, seed=2)
     for other, word in (
         (replace(new, machine={**new.machine, "cpu": "Another CPU"}), "Another CPU"),
-        (replace(new, method=new.method + 1), "method"),
         (replace(new, load=replace(new.load, connections=64)), "connections: 32, then 64"),
         (replace(new, workload="multiply"), "multiply"),
         (replace(new, server_cores=(1, 2)), "server cores"),

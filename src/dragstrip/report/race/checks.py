@@ -22,7 +22,6 @@ SEE_LOG = "see the contender's log; try fewer connections (-c)"
 #: What to do if most void passes were void by one kind of reason; ``QUIET`` if none is named.
 VOID_REMEDIES: Mapping[VoidKind, str] = {
     VoidKind.DATABASE: "see the database's log among the race's events",
-    VoidKind.STEAL: ELSEWHERE,
     VoidKind.GENERATOR: MORE_ENGINE,
     VoidKind.CLOCK: "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
     VoidKind.ACCOUNTING: ENGINE_FAULT,

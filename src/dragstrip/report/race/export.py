@@ -48,7 +48,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str
         "load": _load(race),
         "machine": plain(race.machine),
         "method": {
-            "version": verdict.method,
+            "version": race.method,
             "metric": verdict.metric,
             "margin": verdict.margin,
             "alpha": verdict.alpha,

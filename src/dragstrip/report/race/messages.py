@@ -84,8 +84,6 @@ _VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
     VoidKind.MARK_LOST: lambda _: "the observer on the server's machine gave no reading of its CPU time",
     VoidKind.CLOCKS_APART: _clocks_apart,
     VoidKind.MACHINE_LOST: lambda _: "one of its machines no longer answered",
-    VoidKind.STEAL: lambda void: f"the hypervisor took {as_percent(void.numbers['share'])} of the race's cores",
-    VoidKind.TOO_FEW_PASSES: _too_few,
     VoidKind.DATABASE: lambda _: "it ended in the round, or could not be started",
     VoidKind.OTHER: lambda _: "of a kind that this version doesn't know",
 }

@@ -69,16 +69,11 @@ def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> s
     return f"nothing measured can stand, as no round of two contenders counts: {advice(race, None)}"
 
 
-#: Checks that are void by what others did on the race's cores (methods up to 4), or by the load generator's limit.
-_DISTURBED = frozenset({CheckName.ENGINE_WAIT, CheckName.SERVER_WAIT, CheckName.STEAL, CheckName.VOID_PASSES})
-_LIMITED = frozenset({CheckName.GENERATOR, CheckName.LITTLES_LAW, CheckName.TURN_ROUND})
-
-
 def advice(race: Race, check: Check | None) -> str:
     """What to do on this very machine, by its own facts: cores, virtual or not, whether its cores were kept awake."""
     cores = len({*race.server_cores, *race.engine_cores}) or 1
     steps = []
-    if check is None or check.name in _DISTURBED:
+    if check is None:
         if race.machine.get("virtual") not in (None, "", "none"):
             host = race.machine["virtual"]
             steps.append(f"this is a virtual machine ({host}), whose host may be busy: race again at another time")
@@ -88,12 +83,10 @@ def advice(race: Race, check: Check | None) -> str:
             steps.append("keep its cores awake (--awake auto)")
         if cores <= 2:
             steps.append("with two cores or fewer every other program is in the way")
-    elif check.name in _LIMITED:
+    elif check.name is CheckName.LITTLES_LAW:
         more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
         steps.append(f"the load generator was the limit, and {more}; the CPU time per request can still be compared")
         steps.append("race again with --metric cpu")
-    elif check.name is CheckName.OFFERED_RATE:
-        steps.append("offer less (--rate), or let --rate auto choose")
     else:
         steps.append("`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen")
     return "; ".join(steps)

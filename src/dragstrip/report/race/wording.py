@@ -55,10 +55,8 @@ def _told_apart(pair: Pair) -> str:
     places = _places(low, high)
     span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
     little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
-    # Holm's step-down may tell a pair apart whose interval, wide enough to hold beside all others, includes 1.
-    wide = "; told apart by the step-down test, the interval is the wider one that holds for all pairs at once"
     told = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
-    return f"{told} ({span}{wide if low <= 1 else ''}{little})"
+    return f"{told} ({span}{little})"
 
 
 def unfit_text(groups: Iterable[tuple[UnfitReason, tuple[str, ...]]]) -> str:
