@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import sqlite3
 import subprocess
@@ -17,10 +15,8 @@ import pytest
 import samples
 
 import dragstrip
-from dragstrip import analysis, validity
 from dragstrip.errors import StoreError, Unreadable
 from dragstrip.record import Backend, Event, EventKind, Round, Void, VoidKind
-from dragstrip.report.race import export as race_export
 from dragstrip.store import export_file
 from dragstrip.store.database import APPLICATION_ID, MIGRATIONS, Store, default_path
 from dragstrip.store.facts import backend_of
@@ -513,48 +509,6 @@ def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_
             store.append_round(race.id, impossible)
         store.append_round(race.id, died)
         assert store.load(race.id).rounds == (died,)
-
-
-def before_facts(tmp_path: Path) -> Store:
-    """A store with the race of ``old_facts.sqlite.gz``: exported by schema version 8, with each sentence of then."""
-    export = tmp_path / "old.sqlite"
-    export.write_bytes(gzip.decompress((Path(__file__).parent / "old_facts.sqlite.gz").read_bytes()))
-    store = Store(tmp_path / "races.sqlite")
-    store.import_race(export)
-    return store
-
-
-def test_a_record_of_sentences_reads_as_values_and_looks_as_before(tmp_path: Path) -> None:
-    """Every event and reason of schema version 8; the JSON is what that version's `race --json` gave."""
-    with before_facts(tmp_path) as store:
-        race = store.load("last")
-    kinds = {why.kind for this in race.rounds for why in (*this.void, *(w for b in this.blocks for w in b.void))}
-    since = {VoidKind.DATABASE, VoidKind.MARK_LOST, VoidKind.CLOCKS_APART, VoidKind.MACHINE_LOST}  # version 12 on
-    assert kinds == set(VoidKind) - {VoidKind.OTHER} - since
-    seen = {event.kind: event for event in race.events}
-    own = {EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED}  # folded in
-    fleets = {EventKind.MACHINE_LOST, EventKind.MACHINE_BACK, EventKind.GENERATOR, EventKind.LINK}
-    assert set(seen) == set(EventKind) - own - fleets - {EventKind.DATABASE}  # of version 12 on
-    assert seen[EventKind.UNEQUAL_BLOCKS].subject == "a: b"
-    assert seen[EventKind.INTRUDER].subject == "cc1"
-    assert (seen[EventKind.CLAIMS].subject, len(seen[EventKind.CLAIMS].names)) == ("published", 2)
-    assert seen[EventKind.OTHER].subject == "note"
-    assert race.backend is Backend.BEST
-    told = race_export.race_json(race, analysis.judge(race), validity.inspect(race))
-    assert json.loads(json.dumps(told)) == json.loads((Path(__file__).parent / "old_facts.json").read_text())
-
-
-def test_a_record_of_sentences_is_written_on_as_it_is(tmp_path: Path) -> None:
-    """Taken into another store, or exported by this version, it stays equal."""
-    with before_facts(tmp_path) as store:
-        race = store.load("last")
-        store.export_race(race.id, tmp_path / "new.sqlite")
-    with Store(tmp_path / "other.sqlite") as other:
-        other.import_race(tmp_path / "new.sqlite")
-        assert other.load("last") == race
-    with Store(tmp_path / "third.sqlite") as third:
-        third.begin(race)
-        assert third.load("last") == replace(race, imported=False)
 
 
 @pytest.mark.parametrize(
