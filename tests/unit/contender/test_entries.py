@@ -250,7 +250,7 @@ def test_a_version_is_read_from_a_help_text_too_and_a_pattern_that_finds_none_is
 
 
 @pytest.mark.parametrize(("kind", "parameters"), [("serve", {}), ("serve", {"command": 1, "folder": "/"}), ("url", {})])
-def test_a_record_that_says_nothing_of_its_server_is_refused_in_words(kind: str, parameters: dict[str, str | int]) -> None:
+def test_a_record_without_its_server_is_refused_in_words(kind: str, parameters: dict[str, str | int]) -> None:
     """Its file may be anybody's."""
     with pytest.raises(BadUsage, match="its record does not say its"):
         contender.entry_of("mine", kind, parameters)
