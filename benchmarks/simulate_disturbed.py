@@ -33,6 +33,7 @@ from disturbed_record import MAY_LACK, RECORDINGS, TIMES  # noqa: E402
 
 from dragstrip import analysis  # noqa: E402
 from dragstrip.analysis import cpu_shares  # noqa: E402
+from dragstrip.machine_facts import Facts  # noqa: E402
 from dragstrip.record import METHOD_VERSION, Block, Entrant, Launch, Load, Plan, Race, Round  # noqa: E402
 
 NOISE = ROOT / "tests" / "noise" / "disturbed.csv.gz"
@@ -123,7 +124,8 @@ def race_of(rounds: Sequence[Round]) -> Race:
             lead_ns=first.lead_ns, counted_ns=first.counted_ns, passes=passes, budget_s=60.0,
             planned_rounds=LOOKS, metric=metric,
         ),
-        software="", method=METHOD_VERSION, machine={}, server_cores=(1,), engine_cores=(0,), entrants=tuple(entrants),
+        software="", method=METHOD_VERSION, machine=Facts(), server_cores=(1,), engine_cores=(0,),
+        entrants=tuple(entrants),
         rounds=tuple(replace(this, index=at) for at, this in enumerate(rounds)),
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ ROWS = (
     ("validity", "scrutiny"),
     ("analysis", "process"),
     ("workload", "contender", "store", "machine"),
-    ("record", "parity", "metrics", "quantities", "paths", "version", "errors"),
+    ("record", "machine_facts", "parity", "metrics", "quantities", "paths", "version", "errors"),
 )
 ROOMS = tuple(room for row in ROWS for room in row)
 RANK = {room: len(ROOMS) - at for at, room in enumerate(ROOMS)}

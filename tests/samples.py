@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
+from dragstrip.machine_facts import Facts
 from dragstrip.record import (
     METHOD_VERSION,
     Block,
@@ -34,13 +35,7 @@ MS, S = 1_000_000, 1_000_000_000
 #: One monotonic moment that all sample races start at.
 START_NS = 500 * S
 
-MACHINE: Mapping[str, Any] = {
-    "cpu": "Sample CPU @ 2.00GHz",
-    "cores": 2,
-    "memory_bytes": 4 * 2**30,
-    "kernel": "Linux 6.1.0",
-    "governor": None,
-}
+MACHINE = Facts(cpu="Sample CPU @ 2.00GHz", cores_usable="0-1", memory_bytes=4 * 2**30, kernel="Linux 6.1.0")
 
 
 @cache
@@ -212,7 +207,7 @@ def race(
         "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=max(rounds, 1)),
         "software": "0.1.0",
         "method": METHOD_VERSION,
-        "machine": dict(MACHINE),
+        "machine": MACHINE,
         "server_cores": (1,),
         "engine_cores": (0,),
         "entrants": (*(entrant(name) for name in rates), *losers),

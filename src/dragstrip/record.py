@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from dragstrip.machine_facts import Facts
+
 #: Version of the trial design and its judgement (``docs/METHOD.md``).
 METHOD_VERSION = 6
 
@@ -451,7 +453,7 @@ class Race:
     Args:
         id: 12 lower-case hex digits. seed: of the order of everything.
         started: wall clock, ISO 8601 UTC; started_ns: the same moment, monotonic.
-        machine: facts (``machine.facts()``), JSON-able.
+        machine: the servers' machine, and how the race used it.
         backend: the engine's, by which the race goes on if it is resumed.
         finished: "" while running or cut off, else one of "decided", "budget", "rounds",
             "interrupted", "void", "too few contenders", "machine lost".
@@ -470,7 +472,7 @@ class Race:
     plan: Plan
     software: str
     method: int
-    machine: Mapping[str, Any]
+    machine: Facts
     server_cores: tuple[int, ...]
     engine_cores: tuple[int, ...]
     entrants: tuple[Entrant, ...]

@@ -19,11 +19,13 @@ from dragstrip import analysis, machine, validity
 from dragstrip._engine import ReferenceServer
 from dragstrip.doctor import examine, noise_floor
 from dragstrip.doctor.noise_floor import Noise
+from dragstrip.machine_facts import CeilingPoint, GeneratorCeiling
 from dragstrip.racing import schedule
 from dragstrip.report import figures
 from dragstrip.report.doctor import as_json, finding_text
 from dragstrip.report.race.checks import check_text
 from dragstrip.store import machine_profile
+from dragstrip.store.json_values import encode
 
 
 @pytest.mark.thorough
@@ -47,11 +49,13 @@ def test_doctor_says_what_it_saw_and_a_race_on_this_machine_knows_the_ceiling(tm
     assert all(point["ceiling_per_s"] > 0 and point["errors"] == 0 for point in points)
 
     facts, lanes = machine.facts(), machine.lanes(None, None)
-    known = machine_profile.known(store, facts, lanes)["generator_ceiling"]
-    assert known["points"] == points
-    assert machine_profile.known(store, facts | {"cpu": "another"}, lanes) == {}
-    assert machine_profile.known(store, facts, replace(lanes, engine=(99,))) == {}
-    assert machine_profile.known(tmp_path / "none" / "races.sqlite", facts, lanes) == {}
+    known = machine_profile.with_profile(facts, store, lanes).generator_ceiling
+    assert known is not None
+    assert encode(known)["points"] == points
+    other = replace(facts, cpu="another")
+    assert machine_profile.with_profile(other, store, lanes) == other
+    assert machine_profile.with_profile(facts, store, replace(lanes, engine=(99,))) == facts
+    assert machine_profile.with_profile(facts, tmp_path / "none" / "races.sqlite", lanes) == facts
 
 
 def test_the_forecast_is_the_methods_own_formula() -> None:
@@ -76,15 +80,16 @@ def test_a_null_race_is_kept_cited_by_later_reports_and_outlives_a_doctor_withou
     numbers = noise_floor.null_race(race, analysis.judge(race), void=False)
     assert numbers["verdict"] in ("same", "undecided")
     assert numbers["round_sd"] == pytest.approx(noise_floor.of_race(race).sd)  # type: ignore[union-attr]
-    whole = {**facts, "engine_cores": list(lanes.engine)}
-    report = examine.Report(at="2026-01-02T03:04:05+00:00", software="0", machine=whole, findings=())
+    cores = {"server_cores": lanes.server, "engine_cores": lanes.engine}
+    report = examine.Report(at="2026-01-02T03:04:05+00:00", software="0", machine=facts, findings=(), **cores)
     examine.keep(as_json(examine.with_null_race(report, store, lanes, examine.null_race_finding(numbers))), store)
     first = store.with_name("doctor.json").read_text()
     examine.keep(as_json(examine.with_null_race(report, store, lanes, None)), store)
     assert store.with_name("doctor.json").read_text() == first
-    known = machine_profile.known(store, facts, lanes)
-    assert known["null_race"]["race"] == race.id
-    cited = figures.null_race(replace(race, machine={**race.machine, **known}))
+    known = machine_profile.with_profile(facts, store, lanes)
+    assert known.null_race is not None
+    assert known.null_race.race == race.id
+    cited = figures.null_race(replace(race, machine=known))
     assert cited.startswith(f"This machine's null race, {race.id} of 2026-01-02: ")
     assert "doctor --null-race" in figures.null_race(race)
     void = examine.null_race_finding(noise_floor.null_race(race, analysis.judge(race), void=True))
@@ -95,11 +100,9 @@ def test_a_null_race_is_kept_cited_by_later_reports_and_outlives_a_doctor_withou
 def test_a_contender_near_the_generators_ceiling_is_marked(ceiling_per_s: float, status: str) -> None:
     """It is measured against the generator: the check says so, and how near it is."""
     race = samples.race()
-    points = [{"connections": 32, "keepalive": True, "ceiling_per_s": ceiling_per_s}]
-    known = {"generator_ceiling": {"threads": race.load.threads, "points": points}}
-    (check,) = (
-        one for one in validity.inspect(replace(race, machine={**race.machine, **known})) if one.name == "generator"
-    )
+    point = CeilingPoint(connections=32, keepalive=True, ceiling_per_s=ceiling_per_s)
+    known = replace(race.machine, generator_ceiling=GeneratorCeiling(threads=race.load.threads, points=(point,)))
+    (check,) = (one for one in validity.inspect(replace(race, machine=known)) if one.name == "generator")
     assert check.status == status
     assert ("of what the generator can send" in check_text(check)) == (status == "warn")
 

@@ -210,13 +210,13 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
         race = kept.load("last")
     assert race.rounds, done.stderr
     own = len(os.sched_getaffinity(0)) > 1 and not keep_awake.against_spinning([CORE], [])
-    assert race.machine["engine_wait"] == ("poll" if own else "sleep")
-    assert (race.machine["awake"] == "off") == (word == "off")
-    assert awake_and_wait_of(race) == (word, race.machine["engine_wait"])
+    assert race.machine.engine_wait == ("poll" if own else "sleep")
+    assert (race.machine.awake == "off") == (word == "off")
+    assert awake_and_wait_of(race) == (word, race.machine.engine_wait)
     assert all(block.server_runs for one in race.rounds for block in one.blocks)
     told = dragstrip("show", "--parity", "--store", str(store))
     assert told.returncode == 0, told.stderr
-    assert f"cores kept awake: {race.machine['awake'].split(' (')[0]}" in " ".join(told.stdout.split())
+    assert f"cores kept awake: {(race.machine.awake or '').split(' (')[0]}" in " ".join(told.stdout.split())
 
 
 def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from dragstrip import machine
 from dragstrip.errors import BadUsage
 from dragstrip.machine import Lanes, kernel_files, lanes, parse_cores, show_cores, wait_for_quiet
+from dragstrip.machine_facts import Facts
+from dragstrip.store.json_values import decode, encode
 
 Topology = Callable[[int], Sequence[int]]
 
@@ -117,13 +119,14 @@ def test_core_lists_read_back_as_they_were_shown(cores: set[int]) -> None:
 def test_facts_can_be_stored_and_name_this_machine() -> None:
     """JSON-able, with the things a reader asks first; the boot's own number isn't given away."""
     facts = machine.facts()
-    assert json.loads(json.dumps(facts)) == facts
-    assert parse_cores(facts["cores_usable"]) == tuple(sorted(os.sched_getaffinity(0)))
-    assert facts["kernel"] == os.uname().release
-    assert facts["memory_bytes"] > 1 << 20
-    assert len(facts["load_average"]) == 3
-    assert facts["limits"]["nofile_soft"] > 0
-    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() not in json.dumps(facts)
+    assert decode(Facts, json.loads(json.dumps(encode(facts)))) == facts
+    assert parse_cores(facts.cores_usable or "") == tuple(sorted(os.sched_getaffinity(0)))
+    assert facts.kernel == os.uname().release
+    assert (facts.memory_bytes or 0) > 1 << 20
+    assert len(facts.load_average or ()) == 3
+    assert facts.limits is not None
+    assert (facts.limits.nofile_soft or 0) > 0
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() not in json.dumps(encode(facts))
 
 
 def test_facts_that_cannot_be_read_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +136,9 @@ def test_facts_that_cannot_be_read_are_none(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", str(tmp_path))
     facts = machine.facts()
     hidden = ("governor", "boot", "swap_bytes", "virtual", "container", "mitigations")
-    assert {facts[key] for key in hidden} == {None}
-    assert facts["limits"]["somaxconn"] is None
+    assert {getattr(facts, name) for name in hidden} == {None}
+    assert facts.limits is not None
+    assert facts.limits.somaxconn is None
 
 
 def test_busy_time_grows_by_what_is_burnt_and_counts_only_the_cores_asked_for() -> None:

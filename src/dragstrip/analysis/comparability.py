@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
 
+from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Load, Race
 
-#: Facts without which the two numbers are of two different things.
-BLOCKING_FACTS = ("cpu", "architecture", "virtual", "cores_usable", "engine_io")
 
-#: Facts that may move a number by a little.
-TELLING_FACTS = (
-    "engine_wait",
-    "awake",
-    "kernel",
-    "distribution",
-    "governor",
-    "turbo",
-    "frequency_max_khz",
-    "memory_bytes",
-    "mitigations",
-    "clock_source",
-    "container",
-)
+def _blocking(of: Facts) -> dict[str, object]:
+    """Facts without which the two numbers are of two different things, by name."""
+    return {
+        "cpu": of.cpu,
+        "architecture": of.architecture,
+        "virtual": of.virtual,
+        "cores_usable": of.cores_usable,
+        "engine_io": of.engine_io,
+    }
+
+
+def _telling(of: Facts) -> dict[str, object]:
+    """Facts that may move a number by a little, by name."""
+    return {
+        "engine_wait": of.engine_wait,
+        "awake": of.awake,
+        "kernel": of.kernel,
+        "distribution": of.distribution,
+        "governor": of.governor,
+        "turbo": of.turbo,
+        "frequency_max_khz": of.frequency_max_khz,
+        "memory_bytes": of.memory_bytes,
+        "mitigations": of.mitigations,
+        "clock_source": of.clock_source,
+        "container": of.container,
+    }
 
 
 #: Parts of the names of facts on the parity sheet that are no settings.
@@ -99,13 +110,15 @@ def _plans(old: Race, new: Race) -> Iterator[Unlike]:
 
 
 def _machines(old: Race, new: Race) -> Iterator[Unlike]:
-    facts: tuple[tuple[Weight, tuple[str, ...]], ...] = (("blocks", BLOCKING_FACTS), ("caveat", TELLING_FACTS))
-    for weight, names in facts:
-        for name in names:
-            before, after = old.machine.get(name), new.machine.get(name)
+    facts: tuple[tuple[Weight, Callable[[Facts], dict[str, object]]], ...]
+    facts = (("blocks", _blocking), ("caveat", _telling))
+    for weight, named in facts:
+        now = named(new.machine)
+        for name, before in named(old.machine).items():
+            after = now[name]
             if before != after and before is not None and after is not None:
                 yield Unlike(weight=weight, what=Differs.MACHINE, subject=name, before=before, after=after)
-    if not old.machine.get("cpu") or not new.machine.get("cpu"):
+    if not old.machine.cpu or not new.machine.cpu:
         yield Unlike(weight="caveat", what=Differs.PROCESSOR_UNKNOWN)
 
 

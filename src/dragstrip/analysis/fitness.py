@@ -89,7 +89,7 @@ class Choice:
 def shares_lane(race: Race) -> bool:
     """Whether engine or database run on the servers' cores: of several workloads only some may ask the database."""
     asked = any(one.database_exec_ns is not None for this in race.rounds for one in this.launches)
-    database = (race.machine.get("database") or {}).get("cores", ()) if asked else ()
+    database = race.machine.database_cores if asked else ()
     return bool(set(race.server_cores) & {*race.engine_cores, *database})
 
 
@@ -121,7 +121,7 @@ class DatabaseUse:
 
 def database_use(race: Race) -> dict[str, DatabaseUse]:
     """Of each contender of which the database's counts are known, over the rounds that are not void."""
-    cores = max(len((race.machine.get("database") or {}).get("cores", ())), 1)
+    cores = max(len(race.machine.database_cores), 1)
     found = {}
     for entrant in race.entrants:
         own = [(this, one) for this in race.rounds if not this.void for one in this.launches]

@@ -129,7 +129,7 @@ def _stored(group: Group, store: Store, place: Place) -> Race | None:
     for race_id, event in store.noted(EventKind.CLAIMS):
         if event.subject == group.setting and wanted <= set(event.names):
             race = store.readable(race_id)
-            if race is None or race.imported or race.machine.get("fleet") != place.machines():
+            if race is None or race.imported or race.machine.fleet != place.machines():
                 continue
             known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
             if any(known.get(name) != one for name, one in today.items()):

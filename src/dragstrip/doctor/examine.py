@@ -21,6 +21,7 @@ from dragstrip import machine
 from dragstrip.doctor import noise_floor
 from dragstrip.doctor.finding import FAIL, PASS, WARN, Finding, Report, Subject
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts, Limits
 from dragstrip.process import keep_awake
 from dragstrip.store.machine_profile import NULL_RACE, stored_report
 from dragstrip.version import __version__
@@ -51,7 +52,7 @@ class Situation:
     """What the examinations look at; ``seconds`` is how long each measured point may take."""
 
     lanes: Lanes
-    facts: Mapping[str, Any]
+    facts: Facts
     io: str
     seconds: float
     tell: Callable[[str], None]
@@ -70,7 +71,9 @@ def examine(lanes: Lanes, *, io: str, seconds: float, tell: Callable[[str], None
     return Report(
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         software=__version__,
-        machine={**situation.facts, "engine_cores": list(lanes.engine), "server_cores": list(lanes.server)},
+        machine=situation.facts,
+        server_cores=lanes.server,
+        engine_cores=lanes.engine,
         findings=tuple(findings),
     )
 
@@ -109,7 +112,7 @@ def keep(content: Mapping[str, Any], store_path: Path) -> Path:
 
 
 def _cores(situation: Situation) -> Iterable[Finding]:
-    lanes, usable = situation.lanes, situation.facts["cores_usable"]
+    lanes, usable = situation.lanes, situation.facts.cores_usable
     values = {"server": lanes.server, "engine": lanes.engine, "usable": usable}
     yield Finding(subject=Subject.CORES, status=WARN if lanes.shared else PASS, values=values)
     if lanes.note and not lanes.shared:
@@ -117,7 +120,7 @@ def _cores(situation: Situation) -> Iterable[Finding]:
 
 
 def _clocks(situation: Situation) -> Iterable[Finding]:
-    source = situation.facts["clock_source"]
+    source = situation.facts.clock_source
     good = source in ("tsc", "kvm-clock", "arch_sys_counter", None)
     began = time.perf_counter_ns()
     for _ in range(10_000):
@@ -129,21 +132,21 @@ def _clocks(situation: Situation) -> Iterable[Finding]:
         numbers={"reading_ns": round(step_ns)},
         values={"source": source},
     )
-    governor = situation.facts["governor"]
+    governor = situation.facts.governor
     if governor not in (None, "performance"):
         yield Finding(subject=Subject.GOVERNOR, status=WARN, values={"governor": governor})
 
 
 def _limits(situation: Situation) -> Iterable[Finding]:
-    limits = situation.facts["limits"] or {}
-    hard = limits.get("nofile_hard")
+    limits = situation.facts.limits or Limits()
+    hard = limits.nofile_hard
     enough = hard is None or hard >= CONNECTIONS_WANTED + 100
     yield Finding(subject=Subject.DESCRIPTORS, status=PASS if enough else WARN, values={"most": hard})
-    low, high = limits.get("local_ports") or (32768, 60999)
+    low, high = limits.local_ports or (32768, 60999)
     ports = high - low + 1
     status = PASS if ports >= CONNECTIONS_WANTED else WARN
     yield Finding(subject=Subject.PORTS, status=status, numbers={"ports": ports})
-    backlog = limits.get("somaxconn")
+    backlog = limits.somaxconn
     short = backlog is not None and backlog < SOMAXCONN_WANTED
     values = {"somaxconn": backlog, "would_do": SOMAXCONN_WANTED * 4}
     yield Finding(subject=Subject.BACKLOG, status=WARN if short else PASS, values=values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from dragstrip.machine_facts import Facts
 from dragstrip.store import machine_profile
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
@@ -27,7 +28,7 @@ class Subject(StrEnum):
     STEAL = "steal"
     NOISE = "noise"
     AWAKE = "awake"
-    CEILING = "ceiling"
+    CEILING = machine_profile.CEILING
     NULL_RACE = machine_profile.NULL_RACE
 
 
@@ -53,7 +54,9 @@ class Report:
 
     at: str
     software: str
-    machine: Mapping[str, Any]
+    machine: Facts
+    server_cores: tuple[int, ...]
+    engine_cores: tuple[int, ...]
     findings: tuple[Finding, ...]
 
     @property

@@ -9,57 +9,63 @@ import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from dragstrip.machine import kernel_files
 from dragstrip.machine.activity import load_average
 from dragstrip.machine.cores import physical_cores, show_cores, siblings
+from dragstrip.machine_facts import Facts, Limits
+
+_CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+_Fact = TypeVar("_Fact")
 
 
-def facts() -> dict[str, Any]:
-    """What is known of this machine, JSON-able; a fact that cannot be read is None. Never raises."""
-    readers: dict[str, Callable[[], Any]] = {
-        "cpu": lambda: kernel_files.field(kernel_files.PROC / "cpuinfo", "model name") or platform.processor() or None,
-        "architecture": platform.machine,
-        "cores_online": lambda: kernel_files.read(kernel_files.CPU / "online"),
-        "cores_usable": lambda: show_cores(os.sched_getaffinity(0)),
-        "physical_cores": lambda: [show_cores(threads) for threads in physical_cores(_usable(), siblings)],
-        "governor": lambda: kernel_files.read(kernel_files.CPU / "cpu0/cpufreq/scaling_governor"),
-        "frequency_khz": lambda: kernel_files.number(kernel_files.CPU / "cpu0/cpufreq/scaling_cur_freq"),
-        "frequency_max_khz": lambda: kernel_files.number(kernel_files.CPU / "cpu0/cpufreq/cpuinfo_max_freq"),
-        "turbo": _turbo,
-        "memory_bytes": lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "swap_bytes": lambda: (
-            int((kernel_files.field(kernel_files.PROC / "meminfo", "SwapTotal") or "").split()[0]) * 1024
+def facts() -> Facts:
+    """What is known of this machine; a fact that cannot be read is None. Never raises."""
+    return Facts(
+        cpu=_known(
+            lambda: kernel_files.field(kernel_files.PROC / "cpuinfo", "model name") or platform.processor() or None
         ),
-        "kernel": platform.release,
-        "distribution": lambda: platform.freedesktop_os_release().get("PRETTY_NAME"),
-        "virtual": _virtual,
-        "container": lambda: _detect("--container"),
-        "boot": lambda: _hash(kernel_files.read(kernel_files.PROC / "sys/kernel/random/boot_id")),
-        "clock_source": lambda: kernel_files.read(
-            Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-        ),
-        "mitigations": _mitigations,
-        "load_average": load_average,
-        "limits": _limits,
-        "python": platform.python_version,
-    }
-    return {name: _or_none(reader) for name, reader in readers.items()}
+        architecture=_known(platform.machine),
+        cores_online=_known(lambda: kernel_files.read(kernel_files.CPU / "online")),
+        cores_usable=_known(lambda: show_cores(_usable())),
+        physical_cores=_known(lambda: tuple(show_cores(threads) for threads in physical_cores(_usable(), siblings))),
+        governor=_known(lambda: kernel_files.read(kernel_files.CPU / "cpu0/cpufreq/scaling_governor")),
+        frequency_khz=_known(lambda: kernel_files.number(kernel_files.CPU / "cpu0/cpufreq/scaling_cur_freq")),
+        frequency_max_khz=_known(lambda: kernel_files.number(kernel_files.CPU / "cpu0/cpufreq/cpuinfo_max_freq")),
+        turbo=_known(_turbo),
+        memory_bytes=_known(lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        swap_bytes=_known(_swap_bytes),
+        kernel=_known(platform.release),
+        distribution=_known(lambda: platform.freedesktop_os_release().get("PRETTY_NAME")),
+        virtual=_known(_virtual),
+        container=_known(lambda: _detect("--container")),
+        boot=_known(lambda: _hash(kernel_files.read(kernel_files.PROC / "sys/kernel/random/boot_id"))),
+        clock_source=_known(lambda: kernel_files.read(_CLOCK_SOURCE)),
+        mitigations=_known(_mitigations),
+        load_average=_known(load_average),
+        limits=_known(_limits),
+        python=_known(platform.python_version),
+    )
 
 
-def _limits() -> dict[str, Any]:
+def _limits() -> Limits:
     soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(resource.RLIMIT_NOFILE))
     net = kernel_files.PROC / "sys/net"
     ports = kernel_files.read(net / "ipv4/ip_local_port_range")
-    return {
-        "nofile_soft": soft,
-        "nofile_hard": hard,
-        "local_ports": [int(word) for word in ports.split()] if ports else None,
-        "somaxconn": kernel_files.number(net / "core/somaxconn"),
-        "tcp_tw_reuse": kernel_files.number(net / "ipv4/tcp_tw_reuse"),
-        "tcp_max_syn_backlog": kernel_files.number(net / "ipv4/tcp_max_syn_backlog"),
-    }
+    return Limits(
+        nofile_soft=soft,
+        nofile_hard=hard,
+        local_ports=tuple(int(word) for word in ports.split()) if ports else None,
+        somaxconn=kernel_files.number(net / "core/somaxconn"),
+        tcp_tw_reuse=kernel_files.number(net / "ipv4/tcp_tw_reuse"),
+        tcp_max_syn_backlog=kernel_files.number(net / "ipv4/tcp_max_syn_backlog"),
+    )
+
+
+def _swap_bytes() -> int:
+    return int((kernel_files.field(kernel_files.PROC / "meminfo", "SwapTotal") or "").split()[0]) * 1024
 
 
 def _virtual() -> str | None:
@@ -101,9 +107,8 @@ def _hash(text: str | None) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:12] if text else None
 
 
-def _or_none(reader: Callable[[], Any]) -> Any:
+def _known(reader: Callable[[], _Fact | None]) -> _Fact | None:
     try:
-        value = reader()
+        return reader()
     except Exception:  # a fact is worth no race; whatever kernel or container this is, it then reads "unknown"
         return None
-    return list(value) if isinstance(value, tuple) else value

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from dragstrip import contender, machine
 from dragstrip.contender import Entry, Missing, Ready
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts
 from dragstrip.racing.setup import RaceSetup, race_setup
 from dragstrip.record import Load
 from dragstrip.store import machine_profile
@@ -23,8 +23,8 @@ class Place(Protocol):
     """
 
     def machines(self) -> dict[str, str] | None: ...
-    def facts(self) -> dict[str, Any]: ...
-    def profile(self, store: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]: ...
+    def facts(self) -> Facts: ...
+    def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts: ...
     def lanes(self, server: str | None, engine: str | None) -> Lanes: ...
     def check(self, entry: Entry) -> Ready | Missing: ...
     def pending_build(self, entry: Entry) -> tuple[str, ...] | None: ...
@@ -41,13 +41,13 @@ class _Here:
         """None: it is one alone."""
         return None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """What is known of it."""
         return machine.facts()
 
-    def profile(self, store: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
-        """What its last examination found."""
-        return machine_profile.known(store, facts, lanes)
+    def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
+        """The facts with what its last examination found."""
+        return machine_profile.with_profile(facts, store, lanes)
 
     def lanes(self, server: str | None, engine: str | None) -> Lanes:
         """Its cores, divided."""

@@ -23,6 +23,7 @@ from typing import Any
 from dragstrip.contender import Entry, Ready, discovery
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts
 from dragstrip.record import Load
 from dragstrip.version import __version__
 from dragstrip.workload import Workload
@@ -138,15 +139,13 @@ class QualificationStore:
                 file.unlink(missing_ok=True)
 
 
-def context(
-    workload: Workload, load: Load, lanes: Lanes, io: str, facts: Mapping[str, Any], *more: str
-) -> tuple[str, ...]:
+def context(workload: Workload, load: Load, lanes: Lanes, io: str, facts: Facts, *more: str) -> tuple[str, ...]:
     """What the proofs of all contenders of a race depend on; ``facts``: the machine's; ``more``: whatever else."""
     code = [*_PACKAGE.glob("scrutiny/*.py"), *_PACKAGE.glob("racing/*.py"), *_PACKAGE.glob("_engine*")]
     return (
         __version__, *sorted(map(_identity, code)),
         workload.source.text, repr(load), repr(lanes), io, str(os.geteuid()), *more,
-        *(str(facts.get(name)) for name in ("cpu", "cores_online", "kernel", "boot", "limits", "mitigations")),
+        *map(str, (facts.cpu, facts.cores_online, facts.kernel, facts.boot, facts.limits, facts.mitigations)),
     )  # fmt: skip
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from dragstrip.machine_facts import DatabaseFacts, Facts
 from dragstrip.process import database
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Backend, Block, KindCount
@@ -34,31 +35,31 @@ class Began:
         return cls(datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns())
 
 
-def database_facts(setup: RaceSetup) -> dict[str, Any]:
-    """Which database the contenders ask, how it is set and where it runs; nothing where they ask none."""
+def database_facts(setup: RaceSetup) -> DatabaseFacts | None:
+    """Which database the contenders ask, how it is set and where it runs; None if they ask none."""
     if setup.database is None:
-        return {}
-    return {
-        "database": {
-            "title": database.TITLE,
-            "version": setup.database.programs.version,
-            "cores": list(setup.lanes.database),
-            "shared": bool(set(setup.lanes.database) & set(setup.lanes.server)),
-            "data": setup.database.place,
-            "connections": database.CONNECTIONS,
-            "settings": database.settings(),
-        }
-    }
+        return None
+    return DatabaseFacts(
+        title=database.TITLE,
+        version=setup.database.programs.version,
+        cores=setup.lanes.database,
+        shared=bool(set(setup.lanes.database) & set(setup.lanes.server)),
+        data=setup.database.place,
+        connections=database.CONNECTIONS,
+        settings=database.settings(),
+    )
 
 
-def io_facts(setup: RaceSetup) -> dict[str, str | bool]:
-    """How bytes get in and out, by which clock latencies run, how the engine waits, and what keeps the cores awake."""
-    return {
-        "engine_io": f"{setup.engine.backend}; latency by {setup.engine.latency_stamps} stamps",
-        "engine_wait": setup.engine.wait,
-        "awake": setup.awake.text,
-        "kept_awake": setup.awake.way is not None,
-    }
+def with_setup(facts: Facts, setup: RaceSetup) -> Facts:
+    """The machine's facts with how a race uses it: how bytes get in and out, how the engine waits, cores, database."""
+    return replace(
+        facts,
+        engine_io=f"{setup.engine.backend}; latency by {setup.engine.latency_stamps} stamps",
+        engine_wait=setup.engine.wait,
+        awake=setup.awake.text,
+        kept_awake=setup.awake.way is not None,
+        database=database_facts(setup),
+    )
 
 
 def block_record(

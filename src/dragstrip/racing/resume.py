@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dragstrip import analysis
 from dragstrip.contender import AllowedHost, Entry, Ready
 from dragstrip.errors import BadUsage
+from dragstrip.machine_facts import Facts
 from dragstrip.process import keep_awake
 from dragstrip.racing import schedule
 from dragstrip.racing.place import HERE, Place
@@ -23,7 +23,6 @@ from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
 
 #: Facts that stay with a machine, and the one that changes when it starts again.
-MACHINE, BOOT = ("cpu", "architecture", "cores_online", "virtual"), "boot"
 
 
 def resume(
@@ -120,7 +119,7 @@ def refuse_other_machine(race: Race, place: Place) -> None:
     Raises:
         BadUsage: it was raced on others.
     """
-    then, now = race.machine.get("fleet"), place.machines()
+    then, now = race.machine.fleet, place.machines()
     if then == now:
         if now is None:
             _refuse_other_facts(race, place.facts())
@@ -132,20 +131,23 @@ def refuse_other_machine(race: Race, place: Place) -> None:
     raise BadUsage(f"race {race.id} was raced on the machines {names}; {given}: use --fleet with the same file")
 
 
-def _refuse_other_facts(race: Race, facts: Mapping[str, Any]) -> None:
+def _refuse_other_facts(race: Race, facts: Facts) -> None:
     """The machine is the one that the record describes; for an imported race, since the same boot.
 
     Raises:
         BadUsage: it is another one.
     """
-    told = (*MACHINE, BOOT) if race.imported else MACHINE
-    if any(race.machine.get(name) not in (None, facts.get(name)) for name in told):
-        before, now = (", ".join(str(each.get(name)) for name in told) for each in (race.machine, facts))
+    then, now = ((*of.identity, of.boot) if race.imported else of.identity for of in (race.machine, facts))
+    if any(before not in (None, after) for before, after in zip(then, now, strict=True)):
         imported = "was imported and " if race.imported else ""
         raise BadUsage(
-            f"race {race.id} {imported}ran on another machine ({before}; this one: {now}), so its rounds would be of "
-            f"two; race it again here instead: `dragstrip rerun {race.id}`"
+            f"race {race.id} {imported}ran on another machine ({_listed(then)}; this one: {_listed(now)}), so its "
+            f"rounds would be of two; race it again here instead: `dragstrip rerun {race.id}`"
         )
+
+
+def _listed(facts: Sequence[str | None]) -> str:
+    return ", ".join(map(str, facts))
 
 
 def _refuse_ended(race: Race, extra_s: float | None) -> None:
@@ -185,8 +187,8 @@ def _extended(race: Race, extra_s: float, store: Store) -> Race:
 
 def awake_and_wait_of(race: Race) -> tuple[str, str]:
     """Whether cores were kept awake, and how the engine waited, as the race began."""
-    kept = str(race.machine.get("awake", keep_awake.OFF))
-    return keep_awake.OFF if kept == keep_awake.OFF else "auto", str(race.machine.get("engine_wait", "sleep"))
+    kept = race.machine.awake or keep_awake.OFF
+    return keep_awake.OFF if kept == keep_awake.OFF else "auto", race.machine.engine_wait or "sleep"
 
 
 def _cores(cores: Sequence[int]) -> str:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dragstrip import analysis, machine
+from dragstrip.machine_facts import Facts
 from dragstrip.process import database
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.column_loop import ColumnsLoop
@@ -32,7 +32,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import set_up
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.qualified import Qualification, Qualified
-from dragstrip.racing.records import Began, backend_of, database_facts, io_facts
+from dragstrip.racing.records import Began, backend_of, with_setup
 from dragstrip.racing.request import (
     Request,
     lanes_of,
@@ -76,8 +76,8 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
         entered = enter(request, setup, states, progress, kept)
-        facts |= request.place.profile(store.path, facts, lanes)
-        race = _record(request, entered, began, {**facts, **io_facts(setup), **database_facts(setup)})
+        known = request.place.with_profile(facts, store.path, lanes)
+        race = _record(request, entered, began, with_setup(known, setup))
         with writing(store.path, race.id):
             store.begin(race)
             race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
@@ -116,7 +116,7 @@ def kept_qualifications(
     store: Store,
     load: Load,
     lanes: machine.Lanes,
-    facts: Mapping[str, Any],
+    facts: Facts,
 ) -> QualificationStore:
     """Qualifications for a workload that lie beside the store, of races as this one."""
     depends_on = qualification_store.context(
@@ -134,7 +134,7 @@ def _database(workload: Workload) -> tuple[str, ...]:
     return (database.find().version,) if workload.asks_database else ()
 
 
-def _record(request: Request, entered: Sequence[Entered], began: Began, facts: Mapping[str, Any]) -> Race:
+def _record(request: Request, entered: Sequence[Entered], began: Began, facts: Facts) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
     setup, plans = entered[0].setup, [one.plan(request, len(entered)) for one in entered]
     columns = columns_of(request, entered, plans)

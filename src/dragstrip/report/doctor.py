@@ -12,6 +12,7 @@ from rich.table import Table
 from dragstrip.doctor.finding import PASS, Finding, Report, Subject
 from dragstrip.machine import show_cores
 from dragstrip.report.figures import as_percent
+from dragstrip.store.json_values import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +51,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "schema": 1,
         "at": report.at,
         "software": report.software,
-        "machine": dict(report.machine),
+        "machine": encode(report.machine)
+        | {"engine_cores": list(report.engine_cores), "server_cores": list(report.server_cores)},
         "findings": [
             {
                 "name": finding.subject.value,

@@ -40,12 +40,12 @@ def meaning(verdict: Verdict) -> str:
 
 def null_race(race: Race) -> str:
     """What this machine made of a server against itself before the race, or how to find out."""
-    known = race.machine.get("null_race")
-    if not isinstance(known, dict):
+    known = race.machine.null_race
+    if known is None:
         return "No null race of this machine was known (dragstrip doctor --null-race)."
-    span = "" if known.get("low") is None else f", {known['low']:.4f} to {known['high']:.4f}"
-    sees = f"; rounds scattered by {as_percent(known['round_sd'])}" if "round_sd" in known else ""
-    return f"This machine's null race, {known['race']} of {known['at'][:10]}: {known['verdict']}{span}{sees}."
+    span = "" if known.low is None else f", {known.low:.4f} to {known.high:.4f}"
+    sees = "" if known.round_sd is None else f"; rounds scattered by {as_percent(known.round_sd)}"
+    return f"This machine's null race, {known.race} of {known.at[:10]}: {known.verdict}{span}{sees}."
 
 
 def visible(text: str, *, lines: bool = False) -> str:

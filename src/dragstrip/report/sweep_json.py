@@ -12,6 +12,7 @@ from typing import Any
 from dragstrip.record import Entrant
 from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.report.sweep import reason_text
+from dragstrip.store.json_values import encode
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
 from dragstrip.sweep.file import SCHEMA, Sweep
 
@@ -25,7 +26,7 @@ def schema() -> dict[str, Any]:
 
 def data(sweep: Sweep) -> dict[str, Any]:
     """JSON-able: what was found, and every sample; numbers that there are none of are null."""
-    raw = asdict(sweep)
+    raw = asdict(sweep) | {"machine": encode(sweep.machine)}
     raw["samples"] = [_sample(sample) for sample in sweep.samples]
     return {
         "schema": SCHEMA,

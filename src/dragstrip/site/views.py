@@ -119,7 +119,7 @@ def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -
 
 
 def _told(race: Race, entrant: Entrant, interval: Interval | None) -> _Told:
-    machine = tuple(str(race.machine.get(key)) for key in ("cpu", "cores_usable", "kernel"))
+    machine = tuple(map(str, (race.machine.cpu, race.machine.cores_usable, race.machine.kernel)))
     load = (
         f"{race.load.connections} connections, {race.load.threads} threads, "
         f"{'kept alive' if race.load.keepalive else 'one per request'}, HTTP/{race.load.http}, "

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dragstrip.errors import Unreadable
+from dragstrip.machine_facts import Facts
 from dragstrip.record import Backend, Event, EventKind, KindCount, Void, VoidKind
 
 _VOID_KINDS = {kind.value: kind for kind in VoidKind}
@@ -139,11 +140,11 @@ def event_of_text(at_ns: int, kind: str, sentence: str) -> Event:
     return Event(at_ns=at_ns, kind=known, subject=subject, text=sentence)
 
 
-def backend_of(stored: str | None, machine: Mapping[str, Any]) -> Backend:
+def backend_of(stored: str | None, machine: Facts) -> Backend:
     """The back end of a row; in one of before it stands in the machine's facts, as the engine showed it."""
     if stored is not None:
         return _BACKENDS.get(stored, Backend.EPOLL)
-    shown = str(machine.get("engine_io", ""))
+    shown = machine.engine_io or ""
     if not shown.startswith("io_uring"):
         return Backend.EPOLL
     return Backend.BEST if re.search(r"\bone connection\b", shown) else Backend.URING
@@ -181,9 +182,3 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.20} is no text")
     return value
-
-
-def kept_awake(machine: Mapping[str, Any]) -> bool:
-    """Whether a race's cores were kept from sleeping; older races have only a text, which begins with "off" if not."""
-    known = machine.get("kept_awake")
-    return known if isinstance(known, bool) else not str(machine.get("awake") or "off").startswith("off")

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts, GeneratorCeiling, NullRace
+from dragstrip.store.json_values import decode
 
 #: The finding's name under which a race of a server against itself is kept and cited.
 NULL_RACE = "null race"
 
-#: What identifies the machine that a kept report speaks of.
-SAME = ("cpu", "kernel", "cores_usable")
+#: The finding's name under which the generator's ceiling is kept.
+CEILING = "ceiling"
 
 
-def known(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
-    """``generator_ceiling`` and ``null_race`` for a race's machine facts, as far as a report speaks of this machine."""
+def with_profile(facts: Facts, store_path: Path, lanes: Lanes) -> Facts:
+    """The facts with the generator's ceiling and the null race, as far as a report speaks of this machine."""
     kept = stored_report(store_path, facts, lanes)
-    return {
-        key: finding["numbers"] | {"at": finding["numbers"].get("at", kept["at"])}
-        for name, key in (("ceiling", "generator_ceiling"), (NULL_RACE, "null_race"))
-        for finding in kept.get("findings", ())
-        if finding["name"] == name and finding["numbers"]
-    }
+    found = {one["name"]: {"at": kept["at"]} | one["numbers"] for one in kept.get("findings", ()) if one["numbers"]}
+    return replace(
+        facts,
+        generator_ceiling=decode(GeneratorCeiling, found[CEILING]) if CEILING in found else None,
+        null_race=decode(NullRace, found[NULL_RACE]) if NULL_RACE in found else None,
+    )
 
 
-def stored_report(store_path: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
+def stored_report(store_path: Path, facts: Facts, lanes: Lanes) -> dict[str, Any]:
     """The kept report of this machine and these lanes; nothing where there is none."""
     kept: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         kept = json.loads(store_path.with_name("doctor.json").read_text())
-    if not kept or any(kept["machine"].get(name) != facts.get(name) for name in SAME):
+    if not kept or kept["machine"].get("engine_cores") != list(lanes.engine):
         return {}
-    if kept["machine"].get("engine_cores") != list(lanes.engine):
-        return {}
-    return kept
+    then = decode(Facts, kept["machine"])
+    same = (then.cpu, then.kernel, then.cores_usable) == (facts.cpu, facts.kernel, facts.cores_usable)
+    return kept if same else {}

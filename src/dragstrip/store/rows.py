@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragstrip.errors import Unreadable
+from dragstrip.machine_facts import Facts
 from dragstrip.store.facts import kind_of, kind_values, void_of, void_values
+from dragstrip.store.json_values import decode, encode
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
@@ -48,6 +50,8 @@ def _column(name: str, value: Any) -> Any:
         value = [void_values(one) for one in value]
     if name == "kinds":
         value = {kind: kind_values(one) for kind, one in value.items()}
+    if name == "machine":
+        value = encode(value)
     if name in JSON_COLUMNS:
         return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
     if name in FLAGS:
@@ -104,6 +108,11 @@ def _value(race_id: str, name: str, value: Any) -> Any:
         raise Unreadable(race_id, f"{name} is {value!r:.60}, no {'list' if wanted is list else 'map'}")
     if name == "void":
         return tuple(void_of(race_id, one) for one in made)
+    if name == "machine":
+        try:
+            return decode(Facts, made)
+        except TypeError as error:
+            raise Unreadable(race_id, f"{name}: {error}") from error
     if name == "kinds" and isinstance(made, dict):
         return {kind: kind_of(race_id, one) for kind, one in made.items()}
     return tuple(made) if wanted is list else made

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dragstrip.errors import BadUsage
+from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Event, EventKind, Load
 from dragstrip.store.facts import void_of_text
+from dragstrip.store.json_values import decode
 from dragstrip.sweep.capacity import Objective, Point, Sample, points
 
 #: Of the JSON; ``schema/sweep.schema.json`` says what each field means, `report/sweep_json.py` writes it.
@@ -43,7 +45,7 @@ class Sweep:
     objective: Objective
     auto: bool
     launches: int
-    machine: Mapping[str, Any]
+    machine: Facts
     server_cores: tuple[int, ...]
     engine_cores: tuple[int, ...]
     entrants: tuple[Entrant, ...]
@@ -88,6 +90,7 @@ def read(path: Path) -> Sweep:
         own = {name: raw[name] for name in Sweep.__slots__ if name in raw}
         parts: dict[str, Any] = {
             "load": Load(**raw["load"]),
+            "machine": decode(Facts, raw["machine"]),
             "objective": Objective(**raw["objective"]),
             "server_cores": tuple(raw["server_cores"]),
             "engine_cores": tuple(raw["engine_cores"]),

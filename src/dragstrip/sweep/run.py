@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import ceil
-from typing import Any
 
 from dragstrip import validity
 from dragstrip.contender import serving
 from dragstrip.errors import BadUsage
+from dragstrip.machine_facts import Facts
 from dragstrip.metrics import ANSWERS
 from dragstrip.racing import schedule
 from dragstrip.racing.blocks import PlannedBlock
@@ -19,7 +19,7 @@ from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import set_up_and_qualify
 from dragstrip.racing.qualified import Qualification
-from dragstrip.racing.records import Began, io_facts
+from dragstrip.racing.records import Began, with_setup
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load
 from dragstrip.racing.round import Outcome, RoundPlan
@@ -88,7 +88,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     with set_up_and_qualify(asked, load, lanes, seed, progress) as (setup, qualification):
         loop = SweepLoop(setup, progress, request, qualification)
         finished = loop.drive()
-        return _record(request, setup, qualification, loop, began, {**facts, **io_facts(setup)}, finished)
+        return _record(request, setup, qualification, loop, began, with_setup(facts, setup), finished)
 
 
 def _record(
@@ -97,7 +97,7 @@ def _record(
     qualification: Qualification,
     loop: SweepLoop,
     began: Began,
-    facts: Mapping[str, Any],
+    facts: Facts,
     finished: str,
 ) -> Sweep:
     """The sweep's record; ``facts``: the machine's."""

@@ -29,7 +29,7 @@ UNEVEN = 0.5
 
 def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]:
     """The one check of them; nothing for a race on one machine. ``by_name``: as ``environment.surroundings``."""
-    if not race.machine.get("fleet"):
+    if not race.machine.fleet:
         return
     machines = _summed(race, EventKind.LINK)
     found, most = list[LinkObservation](_full(machines, by_name)), 0.0

@@ -188,14 +188,14 @@ def _shared(race: Race) -> tuple[int, ...]:
 
 def _ceiling_per_s(race: Race) -> float | None:
     """What this machine's generator can send over as many connections, where `dragstrip doctor` has measured it."""
-    known = race.machine.get("generator_ceiling")
+    known = race.machine.generator_ceiling
     if not known:
         return None
-    same = [point for point in known["points"] if point["keepalive"] == race.load.keepalive]
+    same = [point for point in known.points if point.keepalive == race.load.keepalive]
     if not same:
         return None
-    nearest = min(same, key=lambda point: abs(math.log(point["connections"] / race.load.connections)))
-    return float(nearest["ceiling_per_s"]) * race.load.threads / float(known["threads"])
+    nearest = min(same, key=lambda point: abs(math.log(point.connections / race.load.connections)))
+    return nearest.ceiling_per_s * race.load.threads / known.threads
 
 
 def held_by_generator(race: Race) -> tuple[str, ...]:

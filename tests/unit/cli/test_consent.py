@@ -50,8 +50,7 @@ def a_strangers(folder: Path, **changes: object) -> Path:
     race: Race = samples.race(rounds=2)
     command = {"command": "touch marker {port}", "folder": str(folder)}
     entrants = tuple(replace(one, kind="serve", parameters=command) for one in race.entrants)
-    facts = {**race.machine, **machine.facts()}
-    made = replace(race, entrants=entrants, finished="", machine={**facts, **changes})
+    made = replace(race, entrants=entrants, finished="", machine=replace(machine.facts(), **changes))
     with Store(folder / "theirs.sqlite") as store:
         store.begin(made)
         store.export_race("last", folder / "theirs.race")
@@ -99,7 +98,7 @@ def test_a_race_of_another_machine_does_not_go_on_here(tmp_path: Path) -> None:
     code, said = run(tmp_path, "race", "--resume", race, "--yes")
     assert code == 2, said
     assert "Pentium MMX" in said
-    assert str(machine.facts()["cpu"]) in said
+    assert str(machine.facts().cpu) in said
     assert not (tmp_path / "marker").exists()
     code, said = run(tmp_path, "race", "--resume", race, "--yes", "--store", str(tmp_path / "theirs.sqlite"))
     assert code == 2, said

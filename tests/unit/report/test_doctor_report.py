@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dragstrip.doctor.finding import FAIL, PASS, WARN, Finding, Report, Subject
+from dragstrip.machine_facts import Facts
 from dragstrip.report.doctor import as_json, finding_text, remedy_text
 
 NULL_RACE: dict[str, Any] = {"race": "abc", "verdict": "same", "low": 0.995, "high": 1.004, "spent_s": 60.2}
@@ -123,7 +124,14 @@ def test_every_subject_has_its_sentence() -> None:
 def test_the_export_keeps_its_shape() -> None:
     """Schema 1: five keys a finding; and what failed fails the report."""
     findings = tuple(finding for finding, *_ in CASES)
-    report = Report(at="2026-01-02T03:04:05+00:00", software="0", machine={"cpu": "x"}, findings=findings)
+    report = Report(
+        at="2026-01-02T03:04:05+00:00",
+        software="0",
+        machine=Facts(cpu="x"),
+        server_cores=(0,),
+        engine_cores=(1,),
+        findings=findings,
+    )
     content = json.loads(json.dumps(as_json(report)))
     assert list(content) == ["schema", "at", "software", "machine", "findings"]
     assert all(list(told) == ["name", "status", "detail", "remedy", "numbers"] for told in content["findings"])

@@ -33,6 +33,7 @@ from dragstrip.analysis.fitness import GeneratorLimit
 from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.cli import race as cli_race
 from dragstrip.errors import BadUsage
+from dragstrip.machine_facts import Facts
 from dragstrip.record import Race, Void, VoidKind
 from dragstrip.report import figures, glyphs, listing
 from dragstrip.report.race import (
@@ -306,7 +307,7 @@ def hostile_race() -> Race:
         workload=nasty,
         software=nasty,
         started=nasty,
-        machine={nasty: nasty, "deep": {nasty: [nasty]}},
+        machine=Facts(cpu=nasty, mitigations={nasty: nasty}, physical_cores=(nasty,)),
         rounds=(first, *race.rounds[1:]),
         events=(event,),
     )
@@ -522,7 +523,7 @@ def test_the_page_says_how_to_run_it_again() -> None:
     )
     assert "--seed 7 --rounds 20 --server-cores 1 --engine-cores 0" in line
     assert "--budget 60s --margin 1% --metric throughput" in line
-    over_fleet = race_page.command(replace(race, machine={**race.machine, "fleet": {"server": "a b", "one": "c d"}}))
+    over_fleet = race_page.command(replace(race, machine=replace(race.machine, fleet={"server": "a b", "one": "c d"})))
     assert "--seed 7 --rounds 20 --fleet fleet.toml" in over_fleet
     assert "-cores" not in over_fleet
 
@@ -966,11 +967,11 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     """Exit code 3's sentence: by the machine's own cores, its host, and whether its cores were kept awake."""
     race = samples.race()
     nothing = samples.race(rounds=0, finished="budget")
-    shared = replace(nothing, machine={**nothing.machine, "virtual": "kvm"})
+    shared = replace(nothing, machine=replace(nothing.machine, virtual="kvm"))
     why = standing.no_result_reason(shared, judge(shared), [])
     for part in ("no round", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
         assert part in why
-    awake = replace(nothing, machine={**nothing.machine, "virtual": "none", "awake": "off: n/a", "kept_awake": True})
+    awake = replace(nothing, machine=replace(nothing.machine, virtual="none", kept_awake=True))
     assert "--awake" not in standing.no_result_reason(awake, judge(awake), [])
     assert "by the check “passes”" in standing.no_result_reason(race, judge(race), [VOID])
     limit = samples.said("Little's law", "void", "the generator is the limit")

@@ -16,6 +16,7 @@ import samples
 
 import dragstrip
 from dragstrip.errors import StoreError, Unreadable
+from dragstrip.machine_facts import Facts
 from dragstrip.record import Backend, Event, EventKind, Round, Void, VoidKind
 from dragstrip.store import export_file
 from dragstrip.store.database import APPLICATION_ID, MIGRATIONS, Store, default_path
@@ -523,8 +524,8 @@ def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_
 )
 def test_a_race_of_before_goes_on_by_the_back_end_that_its_machine_shows(shown: str, backend: Backend) -> None:
     """Which was all that was kept of it."""
-    assert backend_of(None, {"engine_io": shown}) is backend
-    assert backend_of(str(backend), {"engine_io": "what else it says"}) is backend
+    assert backend_of(None, Facts(engine_io=shown)) is backend
+    assert backend_of(str(backend), Facts(engine_io="what else it says")) is backend
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import samples
 
 from dragstrip import analysis, validity
 from dragstrip.analysis.fitness import UnfitReason, database_use, lost_shares, unfit
+from dragstrip.machine_facts import DatabaseFacts
 from dragstrip.record import Race, Void, VoidKind
 from dragstrip.report.race import database
 from dragstrip.report.race.checks import check_text
@@ -20,10 +21,15 @@ from dragstrip.store.database import Store
 from dragstrip.validity import Check
 
 MS = samples.MS
-FACTS: dict[str, Any] = {
-    "title": "PostgreSQL", "version": "15.18", "cores": [1], "shared": True, "data": "/dev/shm", "connections": 16,
-    "settings": {"fsync": "off"},
-}  # fmt: skip
+FACTS = DatabaseFacts(
+    title="PostgreSQL",
+    version="15.18",
+    cores=(1,),
+    shared=True,
+    data="/dev/shm",
+    connections=16,
+    settings={"fsync": "off"},
+)
 
 
 def asking(*, executed: float = 1.0, cpu: float = 0.4, within: float = 0.02, **changes: Any) -> Race:
@@ -52,7 +58,7 @@ def asking(*, executed: float = 1.0, cpu: float = 0.4, within: float = 0.02, **c
             )
         blocks = tuple(replace(block, server_cpu_ns=round((0.98 - cpu) * block.duration_ns)) for block in this.blocks)
         rounds.append(replace(this, launches=tuple(launches), blocks=blocks))
-    return replace(race, rounds=tuple(rounds), machine={**race.machine, "database": FACTS})
+    return replace(race, rounds=tuple(rounds), machine=replace(race.machine, database=FACTS))
 
 
 def check_of(race: Race) -> Check:

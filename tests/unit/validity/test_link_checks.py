@@ -37,7 +37,7 @@ def over(*, split: tuple[float, ...] = (1.0, 1.0), trip_ns: float = 20_000, **se
         events.append(Event(at_ns=1, kind=EventKind.GENERATOR, subject=f"near{at}", numbers=numbers))
         own = {**calm, **loaded, "serves": 0.0}
         events.append(Event(at_ns=1, kind=EventKind.LINK, subject=f"near{at}", numbers=own))
-    machine = {**race.machine, "fleet": {"far": "a b", "near0": "c d"}}
+    machine = replace(race.machine, fleet={"far": "a b", "near0": "c d"})
     return replace(race, machine=machine, events=(*race.events, *events))
 
 

@@ -32,14 +32,15 @@ from dragstrip.racing.fleet.messages import (
     PROTOCOL,
     Clock,
     Divided,
-    Facts,
     Hello,
     Lost,
+    MachineReply,
     Nothing,
     Reply,
     Usage,
 )
 from dragstrip.racing.fleet.server_duties import ServerDuties
+from dragstrip.store.json_values import encode
 from dragstrip.version import __version__
 
 #: The word on the command line by which an agent is known among processes.
@@ -111,7 +112,7 @@ class Agent:
             "hold": _held,
             "beat": Nothing,
             "clock": lambda: Clock(now_ns=time.monotonic_ns()),
-            "facts": lambda: Facts(facts=machine.facts()),
+            "facts": lambda: MachineReply(facts=encode(machine.facts())),
             "usage": lambda: Usage(cpu_ns=time.process_time_ns(), now_ns=time.monotonic_ns()),
             "lanes": _lanes,
             **self._server.duties(),

@@ -67,8 +67,8 @@ class Hello(Reply):
     cores: list[int]
 
 
-class Facts(Reply):
-    """What is known of the machine, as ``machine.facts`` has it."""
+class MachineReply(Reply):
+    """What is known of the machine (``machine_facts.Facts``)."""
 
     facts: dict[str, Any]
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dragstrip.contender import Entry, Missing, Ready
 from dragstrip.errors import BadUsage, EngineFailure, MachineLost
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts, FleetMachine
 from dragstrip.process.keep_awake import OFF
 from dragstrip.racing.fleet.channel import Channel, EngineRefusal
 from dragstrip.racing.fleet.machines import Connected, Machines
 from dragstrip.racing.fleet.messages import (
     Command,
     Divided,
-    Facts,
+    MachineReply,
     Nothing,
     Offset,
     Opened,
@@ -29,6 +31,7 @@ from dragstrip.racing.fleet.setup import EXCHANGES, FleetAwake, FleetSetup, refu
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Load
+from dragstrip.store.json_values import decode
 from dragstrip.workload import Workload
 
 if TYPE_CHECKING:
@@ -51,23 +54,27 @@ class FleetPlace:
         """Name and identity of each."""
         return {one.name: one.identity for one in self._machines.all}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The servers' machine's, and below ``machines`` those of all."""
-        found = dict(self._machines.on_all(lambda one: (one.name, one.channel.ask("facts", Facts).facts)))
-        beside = {
-            one.name: found[one.name]
-            | {
-                "role": one.machine.role,
-                "address": one.machine.address,
-                "control_round_trip_ns": one.clock.round_trip_ns,
-            }
+        found = dict(self._machines.on_all(lambda one: (one.name, one.channel.ask("facts", MachineReply).facts)))
+        each = {
+            one.name: decode(
+                FleetMachine,
+                found[one.name]
+                | {
+                    "role": one.machine.role,
+                    "address": one.machine.address,
+                    "control_round_trip_ns": one.clock.round_trip_ns,
+                },
+            )
             for one in self._machines.all
         }
-        return found[self._machines.server.name] | {"fleet": self.machines(), "machines": beside}
+        server = decode(Facts, found[self._machines.server.name])
+        return replace(server, fleet=self.machines(), machines=each)
 
-    def profile(self, store: Path, facts: Mapping[str, Any], lanes: Lanes) -> dict[str, Any]:
-        """None: these machines were not examined here."""
-        return {}
+    def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
+        """The same facts: these machines were not examined here."""
+        return facts
 
     def lanes(self, server: str | None, engine: str | None) -> Lanes:
         """Each machine's cores; those of the first generator stand for all."""

@@ -74,11 +74,11 @@ def _machine(races: Sequence[Race]) -> list[str]:
         return ["No race has been run yet."]
     race = races[-1]
     facts = race.machine
-    machine = ", ".join(str(facts[key]) for key in ("cpu", "kernel") if facts.get(key))
+    machine = ", ".join(filter(None, (facts.cpu, facts.kernel)))
     versions = {entrant.name.partition(":")[0]: entrant.version for race in races for entrant in race.entrants}
     listed = " · ".join(f"{_plain(name)} {_plain(version)}" for name, version in sorted(versions.items()) if version)
     return [
-        f"Machine: {_plain(machine)}, cores {_plain(facts.get('cores_usable') or 'unknown')}; servers on core "
+        f"Machine: {_plain(machine)}, cores {_plain(facts.cores_usable or 'unknown')}; servers on core "
         f"{','.join(map(str, race.server_cores))}, engine on core {','.join(map(str, race.engine_cores))}; "
         f"Dragstrip {race.software}, method {race.method}.",
         "",

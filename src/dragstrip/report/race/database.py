@@ -36,11 +36,11 @@ def as_json(race: Race, name: str) -> dict[str, Any]:
 
 def text(race: Race, verdict: Verdict, names: Sequence[str]) -> str:
     """Which database it was, where it ran, and both numbers of each contender; "" without one."""
-    facts, used = race.machine.get("database"), database_use(race)
+    facts, used = race.machine.database, database_use(race)
     if not facts or not used:
         return ""
-    cores = ", ".join(map(str, facts["cores"]))
-    where = f"on core {cores}{', which the servers share' if facts['shared'] else ' of its own'}"
+    cores = ", ".join(map(str, facts.cores))
+    where = f"on core {cores}{', which the servers share' if facts.shared else ' of its own'}"
     busiest = max(use.busy for use in used.values())
     theirs, told = cpu_us_per_answer(race), list[str]()
     for name in names:
@@ -49,4 +49,4 @@ def text(race: Race, verdict: Verdict, names: Sequence[str]) -> str:
         if own is not None and name in theirs:
             told.append(f"{name} {figures.microseconds(own.estimate)} + {figures.microseconds(theirs[name])}")
     both = f". CPU µs per request, server + its own database processes: {', '.join(told)}" if told else ""
-    return f"{facts['title']} {facts['version']} {where}, at most {as_percent(busiest)} busy{both}."
+    return f"{facts.title} {facts.version} {where}, at most {as_percent(busiest)} busy{both}."

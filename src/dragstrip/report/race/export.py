@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_kind, event_text, void_text
 from dragstrip.report.race.parts import parts
 from dragstrip.report.race.request_kinds import KindRow, kind_rows
+from dragstrip.store.json_values import plain
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -207,14 +207,3 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "widened": pair.widened,
         "sentence": summary.sentence(pair),
     }
-
-
-def plain(value: Any) -> Any:
-    """The same value as JSON can hold it: tuples as lists, no NaN or infinity, anything else as its text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

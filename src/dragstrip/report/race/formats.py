@@ -79,8 +79,8 @@ def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
 
 def _go_lines(race: Race) -> list[str]:
     lines = []
-    if cpu := race.machine.get("cpu"):
-        lines.append(f"cpu: {figures.visible(str(cpu))}")
+    if cpu := race.machine.cpu:
+        lines.append(f"cpu: {figures.visible(cpu)}")
     for row in tables.round_rows(race):
         rate = row["throughput_per_s"]
         if rate:

@@ -33,6 +33,7 @@ from dragstrip.report.race.latency import QUANTILES
 from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.request_kinds import kind_rows
 from dragstrip.report.race.summary import Row
+from dragstrip.store.json_values import Json, encode
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair, Verdict
@@ -92,7 +93,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         most_notes=notes.MOST,
         light_of=columns.noise_level(found),
         open=notes.undecided_hint(race, verdict, race.id),
-        facts=facts(race.machine),
+        facts=machine_words(encode(race.machine)),
         command=command(race),
         quantiles=list(QUANTILES),
         data=_inside_script(data),
@@ -327,15 +328,15 @@ def launches(race: Race, found: Sequence[Row]) -> list[tuple[str, dict[str, str]
     return table
 
 
-def facts(machine: Mapping[str, Any], of: str = "") -> list[tuple[str, str]]:
+def machine_words(machine: Mapping[str, Json], of: str = "") -> list[tuple[str, str]]:
     """Machine facts as words, nested ones flattened; unknown ones are left out."""
     found: list[tuple[str, str]] = []
     for key, value in machine.items():
         name = f"{of}{key.removesuffix(_BYTES).replace('_', ' ')}"
         if isinstance(value, Mapping):
-            found += facts(value, f"{name}, ")
+            found += machine_words(value, f"{name}, ")
         elif value is not None and value != "":
-            shown = figures.memory(value) if key.endswith(_BYTES) else value
+            shown = figures.memory(value) if key.endswith(_BYTES) and isinstance(value, int) else value
             found.append((name, ", ".join(map(str, shown)) if isinstance(shown, (list, tuple)) else str(shown)))
     return found
 
@@ -362,7 +363,7 @@ def command(race: Race) -> str:
     parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known_or_auto(plan.metric), "--seed", str(race.seed)]
     parts += ["--typical"] if is_typical(plan.metric) else []
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
-    if race.machine.get("fleet"):
+    if race.machine.fleet:
         parts += ["--fleet", "fleet.toml"]  # which has the cores of each machine; its own name is not in the record
     else:
         for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):

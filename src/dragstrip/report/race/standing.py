@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race.parts import parts
-from dragstrip.store.facts import kept_awake
 from dragstrip.validity import Check, CheckName, Status
 
 if TYPE_CHECKING:
@@ -74,12 +73,12 @@ def advice(race: Race, check: Check | None) -> str:
     cores = len({*race.server_cores, *race.engine_cores}) or 1
     steps = []
     if check is None:
-        if race.machine.get("virtual") not in (None, "", "none"):
-            host = race.machine["virtual"]
+        if race.machine.is_virtual:
+            host = race.machine.virtual
             steps.append(f"this is a virtual machine ({host}), whose host may be busy: race again at another time")
         else:
             steps.append("end other programs on its cores and race again")
-        if not kept_awake(race.machine):
+        if not race.machine.kept_awake:
             steps.append("keep its cores awake (--awake auto)")
         if cores <= 2:
             steps.append("with two cores or fewer every other program is in the way")

@@ -375,8 +375,8 @@ def show_parity(console: Console, race: Race) -> None:
             parts.append(Text.assemble(("▲ " if differs else "  ", "yellow"), (fact, "bold")))
             same = [("all", values[0])] if not differs else list(zip(names, values, strict=True))
             parts += [Padding(Text(f"{name}: {value}"), (0, 0, 0, 4)) for name, value in same]
-    if "awake" in race.machine:
-        kept, wait = race.machine["awake"], race.machine.get("engine_wait", "sleep")
+    if race.machine.awake is not None:
+        kept, wait = race.machine.awake, race.machine.engine_wait
         parts += [Text(), Text(f"for all: cores kept awake: {kept}; the engine {wait}s while it waits for answers")]
     glyphs.emit(console, *parts)
 
