@@ -131,11 +131,6 @@ class Workload:
         """Whether large bodies are mostly compared by their length under load."""
         return all(kind.answer.check == "length" for kind in self.kinds)
 
-    @property
-    def any_form(self) -> bool:
-        """Whether a contender may declare a form of its own for its answers."""
-        return any(kind.answer.compare == "json" for kind in self.kinds)
-
     def data(self, launch: str) -> Data:
         """What one launch finds in its folder ``{data}``.
 
