@@ -50,6 +50,8 @@ def column_of(race: Race, at: int) -> Race:
 
 def with_column(race: Race, at: int, entrants: Sequence[Entrant]) -> Race:
     """The race with a column's contenders as they stand now; who is out of every column is out of the race."""
+    if not race.columns:
+        return replace(race, entrants=tuple(entrants))
     columns = list(race.columns)
     columns[at] = replace(columns[at], entrants=tuple(entrants))
     return replace(race, columns=tuple(columns), entrants=tuple(_of_all(one, columns) for one in race.entrants))

@@ -183,6 +183,8 @@ def judge(
 
 def together(race: Race, columns: tuple[Verdict, ...]) -> Verdict:
     """The verdict of a race of several columns, from each column's."""
+    if not race.columns:
+        return columns[0]
     named = list(zip((column.name for column in race.columns), columns, strict=True))
     first = columns[0]
     known_s = [column.more_s for column in columns if column.more_s is not None]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dragstrip.contender import Missing, Ready
 from dragstrip.racing import schedule
 from dragstrip.racing.plan import plan_of
-from dragstrip.racing.progress import Progress, Within
+from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.qualified import Qualification
@@ -21,7 +21,7 @@ from dragstrip.record import Column, Entrant, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entered:
+class PreparedColumn:
     """One column as it enters the race.
 
     Args:
@@ -43,13 +43,13 @@ class Entered:
         return plan_of(request, self.qualification, self.setup.load, columns=columns)
 
 
-def enter(
+def prepare_columns(
     request: Request,
     setup: RaceSetup,
     states: Mapping[str, Ready | Missing],
     progress: Progress,
     kept: Mapping[str, QualificationStore | None],
-) -> list[Entered]:
+) -> list[PreparedColumn]:
     """Proves and calibrates every contender for each workload that it has; a column for each workload and rate.
 
     Args:
@@ -57,18 +57,18 @@ def enter(
     """
     found = []
     for workload in request.workloads:
-        at = setup.at(workload, 0.0)
+        at = setup.for_workload(workload, 0.0)
         entries = [entry for entry in request.entries if entry.serves(workload.served_as)]
         absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.served_as))
         told = progress
         if request.also:
-            told = Within(progress, workload.name)
+            told = ColumnProgress(progress, workload.name)
             progress.phase(f"workload {workload.name}")
         for name in absent:
             told.out(name, "it doesn't have this workload, and races without it")
         qualification = qualify_all(at, entries, states, told, kept[workload.name], request.place)
         found += [
-            Entered(setup=setup.at(workload, rate_per_s), qualification=qualification, absent=absent)
+            PreparedColumn(setup=setup.for_workload(workload, rate_per_s), qualification=qualification, absent=absent)
             for rate_per_s in _rates(request, workload.name, qualification)
         ]
     return found
@@ -85,7 +85,7 @@ def _rates(request: Request, workload: str, qualification: Qualification) -> Ite
         yield schedule.rate(request.rate_per_s, capacity_per_s)
 
 
-def columns_of(request: Request, entered: Sequence[Entered], plans: Sequence[Plan]) -> tuple[Column, ...]:
+def columns_of(request: Request, entered: Sequence[PreparedColumn], plans: Sequence[Plan]) -> tuple[Column, ...]:
     """The columns of the record; none where there is one."""
     if len(entered) == 1:
         return ()
@@ -107,7 +107,7 @@ def columns_of(request: Request, entered: Sequence[Entered], plans: Sequence[Pla
     )
 
 
-def _name(one: Entered, entered: Sequence[Entered]) -> str:
+def _name(one: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
     """Its workload, its rate, or both: whatever tells it from the others."""
     rate = f"{one.setup.load.rate_per_s:,g}/s"
     several = sum(other.workload == one.workload for other in entered) > 1
@@ -116,7 +116,7 @@ def _name(one: Entered, entered: Sequence[Entered]) -> str:
     return rate if len({other.workload for other in entered}) == 1 else f"{one.workload}, {rate}"
 
 
-def entrants_of(request: Request, entered: Sequence[Entered]) -> tuple[Entrant, ...]:
+def entrants_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Entrant, ...]:
     """Everybody in the order named, each as in the first column that it came into; out only if it came into none."""
     own: dict[str, list[Entrant]] = {entry.name: [] for entry in request.entries}
     for one in entered:

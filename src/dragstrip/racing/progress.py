@@ -47,7 +47,7 @@ class Silent:
         """Shows nothing."""
 
 
-class Within:
+class ColumnProgress:
     """A progress display of one column: who is out is out there, and races on elsewhere.
 
     Args:

@@ -15,8 +15,8 @@ from dragstrip.racing import schedule
 from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
-from dragstrip.racing.run import loop_of
 from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
@@ -85,14 +85,14 @@ def _go_on(
         entered, rejected = [], []
         for column in analysis.by_column(race):
             own = [racing_on[entrant.name] for entrant in column.entrants if not entrant.out]
-            at = setup.at(given[column.workload], column.load.rate_per_s)
-            qualification = qualify_all(at.at(at.workload, 0.0), own, states, progress, place=place)
+            at = setup.for_workload(given[column.workload], column.load.rate_per_s)
+            qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, place=place)
             entered.append((at, qualification.ready))
             rejected.append(qualification.rejected)
         store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.RESUMED))
-        loop = loop_of(race, entered, store, progress)
-        for one, out in zip(loop.by_column(), rejected, strict=True):
-            one.let_out(out, len(race.rounds))
+        loop = RaceLoop(store, progress, race, entered)
+        for column_loop, out in zip(loop.columns, rejected, strict=True):
+            column_loop.take_out_contenders(out, len(race.rounds))
         return loop.drive()
 
 

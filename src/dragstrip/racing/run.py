@@ -5,33 +5,32 @@
 3. qualify: each contender is launched once and proves its answers, or was kept as proved (``qualification.py``).
 4. calibrate: it is loaded on that same launch, for the plan only (``calibration.py``).
 5. plan: block lengths, passes, rounds (``plan.py``); the race's record is stored, with no rounds yet.
-6. loop: rounds until all that was asked is decided or the budget is spent (``loop.py``).
+6. loop: the columns take turns until all their pairs are decided or the budget is spent (``race_loop.py``).
 7. round: launches all afresh, warms them up, loads them, stops them (``round.py``, ``warming.py``).
 8. engine: runs the blocks, in the order that was drawn (``blocks.py``, ``schedule.py``).
 9. record: each block and launch (``records.py``, ``launched.py``); ``validity`` marks what is void, ``store`` keeps it.
-10. judge: ``analysis`` judges the race so far, after each round (``loop.py``).
+10. judge: ``analysis`` judges the race so far, after each round (``race_loop.py``).
 11. report: ``progress`` shows it meanwhile; ``report`` renders the record that is returned here.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dragstrip import analysis, machine
 from dragstrip.machine_facts import Facts
 from dragstrip.process import database
 from dragstrip.racing import qualification_store, schedule
-from dragstrip.racing.column_loop import ColumnsLoop
-from dragstrip.racing.columns import Entered, columns_of, enter, entrants_of
-from dragstrip.racing.loop import RaceLoop
+from dragstrip.racing.columns import PreparedColumn, columns_of, entrants_of, prepare_columns
 from dragstrip.racing.place import HERE
 from dragstrip.racing.plan import plan_of_all
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import set_up
 from dragstrip.racing.qualification_store import QualificationStore
-from dragstrip.racing.qualified import Qualification, Qualified
+from dragstrip.racing.qualified import Qualification
+from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.records import Began, backend_of, with_setup
 from dragstrip.racing.request import (
     Request,
@@ -43,7 +42,6 @@ from dragstrip.racing.request import (
     refuse_unfit_load,
     refuse_workloads,
 )
-from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import METHOD_VERSION, Event, Load, Purpose, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
@@ -75,29 +73,16 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         for workload in request.workloads
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
-        entered = enter(request, setup, states, progress, kept)
+        entered = prepare_columns(request, setup, states, progress, kept)
         known = request.place.with_profile(facts, store.path, lanes)
         race = _record(request, entered, began, with_setup(known, setup))
         with writing(store.path, race.id):
             store.begin(race)
-            race = loop_of(race, [(one.setup, one.qualification.ready) for one in entered], store, progress).drive()
+            ready = [(one.setup, one.qualification.ready) for one in entered]
+            race = RaceLoop(store, progress, race, ready).drive()
     for column, one in zip(analysis.by_column(race), entered, strict=True):
         _forget_fallen(column, one.qualification, kept[one.workload])
     return race
-
-
-def loop_of(
-    race: Race, entered: Sequence[tuple[RaceSetup, Mapping[str, Qualified]]], store: Store, progress: Progress
-) -> RaceLoop | ColumnsLoop:
-    """The loop that drives a race: of its one workload, or of its columns.
-
-    Args:
-        entered: the setup and the contenders of each column; of a race of one workload: of it.
-    """
-    if race.columns:
-        return ColumnsLoop(store, progress, race, entered)
-    ((setup, ready),) = entered
-    return RaceLoop(setup, store, progress, race, ready)
 
 
 def _refuse(request: Request) -> None:
@@ -134,7 +119,7 @@ def _database(workload: Workload) -> tuple[str, ...]:
     return (database.find().version,) if workload.asks_database else ()
 
 
-def _record(request: Request, entered: Sequence[Entered], began: Began, facts: Facts) -> Race:
+def _record(request: Request, entered: Sequence[PreparedColumn], began: Began, facts: Facts) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
     setup, plans = entered[0].setup, [one.plan(request, len(entered)) for one in entered]
     columns = columns_of(request, entered, plans)
@@ -166,7 +151,7 @@ def _record(request: Request, entered: Sequence[Entered], began: Began, facts: F
     )
 
 
-def _calibration_events(entered: Sequence[Entered]) -> Iterator[Event]:
+def _calibration_events(entered: Sequence[PreparedColumn]) -> Iterator[Event]:
     for at, one in enumerate(entered):
         for contender in one.qualification.ready.values():
             for event in contender.calibration.events:

@@ -56,7 +56,7 @@ class RaceSetup:
     observed: bool = False
     heads: dict[tuple[str, str], list[list[Head]]] = field(default_factory=dict)
 
-    def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
+    def for_workload(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
         other = copy(self)
         other.workload = workload

@@ -222,7 +222,7 @@ class SweepLoop(RoundLoop):
         """The stage's rates of those who are still there."""
         return {name: rates for name, rates in self._stage.rates.items() if name in self.contenders}
 
-    def over(self) -> str | None:
+    def finish_reason(self) -> str | None:
         """How the stage ended; None: it goes on. A void round is run again, so often as ``AGAIN`` says."""
         if self.lost:
             return self.lost
@@ -272,7 +272,7 @@ class SweepLoop(RoundLoop):
         self._generator_limits = {b.position: why for b in judged for why in b.void if why.kind is VoidKind.GENERATOR}
         return tuple(replace(b, void=tuple(why for why in b.void if why.kind in MACHINES)) for b in judged)
 
-    def keep(self, outcome: Outcome, events: Sequence[Event]) -> None:
+    def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
         """Keeps the round's samples, and lets out who died or answered wrong."""
         self._rounds += 1
         self._stage.rounds += 1

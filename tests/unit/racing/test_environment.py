@@ -25,8 +25,8 @@ from dragstrip import machine, validity
 from dragstrip._engine import BlockPlan
 from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
-from dragstrip.racing.loop import RaceLoop
 from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.race_loop import ColumnLoop, RaceLoop
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, EventKind, Load, Race
 from dragstrip.report.race.checks import check_text
@@ -181,14 +181,21 @@ def test_few_answers_of_several_lengths_may_be_shorter_by_a_fifth(seed: int) -> 
     assert check(changed(samples.race(), few), "answers' length").status == "pass"
 
 
-def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str | None:
-    """How a race ends after these rounds; None where it goes on."""
-    loop = RaceLoop.__new__(RaceLoop)
-    loop.race, loop.spent_s, loop.void_in_a_row, loop.needed = race, spent_s, 0, frozenset(needed)
-    loop.contenders = dict.fromkeys(("quick", "steady"))  # type: ignore[assignment]  # only how many they are counts
+def loop_of(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> ColumnLoop:
+    """The loop of a race's only column, with no servers behind it."""
+    loop, whole = ColumnLoop.__new__(ColumnLoop), RaceLoop.__new__(RaceLoop)
+    whole.race, whole.columns = race, [loop]
+    loop.whole, loop.finished, loop.needed = whole, None, frozenset(needed)
+    loop.race, loop.spent_s, loop.void_in_a_row = race, spent_s, 0
     for this in race.rounds:
         loop.void_in_a_row = loop.void_in_a_row + 1 if this.void else 0
-    return loop.over()
+    loop.contenders = dict.fromkeys(("quick", "steady"))  # type: ignore[assignment]  # only how many they are counts
+    return loop
+
+
+def over(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> str | None:
+    """How a race ends after these rounds; None if it goes on."""
+    return loop_of(race, needed=needed, spent_s=spent_s).finish_reason()
 
 
 def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided() -> None:
@@ -232,24 +239,19 @@ def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
     """Planned for a second a round, and one takes two: half of the blocks, three at the least."""
     race = samples.race(rounds=2, passes=20)
     plan = replace(race.plan, planned_rounds=20, budget_s=20.0, blocks={"quick": (1, 2, 20), "steady": (5, 9, 6)})
-    loop = RaceLoop.__new__(RaceLoop)
-    loop.race, loop.spent_s = replace(race, plan=plan), 4.0
-    assert loop.plan().passes == 20
-    loop.spent_s = 6.4
-    thinned = loop.plan()
+    race = replace(race, plan=plan)
+    assert loop_of(race, spent_s=4.0).plan().passes == 20
+    thinned = loop_of(race, spent_s=6.4).plan()
     assert (thinned.passes, {name: own[2] for name, own in thinned.blocks.items()}) == (10, {"quick": 10, "steady": 3})
-    loop.spent_s = 100.0
-    assert {own[2] for own in loop.plan().blocks.values()} == {3}
-    loop.race = replace(loop.race, plan=replace(plan, rounds_fixed=True))
-    assert loop.plan().passes == 20
+    assert {own[2] for own in loop_of(race, spent_s=100.0).plan().blocks.values()} == {3}
+    assert loop_of(replace(race, plan=replace(plan, rounds_fixed=True)), spent_s=100.0).plan().passes == 20
 
 
 def test_a_closed_loops_blocks_begin_anywhere_in_a_latency_and_an_open_loops_where_they_did() -> None:
     """The lead-ins of one contender's blocks in a round are spread over a latency, from the planned one on."""
     race = samples.race(rounds=0, passes=4)
     plan = replace(race.plan, blocks={"quick": (10, 40, 4), "steady": (5_000, 20_000, 4)})
-    loop = RaceLoop.__new__(RaceLoop)
-    loop.race, loop.spent_s, loop.needed = replace(race, plan=plan), 0.0, frozenset()
+    loop = loop_of(replace(race, plan=plan))
     latencies = {"quick": 2, "steady": 1_000}
     loop.contenders = cast(
         "dict[str, Qualified]",

@@ -133,14 +133,14 @@ class FleetSetup(RaceSetup):
         #: Of the same runs, each machine's traffic.
         self.traffic: dict[str, list[Traffic]] = defaultdict(list)
 
-    def at(self, workload: Workload, rate_per_s: float) -> RaceSetup:
+    def for_workload(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same machines for another workload, or another rate.
 
         Raises:
             BadUsage: it asks a database, which no machine of a fleet has.
         """
         refuse_database(workload)
-        return super().at(workload, rate_per_s)
+        return super().for_workload(workload, rate_per_s)
 
     def saw(self, parts: Sequence[Sequence[Tally]], traffic: Mapping[str, Traffic]) -> None:
         """A run's tallies by generator, and each machine's traffic; those of a round are kept for its record."""

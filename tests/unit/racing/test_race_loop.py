@@ -14,9 +14,9 @@ import samples
 from dragstrip import contender, machine
 from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
-from dragstrip.racing.column_loop import ColumnsLoop
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.progress import Silent
+from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads
 from dragstrip.racing.rerun import request_of
 from dragstrip.racing.setup import RaceSetup
@@ -99,7 +99,7 @@ def test_the_order_of_columns_is_drawn_for_each_turn() -> None:
     assert orders != [schedule.order_of_columns(8, turn, names) for turn in range(60)]
 
 
-def loop_of(race: Race, folder: Path) -> ColumnsLoop:
+def loop_of(race: Race, folder: Path) -> RaceLoop:
     """The loop that would go on with a stored race; it runs nothing here, so there is no engine."""
     lanes = machine.lanes(None, None)
     setup = RaceSetup(
@@ -113,10 +113,10 @@ def loop_of(race: Race, folder: Path) -> ColumnsLoop:
     store = Store(folder / "races.sqlite")
     store.begin(race)
     ready: dict[str, Any] = dict.fromkeys(("quick", "steady", "slow"))
-    return ColumnsLoop(store, Silent(), race, [(setup, ready) for _ in race.columns])
+    return RaceLoop(store, Silent(), race, [(setup, ready) for _ in race.columns])
 
 
-def next_of(loop: ColumnsLoop) -> str:
+def next_of(loop: RaceLoop) -> str:
     return loop._next(loop._open()).name
 
 
@@ -161,16 +161,16 @@ def test_the_column_with_the_fewest_rounds_is_next(tmp_path: Path) -> None:
 def test_columns_share_what_is_left_of_the_budget_by_how_long_their_rounds_are(tmp_path: Path) -> None:
     """Together all of it; a column that has ended leaves its part to the others."""
     loop = loop_of(renumbered(open_race((10, 10), budget_s=300.0)), tmp_path)
-    spent_s = sum(one.spent_s for one in loop.loops)
+    spent_s = sum(one.spent_s for one in loop.columns)
     assert len(loop._open()) == 2
-    assert sum(one.budget_s() for one in loop.loops) == pytest.approx(300.0)
+    assert sum(one.budget_s() for one in loop.columns) == pytest.approx(300.0)
     assert loop.left_s() == pytest.approx(300.0 - spent_s)
-    loop.loops[0].spent_s *= 3
-    first, second = map(loop.part, loop.loops)
+    loop.columns[0].spent_s *= 3
+    first, second = map(loop.part, loop.columns)
     assert first == pytest.approx(3 * second)
-    loop.loops[0].ended = "decided"
-    assert loop.part(loop.loops[1]) == 1.0
-    assert sum(one.spent_s for one in loop.loops[:1]) + loop.loops[1].budget_s() == pytest.approx(300.0)
+    loop.columns[0].finished = "decided"
+    assert loop.part(loop.columns[1]) == 1.0
+    assert sum(one.spent_s for one in loop.columns[:1]) + loop.columns[1].budget_s() == pytest.approx(300.0)
 
 
 def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(
         (tmp_path / name).mkdir()
         loop = loop_of(replace(race, plan=replace(race.plan, budget_s=spent_s / times)), tmp_path / name)
         assert [one.name for one in loop._open()] == goes_on
-        assert loop.loops[0].ended == "budget"
+        assert loop.columns[0].finished == "budget"
 
 
 def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Pa
     open_ = replace(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished="")
     loop = loop_of(open_, tmp_path)
     assert [one.name for one in loop._open()] == ["multiply"]
-    assert loop.loops[0].ended == "decided"
+    assert loop.columns[0].finished == "decided"
     done = samples.race_of_two({"hello": apart, "multiply": apart}, rounds=20, seed=9)
     (tmp_path / "done").mkdir()
     ended = loop_of(replace(done, finished=""), tmp_path / "done").drive()
@@ -203,11 +203,11 @@ def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Pa
 def test_who_falls_out_of_one_column_races_on_in_the_other(tmp_path: Path) -> None:
     """In the record and in the store; out of both, it is out of the race."""
     loop = loop_of(renumbered(open_race((4, 4))), tmp_path)
-    loop.by_column()[1].let_out({"slow": "died under load"}, 8)
+    loop.columns[1].take_out_contenders({"slow": "died under load"}, 8)
     assert not any(entrant.out for entrant in loop.race.entrants)
-    assert "slow" in loop.loops[0].contenders
-    assert "slow" not in loop.loops[1].contenders
+    assert "slow" in loop.columns[0].contenders
+    assert "slow" not in loop.columns[1].contenders
     stored = loop.store.load("last")
     assert [[e.name for e in column.entrants if e.out] for column in stored.columns] == [[], ["slow"]]
-    loop.by_column()[0].let_out({"slow": "died again"}, 9)
+    loop.columns[0].take_out_contenders({"slow": "died again"}, 9)
     assert [entrant.name for entrant in loop.race.entrants if entrant.out] == ["slow"]

@@ -1,0 +1,244 @@
+"""Drives the rounds of a race: its columns take turns, each until its pairs are decided or the budget is spent.
+
+Every round launches a column's contenders afresh, so a number at one workload owes nothing to another workload's load.
+Which column has the next round depends on the seed and on how many rounds each column has, never on a ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dragstrip import analysis, validity
+from dragstrip.metrics import known_or_auto
+from dragstrip.racing import schedule
+from dragstrip.racing.blocks import PlannedBlock
+from dragstrip.racing.loop import RoundLoop
+from dragstrip.racing.progress import ColumnProgress, Progress
+from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.round import Outcome, RoundPlan
+from dragstrip.racing.setup import RaceSetup
+from dragstrip.record import MACHINE_LOST, TOO_FEW, Block, Event, Plan, Race
+from dragstrip.store.database import Store
+
+#: A race may exceed its budget by this share to reach the first round that can decide anything.
+OVERTIME = 0.5
+
+#: How a race ended if its columns ended differently: the first of these that any column has.
+_ENDS = (MACHINE_LOST, "budget", "rounds", "decided", "void")
+
+
+class RaceLoop:
+    """Drives the rounds of all columns and keeps the race's record up to date.
+
+    Args:
+        entered: each column's setup and contenders, in the order of the race's columns.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        progress: Progress,
+        race: Race,
+        entered: Sequence[tuple[RaceSetup, Mapping[str, Qualified]]],
+    ) -> None:
+        self.store, self.progress, self.race = store, progress, race
+        names = [column.name for column in race.columns] or [race.workload]
+        shown = [ColumnProgress(progress, name) for name in names] if len(names) > 1 else [progress]
+        self.columns = [
+            ColumnLoop(self, at, names[at], setup, shown[at], contenders)
+            for at, (setup, contenders) in enumerate(entered)
+        ]
+
+    def drive(self) -> Race:
+        """Runs rounds until every column has finished; an interruption is recorded and passed on."""
+        how = "interrupted"
+        try:
+            how = self._run_rounds()
+        finally:
+            # Also after an error: what was measured stays readable, and the record shows how the race ended.
+            self.store.finish(self.race.id, how)
+        self.race = replace(self.race, finished=how)
+        return self.race
+
+    def left_s(self) -> float:
+        """Seconds of the race's budget that are left; below 0 if it is overspent."""
+        return self.race.plan.budget_s - sum(column.spent_s for column in self.columns)
+
+    def part(self, column: ColumnLoop) -> float:
+        """A column's share of what is left, by how long its rounds take among those of the open columns."""
+        open_ = [each for each in self.columns if each.finished is None]
+        known_s = [each.typical_s for each in open_ if each.typical_s]
+        usual_s = sum(known_s) / len(known_s) if known_s else 1.0
+        return (column.typical_s or usual_s) / sum(each.typical_s or usual_s for each in open_)
+
+    def _run_rounds(self) -> str:
+        while open_ := self._open():
+            self._next(open_).step()
+            verdict = analysis.together(self.race, tuple(column.judged for column in self.columns))
+            self.progress.round_done(self.race, verdict)
+        ends = {column.finished for column in self.columns}
+        return next((end for end in _ENDS if end in ends), TOO_FEW)
+
+    def _open(self) -> list[ColumnLoop]:
+        """The columns that have not finished; none after a machine was lost for good, because all columns need it."""
+        for column in self.columns if any(column.lost for column in self.columns) else ():
+            column.finished = MACHINE_LOST
+        for column in self.columns:
+            if column.finished is None:
+                column.finished = column.finish_reason()
+        return [column for column in self.columns if column.finished is None]
+
+    def _next(self, open_: Sequence[ColumnLoop]) -> ColumnLoop:
+        """The column with the fewest rounds; among equals by the order that was drawn for that turn."""
+        turn = min(column.done for column in open_)
+        waiting = {column.name: column for column in open_ if column.done == turn}
+        drawn = schedule.order_of_columns(self.race.seed, turn, [column.name for column in self.columns])
+        return next(waiting[name] for name in drawn if name in waiting)
+
+
+class ColumnLoop(RoundLoop):
+    """Runs the rounds of one column.
+
+    Args:
+        whole: the loop of all columns; it shares out the budget and holds the whole race's record.
+        at: which of the race's columns it is; name: that column's.
+    """
+
+    def __init__(
+        self,
+        whole: RaceLoop,
+        at: int,
+        name: str,
+        setup: RaceSetup,
+        progress: Progress,
+        contenders: Mapping[str, Qualified],
+    ) -> None:
+        super().__init__(setup, progress, contenders)
+        self.whole, self.at, self.name, self.race = whole, at, name, analysis.by_column(whole.race)[at]
+        self.spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in self.race.rounds)
+        self.void_in_a_row = 0
+        #: How it finished, as in ``Race.finished``; None while it goes on.
+        self.finished: str | None = None
+        self.judge()
+
+    def judge(self) -> None:
+        """Judges the column so far: contenders that can still decide something are needed, all before a first round."""
+        self.judged = analysis.judge(self.race)
+        needed = analysis.still_needed(self.judged, self.race) if self.race.rounds else frozenset(self.contenders)
+        self.needed = needed & frozenset(self.contenders)
+
+    @property
+    def done(self) -> int:
+        """Its rounds that count."""
+        return sum(not this.void for this in self.race.rounds)
+
+    @property
+    def typical_s(self) -> float:
+        """How long one of its rounds takes; 0 before the first."""
+        return self.spent_s / max(len(self.race.rounds), 1)
+
+    def budget_s(self) -> float:
+        """What it has spent, and its part of what is left."""
+        return self.spent_s + self.whole.part(self) * self.whole.left_s()
+
+    def overtime_s(self) -> float:
+        """Its part of the seconds by which the race may exceed its budget to reach a round that decides."""
+        return self.whole.part(self) * OVERTIME * self.race.plan.budget_s
+
+    def finish_reason(self) -> str | None:
+        """How the column finished, as in ``Race.finished``; None while it goes on."""
+        if self.lost:
+            return self.lost
+        if len(self.contenders) < 2:
+            return TOO_FEW
+        plan = self.race.plan
+        if self.void_in_a_row >= analysis.MOST_VOID_ROUNDS:
+            return "void"
+        if plan.rounds_fixed:
+            return "rounds" if self.done >= plan.planned_rounds else None
+        left = plan.planned_rounds - self.done
+        if self.typical_s > 0:
+            over_s = self.overtime_s() if self.done < schedule.ROUNDS_LEAST else 0.0
+            left = min(left, round((self.budget_s() + over_s - self.spent_s) / self.typical_s))
+        if not self.needed and not (self.done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
+            return "decided"
+        return "budget" if left <= 0 else None
+
+    def next_round(self) -> RoundPlan:
+        """The contenders that are needed; all if the design is fixed, or if more launches must be met by all.
+
+        Rounds are numbered through the whole race.
+        """
+        index, plan = len(self.whole.race.rounds), self.plan()
+        names = sorted(self.contenders if self.race.plan.rounds_fixed else self.needed or self.contenders)
+        order = schedule.order_of(plan, self.race.seed, index, names)
+        phases = {
+            name: iter(drawn) for name, drawn in schedule.phases(self.race.seed, index, order.blocks_of_each()).items()
+        }
+        blocks = tuple(
+            self._block(plan, name, pass_index, next(phases[name]))
+            for pass_index, drawn in enumerate(order.passes)
+            for name in drawn
+        )
+        return RoundPlan(index=index, launches=order.launches, blocks=blocks, judge=self._judge)
+
+    def _block(self, plan: Plan, name: str, pass_index: int, phase: float) -> PlannedBlock:
+        lead_ns, counted_ns = schedule.block_of(plan, name)
+        rate_per_s = self.setup.load.rate_per_s
+        if not rate_per_s:  # an open loop counts requests by when they are meant to leave: it has no waves
+            lead_ns += schedule.lengthened_ns(phase, self.contenders[name].calibration.p50_ns)
+        return PlannedBlock(
+            contender=name, pass_index=pass_index, lead_ns=lead_ns, counted_ns=counted_ns, rate_per_s=rate_per_s
+        )
+
+    def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
+        return validity.with_reasons(
+            blocks,
+            connections=self.setup.load.at_once,
+            server_cores=len(self.setup.lanes.server),
+            single_threaded=single_threaded,
+            shared_lanes=self.setup.lanes.servers_share,
+            observed=self.setup.observed,
+            by_cpu=known_or_auto(self.race.plan.metric) != "throughput",
+        )
+
+    def plan(self) -> Plan:
+        """The column's plan; with fewer blocks a round if its budget would not pay for the ten rounds that decide."""
+        plan, missing = self.race.plan, schedule.ROUNDS_LEAST - self.done
+        if plan.rounds_fixed or missing <= 0 or not self.race.rounds:
+            return plan
+        share = (self.budget_s() - self.spent_s) / (missing * self.typical_s)
+        return plan if share >= 1 else schedule.thinned(plan, max(share, 0.0))
+
+    def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
+        """Stores the round, and judges the column without the contenders that fell out in it."""
+        record = replace(outcome.round, column=self.at)
+        self.whole.store.append_round(self.race.id, record)
+        self.void_in_a_row = self.void_in_a_row + 1 if record.void else 0
+        seen = tuple(replace(event, column=self.at) for event in events) if self.race.family > 1 else tuple(events)
+        for event in seen:
+            self.whole.store.append_event(self.race.id, event)
+        self.race, self.whole.race = (
+            replace(race, rounds=(*race.rounds, record), events=(*race.events, *seen))
+            for race in (self.race, self.whole.race)
+        )
+        self.take_out_contenders(outcome.out, record.index)
+
+    def take_out_contenders(self, fallen: Mapping[str, str], index: int) -> None:
+        """Takes contenders out of this column, by name with the reason, and judges it; other columns go on with them.
+
+        Args:
+            index: the round in which they fell out.
+        """
+        for name, reason in fallen.items():
+            self.whole.store.entrant_out(self.race.id, name, reason, index, self.at)
+            self.contenders.pop(name, None)
+            self.progress.out(name, reason)
+        entrants = tuple(
+            replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
+            for entrant in self.race.entrants
+        )
+        self.race = replace(self.race, entrants=entrants)
+        self.whole.race = analysis.with_column(self.whole.race, self.at, entrants)
+        self.judge()
