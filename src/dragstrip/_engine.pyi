@@ -230,6 +230,7 @@ class Script:
         address: tuple[str, int] | None,
         workers: int,
         done_elsewhere: bool = False,
+        threads: tuple[int, int] | None = None,
     ) -> None:
         """Runs the file, ``setup`` and ``init``; a function of the script may take 10 s here, and 1 s under load.
 
@@ -239,6 +240,8 @@ class Script:
             address: where the URL leads, for ``thread.addr``; None for a unix socket.
             workers: 0 makes the state for ``setup`` and ``done`` alone.
             done_elsewhere: another machine calls ``done``: what is printed in its state here is dropped.
+            threads: of several machines: how many threads come before this machine's, and how many all have. ``setup``
+                is then called for all of them.
 
         Raises:
             ScriptError: it fails, or takes too long.
@@ -267,6 +270,20 @@ class Script:
     @property
     def stopped(self) -> bool:
         """Every worker was stopped by the script."""
+
+    def globals(self) -> list[bytes]:
+        """By worker: its global variables, for ``take_globals`` on another machine.
+
+        Raises:
+            ScriptError: they take more than 4 MiB.
+        """
+
+    def take_globals(self, all: list[bytes]) -> None:
+        """Gives the threads of other machines, in their order, the variables that they had there.
+
+        Raises:
+            ScriptError: it is not what ``globals`` gives.
+        """
 
     def output(self) -> bytes:
         """What was printed since this was last asked; of more than 8 MiB the beginning."""

@@ -269,6 +269,21 @@ function init(args) both = wrk.format("GET", "/?script=fixed") .. wrk.format("GE
 function request() return both end
 function done(summary, latency, requests) print("done", summary.requests) end
 """
+SETS_UP = """
+local threads = {}
+function setup(thread) threads[#threads + 1] = thread; thread:set("id", #threads); print("setup", #threads) end
+function init() made = {count = 0} end
+function request() made.count = made.count + 1; return wrk.format(nil, "/?script=numbered&id=" .. id) end
+function done(summary)
+   local all = 0
+   for _, thread in ipairs(threads) do
+      local count = thread:get("made").count
+      all = all + count
+      print("thread", thread:get("id"), count)
+   end
+   print("done", all, summary.requests)
+end
+"""
 FAILS = """
 local sent = 0
 function request()
@@ -283,7 +298,7 @@ end
 @pytest.mark.thorough
 def test_a_script_over_a_fleet_runs_on_each_generator_and_its_done_once(machines: Machines) -> None:
     """With all answers of both, as the log has them: requests made under load, and the same ones each time."""
-    for name, text in (("varied", VARIED), ("fixed", FIXED), ("fails", FAILS), ("sets_up", "function setup(t) end")):
+    for name, text in (("varied", VARIED), ("fixed", FIXED), ("fails", FAILS), ("sets_up", SETS_UP)):
         (machines.folder / f"{name}.lua").write_text(text)
     with own_nginx(machines) as (at, log):
         load = ("load", f"http://{at}/", "--fleet", str(machines.fleet()), "-c", "5", "--json", "-", "-s")
@@ -293,7 +308,7 @@ def test_a_script_over_a_fleet_runs_on_each_generator_and_its_done_once(machines
             machines.client(*load, "fixed.lua", "-n", "1001"),
         ]
         failed = machines.client(*load, "fails.lua", "-d", "30s")
-        refused = machines.client(*load, "sets_up.lua")
+        numbered = machines.client(*load, "sets_up.lua", "-n", "300")
     for done in runs:
         assert done.returncode == 0, done.stdout + done.stderr
     timed, counted, fixed = (json.loads(done.stdout) for done in runs)
@@ -310,8 +325,15 @@ def test_a_script_over_a_fleet_runs_on_each_generator_and_its_done_once(machines
     assert logged["fixed"] == 1001
     assert failed.returncode == 1
     assert re.search(r"(one|two): fails.lua:5: no more of this; the load was ended", failed.stderr)
-    assert refused.returncode == 2
-    assert "it has setup(thread), and over a fleet no script sees the threads of other machines" in refused.stderr
+    assert numbered.returncode == 0, numbered.stdout + numbered.stderr
+    told = json.loads(numbered.stdout)
+    *setups, first, second, whole = told["script"]["printed"].splitlines()
+    assert setups == ["setup\t1", "setup\t2"]
+    made = [int(line.split("\t")[2]) for line in (first, second)]
+    assert [line.split("\t")[:2] for line in (first, second)] == [["thread", "1"], ["thread", "2"]]
+    assert sum(made) == 300
+    assert min(made) > 0
+    assert whole == f"done\t300\t{told['sent']}"
 
 
 @pytest.mark.thorough

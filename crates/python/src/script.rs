@@ -69,7 +69,7 @@ mod with_lua {
         #[new]
         #[pyo3(signature = (
             name, source, *, scheme, host, port, path, method, headers, body, args, address, workers,
-            done_elsewhere = false
+            done_elsewhere = false, threads = None
         ))]
         #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
         fn new(
@@ -87,9 +87,23 @@ mod with_lua {
             address: Option<(IpAddr, u16)>,
             workers: usize,
             done_elsewhere: bool,
+            threads: Option<(usize, usize)>,
         ) -> PyResult<Self> {
-            let given =
-                Given { name, source, scheme, host, port, path, method, headers, body, args, address, done_elsewhere };
+            let given = Given {
+                name,
+                source,
+                scheme,
+                host,
+                port,
+                path,
+                method,
+                headers,
+                body,
+                args,
+                address,
+                done_elsewhere,
+                threads,
+            };
             let interrupted = || Python::attach(|py| py.check_signals().is_err());
             let loaded = py.detach(|| Scripts::load(&given, workers, Arc::new(interrupted)));
             Ok(Self(Mutex::new(loaded.map_err(raised)?)))
@@ -124,6 +138,15 @@ mod with_lua {
         #[getter]
         fn stopped(&self) -> bool {
             self.with(Scripts::stopped)
+        }
+
+        fn globals<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+            let all = self.with(Scripts::globals).map_err(raised)?;
+            Ok(all.iter().map(|one| PyBytes::new(py, one)).collect())
+        }
+
+        fn take_globals(&self, all: Vec<Vec<u8>>) -> PyResult<()> {
+            self.with(|scripts| scripts.take_globals(&all)).map_err(raised)
         }
 
         fn output<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

@@ -10,12 +10,13 @@ mod value;
 
 use dragstrip_engine::script::{Answer, Failed, Script, SharedScript, first_request};
 use guard::Phase;
-use mlua::{Function, Lua, Table};
+use mlua::{Function, Lua, Table, Value};
 use state::{Shared, State};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use value::Plain;
 
 /// Whether the user wants an end (Ctrl-C); asked now and then while no load goes on.
 pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -45,8 +46,11 @@ pub struct Given {
     pub args: Vec<String>,
     /// Where the URL leads; None for a unix socket.
     pub address: Option<(IpAddr, u16)>,
-    /// Another machine has the state that calls `done`: what this one's prints is nobody's.
+    /// Another machine has the state that calls `done`: what this machine's prints is dropped.
     pub done_elsewhere: bool,
+    /// A script with `setup` sees the threads of all machines: how many come before this machine's, and how many there
+    /// are in all; None: this machine has all of them.
+    pub threads: Option<(usize, usize)>,
 }
 
 /// Why a script can't be used, or did not get to its end.
@@ -97,6 +101,8 @@ pub struct Scripts {
     addresses: Vec<Option<(IpAddr, u16)>>,
     hooks: Vec<&'static str>,
     sets_up: bool,
+    /// Of the threads of other machines, by number: a state in place of each one, for `thread:get` and `thread:set`.
+    absent: Vec<(usize, State)>,
 }
 
 /// A worker's state, and what was made ahead in it.
@@ -110,6 +116,9 @@ pub struct Worker {
     number: usize,
 }
 
+/// What the global variables of one thread may take on their way to another machine.
+const MAX_GLOBALS: usize = 4 << 20;
+
 /// Requests made ahead at most: a script may need a call or two until it is settled.
 const MAX_AHEAD: usize = 3;
 
@@ -119,12 +128,12 @@ impl Scripts {
     /// # Errors
     /// The script can't be read, fails, or runs for too long.
     pub fn load(given: &Given, workers: usize, interrupted: Interrupted) -> Result<Self, Trouble> {
-        let shared = Arc::new(Shared::new(workers, given.address, interrupted));
-        let main = State::open(given, 0, &shared)?;
-        if given.done_elsewhere {
-            shared.take_output();
-        }
-        let sets_up = main.call(Phase::Long, &main.own("has")?, "setup")?;
+        let (before, total) = given.threads.unwrap_or((0, workers));
+        let shared = Arc::new(Shared::new(total.max(workers), given.address, interrupted));
+        let main = shared.muted(given.done_elsewhere, || State::open(given, 0, &shared))?;
+        let sets_up: bool = main.call(Phase::Long, &main.own("has")?, "setup")?;
+        // Without `setup` no thread is seen from outside itself: then this machine's are numbered by themselves.
+        let (before, total) = if sets_up { (before, total) } else { (0, workers) };
         let mut found = Self {
             main,
             workers: Vec::with_capacity(workers),
@@ -133,19 +142,37 @@ impl Scripts {
             addresses: Vec::with_capacity(workers),
             hooks: Vec::new(),
             sets_up,
+            absent: Vec::new(),
         };
-        for number in 1..=workers {
-            found.add(given, number)?;
+        for number in 1..=total {
+            if number > before && number <= before + workers {
+                found.add(given, number)?;
+            } else {
+                found.add_absent(given, number)?;
+            }
         }
         found.settle()?;
         Ok(found)
     }
 
+    /// Another machine's thread: what `setup` sets is kept in a state that makes no requests.
+    fn add_absent(&mut self, given: &Given, number: usize) -> Result<(), Trouble> {
+        let state = self.shared.muted(true, || State::open(given, number, &self.shared))?;
+        lock(&self.shared.states).push(state.lua.clone());
+        self.set_up(given, number)?;
+        self.absent.push((number, state));
+        Ok(())
+    }
+
+    fn set_up(&self, given: &Given, number: usize) -> Result<(), Trouble> {
+        let setup = self.main.own("setup")?;
+        self.shared.muted(given.done_elsewhere, || self.main.call::<()>(Phase::Long, &setup, number))
+    }
+
     fn add(&mut self, given: &Given, number: usize) -> Result<(), Trouble> {
         let state = State::open(given, number, &self.shared)?;
         lock(&self.shared.states).push(state.lua.clone());
-        let setup = self.main.own("setup")?;
-        self.main.call::<()>(Phase::Long, &setup, number)?;
+        self.set_up(given, number)?;
         let args = state.lua.create_table().map_err(|error| Trouble::Script(error.to_string()))?;
         for (index, word) in given.args.iter().enumerate() {
             args.raw_set(index, word.as_str()).map_err(|error| Trouble::Script(error.to_string()))?;
@@ -226,6 +253,56 @@ impl Scripts {
     /// Whether every worker was stopped by the script.
     pub fn stopped(&self) -> bool {
         self.shared.stopped.iter().all(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// By worker: the script's global variables that can be copied, for `take_globals` on another machine.
+    ///
+    /// # Errors
+    /// They take more than `MAX_GLOBALS` bytes.
+    pub fn globals(&self) -> Result<Vec<Vec<u8>>, Trouble> {
+        let mut made = Vec::with_capacity(self.workers.len());
+        for worker in &self.workers {
+            let worker = lock(worker);
+            let all: Table = worker.state.call(Phase::Long, &worker.state.own("globals")?, ())?;
+            let mut bytes = Vec::new();
+            for pair in all.pairs::<Value, Value>() {
+                let (name, value) = pair.map_err(|error| Trouble::Script(error.to_string()))?;
+                // What belongs to its state alone, as a function does, stays there.
+                if let (Ok(name), Ok(value)) = (Plain::of(&name), Plain::of(&value)) {
+                    Plain::Table(vec![(name, value)]).write(&mut bytes);
+                }
+            }
+            if bytes.len() > MAX_GLOBALS {
+                return Err(Trouble::Script(format!(
+                    "{}: thread {}'s global variables take {} bytes, more than {MAX_GLOBALS}, and can't be sent to done()",
+                    self.main.name,
+                    worker.number,
+                    bytes.len()
+                )));
+            }
+            made.push(bytes);
+        }
+        Ok(made)
+    }
+
+    /// Gives the states that stand in for other machines' threads, in their order, the variables that these had.
+    ///
+    /// # Errors
+    /// Other bytes than `globals` writes.
+    pub fn take_globals(&self, all: &[Vec<u8>]) -> Result<(), Trouble> {
+        for ((_, state), bytes) in self.absent.iter().zip(all) {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let Some(Plain::Table(pairs)) = Plain::read(&mut rest, 0) else {
+                    return Err(Trouble::Script("a machine sent a thread's variables in another form".to_owned()));
+                };
+                for (name, value) in pairs {
+                    let put = || state.lua.globals().raw_set(name.into_lua(&state.lua)?, value.into_lua(&state.lua)?);
+                    put().map_err(|error| Trouble::Script(error.to_string()))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Calls `done`, if the script has it.

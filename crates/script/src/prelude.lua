@@ -392,5 +392,16 @@ function own.done(summary, latency, requests)
    if raw_type(done) == "function" then done(summary, statistics(latency), statistics(requests)) end
 end
 
+-- The variables that the script itself made or changed: those that are no function and were not there before it.
+local builtin = {}
+for name, value in raw_next, _G do builtin[name] = value end
+function own.globals()
+   local found = {}
+   for name, value in raw_next, _G do
+      if raw_type(value) ~= "function" and not raw_equal(builtin[name], value) then found[name] = value end
+   end
+   return found
+end
+
 for _, f in raw_next, own do known[f] = true end
 return own

@@ -28,6 +28,8 @@ pub struct Shared {
     pub states: Mutex<Vec<Lua>>,
     /// By worker: where it connects to; None for a unix socket.
     pub addresses: Vec<Mutex<Option<(IpAddr, u16)>>>,
+    /// What is printed now is dropped.
+    mute: AtomicBool,
     interrupted: Interrupted,
 }
 
@@ -40,6 +42,7 @@ impl Shared {
             stopped: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             states: Mutex::default(),
             addresses: (0..workers).map(|_| Mutex::new(address)).collect(),
+            mute: AtomicBool::new(false),
             interrupted,
         }
     }
@@ -54,7 +57,18 @@ impl Shared {
         std::mem::take(&mut lock(&self.output))
     }
 
+    /// Does something, and drops what it prints if asked to.
+    pub fn muted<T>(&self, quiet: bool, what: impl FnOnce() -> T) -> T {
+        self.mute.store(quiet, Ordering::Relaxed);
+        let found = what();
+        self.mute.store(false, Ordering::Relaxed);
+        found
+    }
+
     fn print(&self, text: &[u8]) {
+        if self.mute.load(Ordering::Relaxed) {
+            return;
+        }
         let mut output = lock(&self.output);
         let room = MAX_OUTPUT.saturating_sub(output.len());
         output.extend_from_slice(&text[..text.len().min(room)]);

@@ -44,7 +44,57 @@ impl Plain {
         }
     }
 
-    /// Makes it anew in another state.
+    /// Appends it as bytes: a kind, then a length or a number of eight bytes, then what the length says.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        let mut head = |kind: u8, number: u64| {
+            into.push(kind);
+            into.extend_from_slice(&number.to_le_bytes());
+        };
+        match self {
+            Self::Nil => head(0, 0),
+            Self::Boolean(value) => head(1, u64::from(*value)),
+            Self::Number(value) => head(2, value.to_bits()),
+            Self::Text(text) => {
+                head(3, text.len() as u64);
+                into.extend_from_slice(text);
+            }
+            Self::Table(pairs) => {
+                head(4, pairs.len() as u64);
+                for (key, item) in pairs {
+                    key.write(into);
+                    item.write(into);
+                }
+            }
+        }
+    }
+
+    /// Reads what `write` wrote, and moves on behind it; None if the bytes are of another form.
+    pub fn read(from: &mut &[u8], depth: usize) -> Option<Self> {
+        let (kind, rest) = from.split_first()?;
+        let (number, rest) = rest.split_first_chunk::<8>()?;
+        let number = u64::from_le_bytes(*number);
+        *from = rest;
+        match (kind, usize::try_from(number).ok()?) {
+            (0, _) => Some(Self::Nil),
+            (1, _) => Some(Self::Boolean(number != 0)),
+            (2, _) => Some(Self::Number(f64::from_bits(number))),
+            (3, length) => {
+                let text = from.split_off(..length)?;
+                Some(Self::Text(text.to_vec()))
+            }
+            (4, count) if depth < DEEPEST => {
+                // A pair takes 18 bytes at least: no count makes more room than its bytes would fill.
+                let mut pairs = Vec::with_capacity(count.min(from.len() / 18));
+                for _ in 0..count {
+                    pairs.push((Self::read(from, depth + 1)?, Self::read(from, depth + 1)?));
+                }
+                Some(Self::Table(pairs))
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes a copy in another state.
     ///
     /// # Errors
     /// That state has no memory left.

@@ -150,12 +150,15 @@ class Loaded:
     notes: tuple[str, ...]
 
 
-def prepare(request: LoadRequest, own: tuple[int, ...] | None = None) -> Prepared:
+def prepare(
+    request: LoadRequest, own: tuple[int, ...] | None = None, script_threads: tuple[int, int] | None = None
+) -> Prepared:
     """Learns the right answers, and settles with how many cores and connections the run is made.
 
     Args:
         own: cores of an engine that runs already, for another machine; a script's ``done`` is that one's, too. None: of
             this machine.
+        script_threads: as ``script_run.load_script`` has it.
 
     Raises:
         BadUsage, DragstripError: as ``run``.
@@ -164,7 +167,9 @@ def prepare(request: LoadRequest, own: tuple[int, ...] | None = None) -> Prepare
     script = None
     if request.script is not None:
         workers = len(worker_cores(request, own)[0])
-        script = load_script(request.script, request, to, workers, done_elsewhere=own is not None)
+        script = load_script(
+            request.script, request, to, workers, done_elsewhere=own is not None, threads=script_threads
+        )
         request, to = _by_script(request, to, script)
         check(request)
     request, few = _by_count(request)

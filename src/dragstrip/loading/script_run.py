@@ -36,13 +36,20 @@ class Numbers:
 
 
 def load_script(
-    asked: ScriptAsked, request: LoadRequest, to: Target, workers: int, *, done_elsewhere: bool = False
+    asked: ScriptAsked,
+    request: LoadRequest,
+    to: Target,
+    workers: int,
+    *,
+    done_elsewhere: bool = False,
+    threads: tuple[int, int] | None = None,
 ) -> Script:
     """Runs a script's file, and its ``setup`` and ``init`` for each worker.
 
     Args:
         workers: 0: it is loaded for its ``done`` alone.
         done_elsewhere: another machine calls that.
+        threads: of a fleet: how many threads come before this machine's, and how many all machines have.
 
     Raises:
         BadUsage: it fails there (file and line are told), or this build has no Lua.
@@ -70,6 +77,7 @@ def load_script(
             address=None if to.unix else (to.host, to.port),
             workers=workers,
             done_elsewhere=done_elsewhere,
+            threads=threads,
         )
     except engine.ScriptError as error:
         raise BadUsage(str(error)) from error

@@ -205,14 +205,22 @@ class GeneratorDuties(RoundDuties[_Race]):
         self._open().engine.stop()
         return Nothing()
 
-    def load_ready(self, *, request: Mapping[str, Any], cacert: str | None, turns: tuple[int, int]) -> LoadReady:
+    def load_ready(
+        self,
+        *,
+        request: Mapping[str, Any],
+        cacert: str | None,
+        turns: tuple[int, int],
+        script_threads: tuple[int, int],
+    ) -> LoadReady:
         """Learns the right answers to what ``dragstrip load`` asks, and opens this generator's connections."""
         race = self._open()
         asked = request_of(request)
         if cacert is not None:
             (race.folder / "cacert.pem").write_text(cacert, encoding="utf-8")
             asked = replace(asked, cacert=str(race.folder / "cacert.pem"))
-        race.loading = LoadThere(race.engine, race.marker, asked, race.cores, (turns[0], turns[1]))
+        share, numbers = (turns[0], turns[1]), (script_threads[0], script_threads[1])
+        race.loading = LoadThere(race.engine, race.marker, asked, race.cores, share, numbers)
         return race.loading.ready()
 
     def load_run(self, *, shown: bool, show: Callable[[LoadSlice], None]) -> LoadRan:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request import LoadRequest
 from dragstrip.loading.result import Slice
@@ -13,7 +15,7 @@ from dragstrip.loading.script_run import printed, refuse_failure
 from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadScript, LoadSlice, Right
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, Marker
+    from dragstrip._engine import Engine, Marker, Script
 
 #: No server of this number is watched: its marks tell when to begin, and nothing else.
 UNWATCHED = 0
@@ -25,6 +27,7 @@ class LoadThere:
     Args:
         request: with this generator's share of the connections.
         turns: of an open loop's schedule, which all generators share (``_engine.SessionPlan``).
+        script_threads: as ``loading.script_run.load_script`` has it.
 
     Raises:
         BadUsage, DragstripError, EngineError: as ``loading.run.run``.
@@ -37,9 +40,10 @@ class LoadThere:
         request: LoadRequest,
         cores: tuple[int, ...],
         turns: tuple[int, int],
+        script_threads: tuple[int, int],
     ) -> None:
         self._engine = engine
-        self._prepared = loading.prepare(request, cores)
+        self._prepared = loading.prepare(request, cores, script_threads)
         self._session = engine.open(loading.session_plan(self._prepared, turns))
         if marker is not None:
             marker.begin(1)
@@ -92,8 +96,23 @@ class LoadThere:
                 "finished": finished,
                 "slices": [_sent(part) for part in slices],
                 "printed": printed(script) if script is not None else "",
+                "globals": _globals(script) if script is not None and script.sets_up else [],
             }
         )
+
+
+def _globals(script: Script) -> list[str]:
+    """The variables of this machine's threads, as the message holds them.
+
+    Raises:
+        BadUsage: they take too much; the message has the script's file.
+    """
+    from dragstrip._engine import ScriptError
+
+    try:
+        return [base64.b64encode(each).decode() for each in script.globals()]
+    except ScriptError as error:
+        raise BadUsage(str(error)) from error
 
 
 class _Told:

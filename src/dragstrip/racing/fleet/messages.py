@@ -379,11 +379,13 @@ class LoadRan(Reply):
     Args:
         finished: what ended it (``loading.result.LoadResult.finished``).
         printed: by a script under load.
+        globals: of a script with ``setup``: the variables that each of its threads had at the end (``_engine.Script``).
     """
 
     finished: Literal["count", "duration", "gave up", "interrupted", "script"]
     slices: list[LoadSlice]
     printed: _Printed
+    globals: list[Blob]
 
 
 class Lost(Reply):

@@ -27,7 +27,7 @@ from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, b
 from dragstrip.loading.result import LoadResult, Slice
 from dragstrip.loading.run import Progress, merged
 from dragstrip.racing.fleet.machines import Connected, Machines
-from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Opened, Traffic
+from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Traffic
 from dragstrip.racing.fleet.place import FleetPlace
 from dragstrip.racing.fleet.remote_engine import MORE_S, shares, turns
 from dragstrip.racing.fleet.remote_script import RemoteScript
@@ -71,7 +71,10 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
     )
     opening = FleetPlace(machines).open_race(load, seed=1, io=request.io, keep=request.awake, wait="sleep")
     with opening as (opened, _), FleetAwake(machines, opened).held():
-        ready = _made_ready(machines, request, opened)
+        threads = [opened[generator.name].threads for generator in machines.generators]
+        if script is not None:
+            script.number(sum(threads))
+        ready = _made_ready(machines, request, threads)
         if script is not None:
             request = script.settled(request, machines.generators, ready)
         learned = _learned(machines.generators, ready)
@@ -181,19 +184,24 @@ def _lasts_s(request: LoadRequest) -> float:
     return (request.offer.length_s() if request.offer else None) or request.duration_s or DEFAULT_DURATION_S
 
 
-def _made_ready(machines: Machines, request: LoadRequest, opened: Mapping[str, Opened]) -> list[LoadReady]:
-    """Has every generator learn the right answers and open its share of the connections."""
+def _made_ready(machines: Machines, request: LoadRequest, threads: Sequence[int]) -> list[LoadReady]:
+    """Has every generator learn the right answers and open its share of the connections.
+
+    Args:
+        threads: of each generator's engine, in their order.
+    """
     own = parts(request, len(machines.generators))
-    taken = turns([opened[one.name].threads for one in machines.generators], [part.connections for part in own])
-    share = dict(zip((one.name for one in machines.generators), zip(own, taken, strict=True), strict=True))
+    taken = turns(threads, [part.connections for part in own])
+    numbers = [(sum(threads[:at]), sum(threads)) for at in range(len(threads))]
+    share = dict(zip((one.name for one in machines.generators), zip(own, taken, numbers, strict=True), strict=True))
     within_s = (request.plain + 2) * request.timeout_s + MORE_S + (_SCRIPT_S if request.script else 0.0)
     cacert = None if request.cacert is None else _text_of(request.cacert)
 
     def ready(one: Connected) -> LoadReady:
-        part, turn = share[one.name]
-        asked = request_values(part)
+        part, turn, number = share[one.name]
+        asked = {"request": request_values(part), "cacert": cacert, "turns": turn, "script_threads": number}
         with _named(one):
-            return one.channel.ask("load_ready", LoadReady, within_s, request=asked, cacert=cacert, turns=turn)
+            return one.channel.ask("load_ready", LoadReady, within_s, **asked)
 
     return machines.on_all(ready, machines.generators)
 

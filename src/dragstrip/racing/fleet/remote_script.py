@@ -1,6 +1,7 @@
 """A script of wrk's over a fleet: each generator runs it in threads of its own; ``done`` is called once, on this side.
 
-``done`` sees the merged numbers, and no thread: a script with ``setup``, which would show it threads, is refused.
+``setup`` is called on each machine for the threads of all, numbered through. Of other machines' threads it finds states
+that stand in for them; the variables that each thread had at the end are sent back, for ``done`` to ask for.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.errors import DragstripError
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import LoadResult
@@ -22,19 +23,24 @@ class RemoteScript:
     """The state of a load's script that calls ``done``.
 
     Raises:
-        BadUsage: it fails there (file and line are told), has ``setup``, or this build has no Lua.
+        BadUsage: it fails (the message has file and line), or this build has no Lua.
     """
 
     def __init__(self, request: LoadRequest, to: Target) -> None:
         assert request.script is not None
-        self._asked = request.script
+        self._asked, self._request, self._to = request.script, request, to
         self._script = load_script(self._asked, request, to, workers=0)
-        if self._script.sets_up:
-            raise BadUsage(
-                f"-s {self._asked.name}: it has setup(thread), and over a fleet no script sees the threads of other "
-                "machines; have init(args) do what setup does, or leave --fleet out"
-            )
         self._before = printed(self._script)
+
+    def number(self, threads: int) -> None:
+        """Calls ``setup``, if the script has it, for the threads of all generators.
+
+        Raises:
+            BadUsage: it fails; the message has file and line.
+        """
+        if self._script.sets_up:
+            self._script = load_script(self._asked, self._request, self._to, workers=0, threads=(0, threads))
+            self._before = printed(self._script)
 
     def settled(self, request: LoadRequest, generators: Sequence[Connected], ready: Sequence[LoadReady]) -> LoadRequest:
         """The request as the script has it: a pool of what it always sends, or nothing learned beforehand.
@@ -56,6 +62,7 @@ class RemoteScript:
     def told(self, result: LoadResult, ready: Sequence[LoadReady], ran: Sequence[LoadRan]) -> LoadResult:
         """The result with what the script said to it, each generator in its turn; ``done`` gets all numbers."""
         own = [self._of(one) for one in ready]
+        self._script.take_globals([variables for part in ran for variables in part.globals])
         fault = call_done(self._script, result)
         report = ScriptReport(
             name=self._asked.name,
