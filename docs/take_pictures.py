@@ -78,7 +78,8 @@ def _columns(running: Any, result: Any, file: Path) -> None:
 
 def _terminal(running: Any, result: Any, drawn: Path) -> None:
     """What `dragstrip show` prints at 80 columns."""
-    svg.terminal_svg(result.record, result.verdict, result.checks, drawn, columns=80)
+    picture = svg.terminal_svg(result.record, result.verdict, result.checks, columns=80)
+    drawn.write_text(picture, encoding="utf-8")
     watched = Watched(running, drawn.as_uri(), width=980)
     watched.page.goto(drawn.as_uri())
     box = watched.page.evaluate("(({width, height}) => ({width, height}))(document.documentElement.viewBox.baseVal)")

@@ -18,6 +18,12 @@ class BadUsage(DragstripError):
     exit_code = 2
 
 
+class DiskFull(DragstripError):
+    """A file can't be written because no space is left on its disk; the message names the file and what is kept."""
+
+    exit_code = 3
+
+
 class BadDefinition(DragstripError):
     """A definition file is refused.
 
@@ -82,6 +88,12 @@ class StoreError(DragstripError):
     """The store cannot be opened, is of a newer schema, or has no such race."""
 
     exit_code = 2
+
+
+class StoreFull(DiskFull, StoreError):
+    """The store can't be written because no space is left; the races and rounds that it holds are kept."""
+
+    exit_code = 3
 
 
 class Unreadable(StoreError):

@@ -1,8 +1,35 @@
-"""Whether a word is a file, which any word may be asked; and files that a definition names beside itself."""
+"""Paths that a user or a definition names: whether a word is a file, how one is read, and how a report is written.
+
+A device or a pipe is written into, and a link is followed. A plain file is replaced whole by a rename, and keeps its
+owner, group and mode. If that is impossible (a folder without write permission, a mounted file), it is written in
+place. Stores, definitions and programs are refused.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from dragstrip.errors import BadUsage, DiskFull, DragstripError
+
+ELSEWHERE = "give another path"
+
+#: What a rename refuses, and writing in place may be allowed: no permission, a mounted file, another file system.
+_NOT_BY_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+#: A database of SQLite, its log, and programs, by their first bytes.
+_DATABASES = (b"SQLite format 3\0", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_PROGRAMS = (b"#!", b"\x7fELF")
+_BESIDE_DATABASE = ("-wal", "-shm", "-journal")
 
 
 def is_file(path: Path) -> bool:
@@ -32,3 +59,270 @@ def read_beside(folder: Path, name: str, most: int) -> bytes:
     if len(data) > most:
         raise ValueError(f"{file} is longer than {most:,} bytes")
     return data
+
+
+def refusal(path: Path, *, folder: bool = False) -> str | None:
+    """Why a path can't be written, and what to do instead; None if it can be. Leaves nothing behind.
+
+    Args:
+        folder: it is a folder, which may be created within one that exists.
+    """
+    try:
+        if folder:
+            return _folder_refusal(path)
+        if (own := descriptor(path)) is not None:
+            if fcntl.fcntl(own, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise PermissionError(errno.EBADF, "it is open for reading only")
+        elif _exists(path):
+            return _existing_refusal(path)
+        elif not path.is_symlink() and not path.parent.is_dir():
+            return _no_folder(path)
+        else:
+            _try_new(path)
+    except (OSError, ValueError) as error:
+        return f"{path}: can't be written ({_why(error, path)}); {ELSEWHERE}"
+    return None
+
+
+def write(path: Path, data: str | bytes, *, new: bool = False) -> None:
+    """Writes a file whole or not at all; into what is no plain file it writes as a shell's ``>`` does.
+
+    Args:
+        new: a plain file must not exist yet.
+
+    Raises:
+        BadUsage: it can't be written; the message names the path.
+        DiskFull: no space is left.
+    """
+    content = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
+    with failing(f"{path}: can't be written", ELSEWHERE, path):
+        own = descriptor(path)
+        if own is None and not _exists(path):
+            _write_new(path, content)
+            return
+        if own is None:
+            problem = _existing_refusal(path)
+            if problem is None and new and path.is_file():
+                problem = f"{path} already exists; remove it first, or {ELSEWHERE}"
+            if problem is not None:
+                raise BadUsage(problem)
+        number = os.dup(own) if own is not None else os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            if own is None and stat.S_ISREG(os.fstat(number).st_mode):
+                _replace_or_overwrite(path, number, content)
+            else:
+                _write_into(number, content)
+        finally:
+            os.close(number)
+
+
+def own_folder(path: Path, remedy: str) -> Path:
+    """A folder of Dragstrip's own, created if it is missing.
+
+    Raises:
+        BadUsage: it can't be written. DiskFull: no space is left.
+    """
+    with failing(f"{path}: can't be created", remedy):
+        path.mkdir(parents=True, exist_ok=True)
+    if (problem := refusal(path, folder=True)) is not None:
+        raise BadUsage(f"{problem}, or {remedy}")
+    return path
+
+
+@contextmanager
+def failing(what: str, remedy: str, path: Path | None = None) -> Iterator[None]:
+    """Turns an OSError of the block into a refusal: ``what``, the system's reason, and ``remedy``."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise refused(error, what, remedy, path) from error
+
+
+def refused(error: OSError | ValueError, what: str, remedy: str, path: Path | None = None) -> DragstripError:
+    """The refusal for an error of the system; a full disk has an exit code of its own."""
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        return DiskFull(f"{what} ({error.strerror}); make room there, or {remedy}")
+    return BadUsage(f"{what} ({_why(error, path)}); {remedy}")
+
+
+def descriptor(path: Path) -> int | None:
+    """The open descriptor of this process that a path like /dev/stdout or /dev/fd/3 names; None for any other path."""
+    own = re.compile(rf"/proc/(?:self|{os.getpid()})/fd/(\d+)")
+    try:
+        for _ in range(20):
+            path = Path(os.path.realpath(path.parent)) / path.name
+            if match := own.fullmatch(str(path)):
+                os.fstat(int(match[1]))
+                return int(match[1])
+            if not path.is_symlink():
+                return None
+            path = path.parent / path.readlink()
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _exists(path: Path) -> bool:
+    """Whether something is there; a link whose target is missing counts as nothing.
+
+    Raises:
+        OSError: it can't be found out.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _folder_refusal(path: Path) -> str | None:
+    if not path.parent.is_dir():
+        return _no_folder(path)
+    if path.exists() or path.is_symlink():
+        if not path.is_dir():
+            return f"{path} is not a folder; {ELSEWHERE}"
+        path = path / "x"
+    _try_new(path.with_name(f".dragstrip-{secrets.token_hex(8)}"))
+    return None
+
+
+def _no_folder(path: Path) -> str:
+    return f"{path}: folder {path.parent} does not exist; create it, or {ELSEWHERE}"
+
+
+def _existing_refusal(path: Path) -> str | None:
+    """Why what exists at a path is not written; None if it may be.
+
+    Raises:
+        OSError: it can't be.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        return f"{path} is a folder; {ELSEWHERE}"
+    if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
+        return f"{path} is a {'socket' if stat.S_ISSOCK(mode) else 'disk'}, not a file; {ELSEWHERE}"
+    if not stat.S_ISREG(mode):
+        # To open a pipe or a device may block, or be seen at its other end.
+        if not os.access(path, os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return None
+    os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+    kind = _kept_kind(path)
+    return f"{path} is {kind}, and Dragstrip does not overwrite it; {ELSEWHERE}" if kind else None
+
+
+def _kept_kind(path: Path) -> str | None:
+    """What a plain file is that no report may replace; None if it is nothing of the kind."""
+    if path.stat().st_size == 0:
+        return None
+    target = Path(os.path.realpath(path))
+    for place in (path, target):
+        if place.suffix == ".toml":
+            return "a definition (TOML)"
+        if (place.parent / "contender.toml").is_file():
+            return f"part of the contender in {place.parent}"
+        for suffix in _BESIDE_DATABASE:
+            if place.name.endswith(suffix) and place.with_name(place.name.removesuffix(suffix)).is_file():
+                return "part of a database"
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except PermissionError:
+        return None
+    if start.startswith(_PROGRAMS):
+        return "a program"
+    return "a store or another SQLite database" if start.startswith(_DATABASES) else None
+
+
+def _try_new(path: Path) -> None:
+    """Creates a file, or a link's target, and removes it again.
+
+    Raises:
+        OSError: it can't be created.
+    """
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    _remove_empty(path, number)
+    os.close(number)
+
+
+def _remove_empty(path: Path, number: int) -> None:
+    """Removes an empty file through its path, if that still leads to the descriptor's file."""
+    target, seen = os.path.realpath(path), os.fstat(number)
+    with suppress(OSError):
+        if seen.st_size == 0 and os.path.samestat(seen, os.lstat(target)):
+            Path(target).unlink()
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    if path.is_symlink():  # opened by its own name, so that the kernel judges whose link may be followed
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _overwrite(number, content)
+        except BaseException:
+            _remove_empty(path, number)
+            raise
+        finally:
+            os.close(number)
+        return
+    with _part(path, 0o666) as (part, number):
+        _write_into(number, content)
+        part.replace(path)
+
+
+@contextmanager
+def _part(path: Path, mode: int) -> Iterator[tuple[Path, int]]:
+    """A new file beside a path, open for writing; removed if the block has not renamed it."""
+    part = path.with_name(f".dragstrip-{secrets.token_hex(8)}")
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    try:
+        yield part, number
+    finally:
+        os.close(number)
+        part.unlink(missing_ok=True)
+
+
+def _replace_or_overwrite(path: Path, number: int, content: bytes) -> None:
+    """Replaces a plain file by a rename, with its owner, group and mode; else writes it in place."""
+    old, target = os.fstat(number), Path(os.path.realpath(path))
+    try:
+        if os.path.samestat(old, os.lstat(target)):
+            with _part(target, 0o600) as (part, made):
+                os.fchown(made, old.st_uid, old.st_gid)
+                os.fchmod(made, stat.S_IMODE(old.st_mode))
+                _write_into(made, content)
+                part.replace(target)
+            return
+    except OSError as error:
+        if error.errno not in _NOT_BY_RENAME:
+            raise
+    _overwrite(number, content)
+
+
+def _overwrite(number: int, content: bytes) -> None:
+    """Writes a plain file in place, once the disk has room for it; without room it is as it was."""
+    size = os.fstat(number).st_size
+    try:
+        if content:
+            os.posix_fallocate(number, 0, len(content))
+        _write_into(number, content)
+        os.ftruncate(number, len(content))
+    except BaseException:
+        os.ftruncate(number, size)
+        raise
+
+
+def _write_into(number: int, content: bytes) -> None:
+    """Writes all of it; a pipe's reader that leaves has had what it wanted."""
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[os.write(number, left) :]
+    except BrokenPipeError:
+        return
+
+
+def _why(error: OSError | ValueError, path: Path | None) -> str:
+    if isinstance(error, FileNotFoundError) and path is not None:
+        target = Path(os.path.realpath(path))
+        return f"folder {target.parent} does not exist"
+    return (isinstance(error, OSError) and error.strerror) or str(error)

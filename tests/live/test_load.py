@@ -488,7 +488,7 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["http://127.0.0.1:1/", "-k", "--no-keepalive"], 2, "contradict"),
         (["http://127.0.0.1:1/", "--max-errors", "200%"], 2, "0.1%"),
         (["http://127.0.0.1:1/", "--style", "siege"], 2, "wrk"),
-        (["http://127.0.0.1:1/", "--json", "/no/such/out.json"], 2, "/no/such is not there; make it first"),
+        (["http://127.0.0.1:1/", "--json", "/no/such/out.json"], 2, "folder /no/such does not exist; create it"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_sent(

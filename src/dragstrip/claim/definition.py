@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from dragstrip import paths
 from dragstrip.contender import Source, Strict, nearest, parse_entry, read
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
@@ -195,14 +196,11 @@ def write(file: Path, fields: ClaimFile) -> Claim:
     lines = [f"{key} = {_toml(value)}" for key, value in told.items() if key not in tables]
     for name, table in tables.items():
         lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in table.items())]
-    try:
+    with paths.failing(f"{file}: can't be written", "--to names another folder", file):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as made:
-            made.write("\n".join(lines) + "\n")
-    except FileExistsError as error:
-        raise BadUsage(f"{file} is there already; give another name, or remove it first") from error
-    except OSError as error:
-        raise BadUsage(f"{file}: can't be written ({error.strerror}); --to names another folder") from error
+        if file.exists() or file.is_symlink():
+            raise BadUsage(f"{file} already exists; give another name, or remove it first")
+    paths.write(file, "\n".join(lines) + "\n", new=True)
     return load(file)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from dragstrip.claim import definition
 from dragstrip.claim.definition import Claim
 from dragstrip.claim.finding import Row
 from dragstrip.claim.run import rows
-from dragstrip.cli.options import Command, OutputFile, write_text
+from dragstrip.cli.options import Command
+from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.report.claims import chart as claims_chart
 from dragstrip.report.claims import page as claims_page
 from dragstrip.report.claims import table as claims_report
@@ -63,15 +63,22 @@ def show_table(wanted: Sequence[Claim], store: Store, options: TableOptions) -> 
     found = list(rows(wanted, store))
     if str(options.json_path) != "-":
         claims_report.show(Console(), found, remarks=options.remarks)
-    if options.json_path:
-        write_text(options.json_path, json.dumps(claims_report.as_json(found), indent=2) + "\n", "--json")
-    if options.markdown_path:
-        ids = dict.fromkeys(
-            finding.race for row in found for finding in (row.published, row.fair) if finding and finding.race
-        )
-        chart = os.path.relpath(options.svg_path, options.markdown_path.parent) if options.svg_path else ""
-        text = claims_page.markdown(found, [store.load(race) for race in ids], chart=chart)
-        write_text(options.markdown_path, text, "--markdown")
-    if options.svg_path:
-        write_text(options.svg_path, claims_chart.svg(found), "--svg")
+    write_or_refuse(
+        [
+            ("--json", options.json_path, lambda: json_text(claims_report.as_json(found))),
+            ("--markdown", options.markdown_path, lambda: _page(found, store, options)),
+            ("--svg", options.svg_path, lambda: claims_chart.svg(found)),
+        ],
+        measured=True,
+    )
     return found
+
+
+def _page(found: Sequence[Row], store: Store, options: TableOptions) -> str:
+    """The page of docs; it shows the chart if that is written too."""
+    ids = dict.fromkeys(
+        finding.race for row in found for finding in (row.published, row.fair) if finding and finding.race
+    )
+    place = options.markdown_path.parent if options.markdown_path else Path()
+    chart = os.path.relpath(options.svg_path, place) if options.svg_path else ""
+    return claims_page.markdown(found, [store.load(race) for race in ids], chart=chart)

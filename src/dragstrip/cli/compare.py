@@ -14,15 +14,13 @@ from dragstrip.cli import completion
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_VOID,
-    OutputFile,
     Rule,
     StoreOptions,
     gathered,
     read_race,
     store_options,
-    write_json,
-    write_text,
 )
+from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.cli.quantities import Share
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
@@ -91,19 +89,17 @@ def compare(options: CompareOptions) -> None:
                 column=one.column,
                 disturbed=disturbed,
             )
-    if options.json_path:
-        write_json(options.json_path, _json(before, after, each), "--json")
-    if options.markdown_path:
-        texts = (
-            comparison_report.markdown(
-                one.comparison, one.rulings, compared=one.compared, column=one.column, disturbed=disturbed
-            )
-            for one in each
-        )
-        write_text(options.markdown_path, "\n".join(texts), "--markdown")
-    if options.junit_path:
-        suites = [(one.rulings, one.comparison.fallen, one.suite) for one in each]
-        write_text(options.junit_path, formats.junit_rules(suites), "--junit")
+    write_or_refuse(
+        [
+            ("--json", options.json_path, lambda: json_text(_json(before, after, each))),
+            ("--markdown", options.markdown_path, lambda: _markdown(each, disturbed)),
+            (
+                "--junit",
+                options.junit_path,
+                lambda: formats.junit_rules([(one.rulings, one.comparison.fallen, one.suite) for one in each]),
+            ),
+        ]
+    )
     codes = {
         _code(one.comparison, one.rulings, compared=one.compared, strict=options.strict, asked=bool(options.rules))
         for one in each
@@ -141,6 +137,15 @@ def _json(before: Race, after: Race, each: list[_Compared]) -> dict[str, object]
         return made[0][1]
     listed = [{"column": column, **content} for column, content in made]
     return {"schema": 1, "old": before.id, "new": after.id, "columns": listed}
+
+
+def _markdown(each: list[_Compared], disturbed: str) -> str:
+    return "\n".join(
+        comparison_report.markdown(
+            one.comparison, one.rulings, compared=one.compared, column=one.column, disturbed=disturbed
+        )
+        for one in each
+    )
 
 
 def _refuse_void(race: Race) -> None:

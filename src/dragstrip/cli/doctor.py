@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +14,14 @@ from dragstrip import analysis, contender, machine
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     CoreOptions,
-    OutputFile,
     StoreOptions,
     core_options,
     gathered,
     io_option,
     open_store,
     store_options,
-    write_json,
 )
+from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.cli.quantities import Duration
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
@@ -63,6 +61,7 @@ class DoctorOptions(CoreOptions, StoreOptions):
 def doctor(options: DoctorOptions) -> None:
     """Say whether this machine is fit for races, and what its load generator can do at most."""
     store_path = options.store_path or default_path()
+    examining.refuse_place(store_path)
     lanes = machine.lanes(options.server_cores, options.engine_cores)
     to_stdout = str(options.json_path) == "-"
     console = Console(stderr=to_stdout)
@@ -73,14 +72,12 @@ def doctor(options: DoctorOptions) -> None:
     raced = _null_race(store_path, options) if options.null_race else None
     report = examining.with_null_race(report, store_path, lanes, raced)
     content = doctor_report.as_json(report)
-    kept = examining.keep(content, store_path)
-    if to_stdout:
-        click.echo(json.dumps(content, indent=2))
-    else:
+    if not to_stdout:
         doctor_report.show(console, report)
+    write_or_refuse([("--json", options.json_path, lambda: json_text(content))], measured=True)
+    kept = examining.keep(content, store_path)
+    if not to_stdout:
         console.print(f"kept in {escape(str(kept))}: races here know the generator's ceiling from now on", style="dim")
-        if options.json_path is not None:
-            write_json(options.json_path, content, "--json")
     if report.failed:
         sys.exit(EXIT_FAILURE)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dragstrip import analysis
+from dragstrip import analysis, paths
 from dragstrip.cli import completion
 from dragstrip.cli.options import (
     StoreOptions,
@@ -15,9 +18,8 @@ from dragstrip.cli.options import (
     read_race,
     read_store,
     store_options,
-    why_not_writable,
-    write_text,
 )
+from dragstrip.cli.outputs import OutputFile, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import formats, histograms, summary, tables
@@ -62,7 +64,7 @@ class ExportOptions(StoreOptions):
 
 @click.command(name="export")
 @click.argument("run", shell_complete=completion.races)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=OutputFile(dash=True, late=True))
 @click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Default: by FILE's suffix.")
 @click.option("--contender", default=None, help="Whose latencies (.hgrm); not needed where there is one.")
 @click.option("--rounds", is_flag=True, help="CSV, Parquet: a row per contender and round, not per block.")
@@ -88,24 +90,35 @@ def export_command(options: ExportOptions) -> None:
     """
     file = options.file
     chosen = options.shape or _by_suffix(file)
-    problem = None if str(file) == "-" else why_not_writable(file, folder=chosen == "charts")
+    problem = None if str(file) == "-" else paths.refusal(file, folder=chosen == "charts")
     if problem is not None:
         raise BadUsage(f"export {problem}")
     if chosen == "record":
         with read_store(options.store_path) as store:
-            click.echo(f"race {store.export_race(options.run, file)} written to {file}")
-        return
-    race = _chosen(read_race(options.run, options.store_path), options.column)
-    if chosen == "parquet":
-        tables.parquet(_rows(race, options.rounds), file)
-    elif chosen in ("png", "svg", "charts"):
-        _draw(race, chosen, options)
-    elif chosen == "html":
-        race_page.write(race, analysis.judge(race), inspect(race), file)
+            race_id = store.export_race(options.run, file)
     else:
-        write_text(file, _text(race, chosen, options), "export")
+        race = _chosen(read_race(options.run, options.store_path), options.column)
+        race_id = race.id
+        wanted = [("export", path, make) for path, make in _files(race, chosen, options)]
+        if chosen == "charts" and not file.is_dir():
+            with paths.failing(f"export {file}: can't be created", "give another path", file):
+                file.mkdir()
+        write_or_refuse(wanted)
     if str(file) != "-":
-        click.echo(f"race {race.id} written to {file} ({chosen})")
+        click.echo(f"race {race_id} written to {file}{'' if chosen == 'record' else f' ({chosen})'}")
+
+
+def _files(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Path, Callable[[], str | bytes]]]:
+    """Each file to write, and what makes it."""
+    if chosen in ("png", "svg", "charts"):
+        yield from _drawn(race, chosen, options)
+    elif chosen == "parquet":
+        yield options.file, lambda: tables.parquet(_rows(race, options.rounds))
+    elif chosen == "html":
+        yield options.file, lambda: race_page.render(race, analysis.judge(race), inspect(race))
+    else:
+        text = _text(race, chosen, options)
+        yield options.file, lambda: text
 
 
 def _chosen(race: Race, column: str | None) -> Race:
@@ -174,39 +187,31 @@ def _hgrm(race: Race, contender: str | None) -> str:
     return text
 
 
-def _draw(race: Race, chosen: str, options: ExportOptions) -> None:
+def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Path, Callable[[], bytes]]]:
+    """The chart that was asked for, or each of a folder's."""
     from dragstrip.report.race import charts  # Altair takes half a second to load
 
     file, every_chart = options.file, chosen == "charts"
     name = "ranking" if every_chart else options.chart or ("columns" if race.columns else "ranking")
     if name == "columns":
-        _draw_columns(race, chosen, options)
+        if not race.columns:
+            raise BadUsage(f"--chart columns: race {race.id} has one workload, {race.workload}; use another chart")
+        drawn = charts.draw_columns(race, parts(race, analysis.judge(race), inspect(race)), dark=options.dark)
+        yield file, partial(_picture, drawn, chosen)
         return
     _refuse_several(race, f"the chart {name!r}" if not every_chart else "the charts' folder")
     judged = analysis.judge(race)
     ranking = summary.ranked(race, judged)
     if not ranking:
-        raise BadUsage(f"race {race.id} has no contender with numbers: there is nothing to draw")
-    wanted = [(each, kind) for each in charts.CHARTS for kind in ("png", "svg")] if every_chart else [(name, chosen)]
-    try:
-        if every_chart:
-            file.mkdir(exist_ok=True)
-        for each, kind in wanted:
-            chart = charts.draw(each, race, judged, ranking, dark=options.dark)
-            path = file / f"{each}.{kind}" if every_chart else file
-            path.write_bytes(charts.png(chart) if kind == "png" else charts.svg(chart).encode())
-    except OSError as error:
-        raise BadUsage(f"export {file}: can't be written ({error.strerror}); give another path") from error
+        raise BadUsage(f"nothing to draw: no contender of race {race.id} has numbers")
+    for each, kind in (
+        [(each, kind) for each in charts.CHARTS for kind in ("png", "svg")] if every_chart else [(name, chosen)]
+    ):
+        chart = charts.draw(each, race, judged, ranking, dark=options.dark)
+        yield (file / f"{each}.{kind}" if every_chart else file), partial(_picture, chart, kind)
 
 
-def _draw_columns(race: Race, kind: str, options: ExportOptions) -> None:
-    """The chart of all columns of a race of several."""
+def _picture(chart: Any, kind: str) -> bytes:
     from dragstrip.report.race import charts
 
-    if not race.columns:
-        raise BadUsage(f"--chart columns: race {race.id} has one workload, {race.workload}; use another chart")
-    drawn = charts.draw_columns(race, parts(race, analysis.judge(race), inspect(race)), dark=options.dark)
-    try:
-        options.file.write_bytes(charts.png(drawn) if kind == "png" else charts.svg(drawn).encode())
-    except OSError as error:
-        raise BadUsage(f"export {options.file}: can't be written ({error.strerror}); give another path") from error
+    return charts.png(chart) if kind == "png" else charts.svg(chart).encode()

@@ -18,13 +18,11 @@ from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_op
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
-    OutputFile,
     awake_option,
     gathered,
     io_option,
-    write_json,
-    write_text,
 )
+from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.cli.quantities import Count, Duration, Share
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
@@ -417,9 +415,11 @@ def _report(result: loading.LoadResult, objectives: list[Limit], options: LoadOp
             click.echo(f"dragstrip: {'met' if objective.met else 'missed'}: {objective.text}", err=True)
     elif not options.quiet and not to_stdout:
         terminal.show(Console(), result, objectives)
-    if options.json_path:
-        write_json(options.json_path, export.load_json(result, objectives), "--json")
-    if options.hgrm_path:
-        write_text(options.hgrm_path, export.hgrm(result), "--hgrm")
-    if options.hlog_path:
-        write_text(options.hlog_path, export.hlog(result), "--hlog")
+    write_or_refuse(
+        [
+            ("--json", options.json_path, lambda: json_text(export.load_json(result, objectives))),
+            ("--hgrm", options.hgrm_path, lambda: export.hgrm(result)),
+            ("--hlog", options.hlog_path, lambda: export.hlog(result)),
+        ],
+        measured=True,
+    )

@@ -62,6 +62,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word names; a word that names none is answered with the nearest."""
         word = args[0]
+        ctx.meta["dragstrip.words"] = tuple(args)  # ``outputs.WORDS``, which is not imported this early
         if self.get_command(ctx, word) is None and not word.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(word, self.list_commands(ctx), n=1)
             hint = f"did you mean {near[0]}?" if near else "dragstrip --help lists all"

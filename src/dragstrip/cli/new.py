@@ -8,8 +8,8 @@ from string import Template
 
 import click
 
-from dragstrip import contender
-from dragstrip.errors import BadUsage
+from dragstrip import contender, paths
+from dragstrip.errors import BadUsage, DragstripError
 
 SKELETON = Path(__file__).parents[1] / "data" / "skeleton"
 
@@ -26,18 +26,19 @@ def new(name: str, into: Path) -> None:
         raise BadUsage(f"new: {name!r} is no contender's name; use small letters, digits and . + -, like my-server")
     if name in contender.shipped():
         raise BadUsage(f"new: {name} is the name of a shipped contender; use another name")
-    if folder.exists():
-        raise BadUsage(f"new: {folder} is there already; use another name, or another folder (--into)")
+    if folder.exists() or folder.is_symlink():
+        raise BadUsage(f"new: {folder} already exists; use another name, or another folder (--into)")
     mark = "".join(letter for letter in name.upper() if letter.isalnum())[:4].ljust(4, "X")
+    with paths.failing(f"new: {folder} can't be written", "use another folder (--into)", folder):
+        folder.mkdir()  # refuses one that another program has just made, so that what follows is ours
     try:
-        folder.mkdir()
         for file in sorted(SKELETON.iterdir()):
             if file.is_file():
-                text = file.read_text(encoding="utf-8")
-                (folder / file.name).write_text(Template(text).substitute(name=name, mark=mark), encoding="utf-8")
-    except OSError as error:
+                text = Template(file.read_text(encoding="utf-8")).substitute(name=name, mark=mark)
+                paths.write(folder / file.name, text, new=True)
+    except DragstripError:
         shutil.rmtree(folder, ignore_errors=True)  # half of one would only be in the way
-        raise BadUsage(f"new: {folder} can't be written ({error.strerror}); use another folder (--into)") from error
+        raise
     shown = str(folder) if "/" in str(folder) else f"./{folder}"
     click.echo(f"{shown}/contender.toml is yours: see its comments, then\n")
     click.echo(f"  dragstrip verify {shown}\n  dragstrip race {shown} nginx-return")

@@ -7,27 +7,22 @@ commands share are declared once here: a decorator that adds them, and a datacla
 from __future__ import annotations
 
 import functools
-import json
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
 from dragstrip.cli.quantities import Duration, share_of, whole_number
-from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import PRECISIONS
 from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
 from dragstrip.racing import options as bounds
 from dragstrip.record import Race
 from dragstrip.store.database import Store, default_path
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -62,57 +57,6 @@ def refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | Non
             "(a definition's [warm_up] says least and most); leave it out",
             ctx,
         )
-
-
-class OutputFile(click.ParamType[Path]):
-    """A file to write, tried before anything is measured: its folder is there, and it can be opened for writing.
-
-    Args:
-        dash: "-" is the standard output.
-        folder: it is a folder that may be made (within one that is there).
-    """
-
-    name = "file"
-
-    def __init__(self, *, dash: bool = False, folder: bool = False) -> None:
-        self.dash, self.folder = dash, folder
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path, unchanged."""
-        path = Path(str(value))
-        if self.dash and str(path) == "-":
-            return path
-        problem = why_not_writable(path, folder=self.folder)
-        if problem is not None:
-            self.fail(problem, param, ctx)
-        return path
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Files, by the shell itself."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(incomplete, type="file")]
-
-
-def why_not_writable(path: Path, *, folder: bool = False) -> str | None:
-    """Why a file can't be written, and what would do; None if it can be. Leaves behind no file that was not there."""
-    remedy = "give another path"
-    try:
-        if not path.parent.is_dir():
-            return f"{path}: its folder {path.parent} is not there; make it first, or give another path"
-        if folder or path.is_dir():
-            fits = folder and (path.is_dir() or not path.exists())
-            return None if fits else f"{path} is {'no folder' if folder else 'a folder'}; {remedy}"
-        if path.exists() and not path.is_file():
-            return None  # a pipe or a device: to open it may block, or be seen at its other end
-        existed = path.exists()
-        with path.open("ab"):
-            pass
-        if not existed:
-            path.unlink()
-    except (OSError, ValueError) as error:
-        return f"{path}: can't be written ({getattr(error, 'strerror', None) or error}); {remedy}"
-    return None
 
 
 class Rule(click.ParamType[tuple[str, str, float]]):
@@ -285,23 +229,3 @@ def read_race(name: str, store_path: Path | None) -> Race:
             return store.load(name)
     with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder, Store(Path(folder) / "one.sqlite") as store:
         return store.load(store.import_race(Path(name)))
-
-
-def write_json(path: Path, content: Mapping[str, object], option: str) -> None:
-    """Writes an object as indented JSON; ``write_text`` has the rest."""
-    write_text(path, json.dumps(content, indent=2) + "\n", option)
-
-
-def write_text(path: Path, text: str, option: str) -> None:
-    """Writes a file in a folder that is there; ``-`` is the standard output.
-
-    Raises:
-        BadUsage: it can't be written; ``option`` says whose path it is.
-    """
-    if str(path) == "-":
-        click.echo(text, nl=False)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadUsage(f"{option} {path}: can't be written ({error.strerror}); give another path") from error

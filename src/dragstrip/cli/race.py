@@ -24,7 +24,6 @@ from dragstrip.cli.open_loop_options import AnyRate
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_VOID,
-    OutputFile,
     Rule,
     RunOptions,
     awake_option,
@@ -40,9 +39,8 @@ from dragstrip.cli.options import (
     store_options,
     threads_option,
     timeout_option,
-    write_json,
-    write_text,
 )
+from dragstrip.cli.outputs import OutputFile, json_text, write_all
 from dragstrip.cli.quantities import Budget, ExtraSeconds, Share, whole_number
 from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.contender import AllowedHost
@@ -57,9 +55,9 @@ from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report import glyphs
-from dragstrip.report.comparison import Ruling, ruling_line
+from dragstrip.report.comparison import Ruled, ruling_line
 from dragstrip.report.figures import visible
-from dragstrip.report.race import badge, heading, markdown, standing, thresholds
+from dragstrip.report.race import badge, formats, heading, markdown, standing, thresholds
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
@@ -94,6 +92,7 @@ class RaceOptions(RunOptions):
     rounds: int | None
     json_path: Path | None
     html_path: Path | None
+    junit_path: Path | None
     markdown_path: Path | None
     called: tuple[str, ...]
     fresh_scrutiny: bool
@@ -193,6 +192,9 @@ class RaceOptions(RunOptions):
     "--json", "--export-json", "json_path", type=OutputFile(dash=True), default=None, help="Every number; - for stdout."
 )
 @click.option("--html", "html_path", type=OutputFile(), default=None, help="One self-contained page.")
+@click.option(
+    "--junit", "junit_path", type=OutputFile(), default=None, help="A report of tests: one case per --fail-if."
+)
 @click.option(
     "--export-markdown",
     "markdown_path",
@@ -400,35 +402,45 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     race_terminal.show_race(
         console, result, judged, checks, all_pairs=options.pairs, verbose=options.verbose, run="last"
     )
-    if options.json_path:
-        write_json(options.json_path, race_export.race_json(result, judged, checks), "--json")
-    if options.html_path:
-        race_page.write(result, judged, checks, options.html_path)
-    if options.markdown_path:
-        write_text(options.markdown_path, markdown.race(result, judged, checks), "--export-markdown")
     place = options.store_path or default_path()
     console.print(f"record  race {result.id} in {place} (dragstrip show {result.id})", soft_wrap=True)
-    if options.html_path:
+    rules = thresholds.rulings(result, judged, checks, options.rules)
+    failure = write_all(
+        [
+            ("--json", options.json_path, lambda: json_text(race_export.race_json(result, judged, checks, rules))),
+            ("--html", options.html_path, lambda: race_page.render(result, judged, checks)),
+            ("--junit", options.junit_path, lambda: formats.junit(result, judged, checks, rules)),
+            ("--export-markdown", options.markdown_path, lambda: markdown.race(result, judged, checks, rules)),
+        ],
+        measured=True,
+        again=f"race {result.id} is stored; `dragstrip report {result.id} --html FILE --json FILE` writes them again",
+    )
+    if failure is not None:
+        click.echo(f"dragstrip: {visible(str(failure), lines=True)}", err=True)
+    if options.html_path and failure is None:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
         verdict = heading.badge(result, judged, checks).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
+    code = 0
     if why := standing.no_result_reason(result, judged, checks):
         click.echo(f"dragstrip: {visible(why)}", err=True)
-        sys.exit(EXIT_VOID)
-    if result.finished == "too few contenders":
-        sys.exit(EXIT_FAILURE)
-    if options.rules:
-        sys.exit(_by_thresholds(console, thresholds.rulings(result, judged, checks, options.rules), options.strict))
+        code = EXIT_VOID
+    elif result.finished == "too few contenders":
+        code = EXIT_FAILURE
+    elif options.rules:
+        code = _by_thresholds(console, rules, options.strict)
+    if code or failure is not None:
+        sys.exit(code or (failure.exit_code if failure is not None else 0))
 
 
-def _by_thresholds(console: Console, found: Sequence[tuple[str, Ruling, bool]], strict: bool) -> int:
+def _by_thresholds(console: Console, found: Sequence[Ruled], strict: bool) -> int:
     """Shows what became of the thresholds; the exit code: a failure that is shown counts before what can't be told."""
-    glyphs.emit(console, *(ruling_line(ruling, column) for column, ruling, _ in found))
-    outcomes = {ruling.outcome for _, ruling, _ in found}
+    glyphs.emit(console, *(ruling_line(one.ruling, one.column) for one in found))
+    outcomes = {one.ruling.outcome for one in found}
     if "fails" in outcomes or (strict and "open" in outcomes):
         return EXIT_FAILURE
-    return 0 if found and all(could for *_, could in found) else EXIT_VOID
+    return 0 if found and all(one.could_say for one in found) else EXIT_VOID
 
 
 def _show_interrupted(

@@ -8,7 +8,8 @@ import click
 
 from dragstrip import analysis
 from dragstrip.cli import completion
-from dragstrip.cli.options import OutputFile, read_store, store_options, write_json
+from dragstrip.cli.options import read_store, store_options
+from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
@@ -31,9 +32,10 @@ def report(
     with read_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = analysis.judge(recorded), inspect(recorded)
-    if json_path:
-        write_json(json_path, race_export.race_json(recorded, judged, checks), "--json")
-    if html_path:
-        race_page.write(recorded, judged, checks, html_path)
-    if svg_path:
-        svg.terminal_svg(recorded, judged, checks, svg_path)
+    write_or_refuse(
+        [
+            ("--json", json_path, lambda: json_text(race_export.race_json(recorded, judged, checks))),
+            ("--html", html_path, lambda: race_page.render(recorded, judged, checks)),
+            ("--svg", svg_path, lambda: svg.terminal_svg(recorded, judged, checks)),
+        ]
+    )

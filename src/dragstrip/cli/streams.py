@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from dragstrip.errors import DragstripError
+from dragstrip.errors import DiskFull, DragstripError
+from dragstrip.paths import NO_SPACE
 
 #: As sysexits.h has it for an error within the program: tells a fault of ours from a refusal.
 EXIT_OURS = 70
@@ -76,8 +77,8 @@ class WatchedOutput:
     def exit_code(self, code: int, *, measured: bool) -> int:
         """The exit code once everything is written; says where the text went if it could not be.
 
-        The code of a failure or of a measurement stays; any other success whose words nobody got ends with 1, unless
-        the reader left of its own (``| head``).
+        A failure's code stays. A success ends with 3 if the disk under the output is full. For another reason it ends
+        with 1 unless it measured, and unless the reader left (``| head``).
         """
         if self.stream is None:
             return code
@@ -86,9 +87,11 @@ class WatchedOutput:
         failure = self.stream.failure
         if failure is None or failure.errno == errno.EPIPE:
             return code
-        file = _write_report("output", self.stream.held())
+        file = write_report("output", self.stream.held())
         where = f"what was to be shown is in {file}" if file else "and no other place takes what was to be shown"
         _say(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept as ever")
+        if failure.errno in NO_SPACE:
+            return code or DiskFull.exit_code
         return code if measured else code or 1
 
 
@@ -125,20 +128,18 @@ def report_failure(error: BaseException) -> int:
     if isinstance(error, DragstripError):
         _say(visible(str(error), lines=True))
         return error.exit_code
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        from dragstrip.cli.options import EXIT_VOID
-
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
         at = error.filename2 or error.filename
         where = f" for {visible(str(at))}" if at else ""
-        _say(f"no space is left{where}; make room there and try again. What was measured before is in the store.")
-        return EXIT_VOID
+        _say(f"no disk space left{where}; free some and try again. Everything measured so far is in the store.")
+        return DiskFull.exit_code
     import platform
     import traceback
 
     from dragstrip.version import __version__
 
     about = f"dragstrip {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
-    file = _write_report(
+    file = write_report(
         "crash", (about + "".join(traceback.format_exception(error))).encode("utf-8", "backslashreplace")
     )
     what = visible(f"{type(error).__name__}: {error}")[:300]
@@ -152,7 +153,7 @@ def _say(text: str) -> None:
         click.echo(f"dragstrip: {text}", err=True)
 
 
-def _write_report(what: str, data: bytes) -> Path | None:
+def write_report(what: str, data: bytes) -> Path | None:
     """Writes a file that says what happened, in the user's state folder or wherever one can; None if nowhere."""
     import tempfile
     import time

@@ -18,7 +18,6 @@ from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     EXIT_VOID,
-    OutputFile,
     RunOptions,
     awake_option,
     core_options,
@@ -31,8 +30,8 @@ from dragstrip.cli.options import (
     store_options,
     threads_option,
     timeout_option,
-    write_json,
 )
+from dragstrip.cli.outputs import OutputFile, Wanted, json_text, write_or_refuse
 from dragstrip.cli.quantities import Count, Duration, Rate, whole_number
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import MOST_PER_S
@@ -155,23 +154,25 @@ def sweep(options: SweepOptions) -> None:
     Contenders are named as in a race; one is enough.
     """
     console = Console(stderr=str(options.json_path) == "-")
+    wanted: list[Wanted] = [("--json", options.json_path, lambda: json_text(sweep_json.data(swept)))]
     if options.show_path:
         swept = sweep_file.read(options.show_path)
-    else:
-        request = _request(options)
-        with placed(options.fleet, options.node_wait, options) as place:
-            request = replace(request, field=replace(request.field, place=place))
-            with Progress(console, brief=options.quiet) as progress:
-                swept = run(request, progress=progress)
+        sweep_report.show(console, swept)
+        write_or_refuse(wanted)
+        _leave(swept)
+        return
+    folder = sweep_file.refuse_place(options.store_path or default_path())
+    request = _request(options)
+    with placed(options.fleet, options.node_wait, options) as place:
+        request = replace(request, field=replace(request.field, place=place))
+        with Progress(console, brief=options.quiet) as progress:
+            swept = run(request, progress=progress)
     sweep_report.show(console, swept)
-    if not options.show_path:
-        console.print(
-            f"record  {_keep(swept, options.store_path)} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False
-        )
-    if str(options.json_path) == "-":
-        click.echo(json.dumps(sweep_json.data(swept), indent=2))
-    elif options.json_path:
-        write_json(options.json_path, sweep_json.data(swept), "--json")
+    record = folder / f"{swept.id}.json"
+    wanted.insert(0, ("record", record, lambda: json.dumps(sweep_json.data(swept), indent=1) + "\n"))
+    again = f"`dragstrip sweep --show {record} --json FILE` writes the JSON again"
+    write_or_refuse(wanted, measured=True, again=again)
+    console.print(f"record  {record} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False)
     _leave(swept)
 
 
@@ -193,14 +194,6 @@ def _request(options: SweepOptions) -> Request:
         awake=options.awake,
     )
     return Request(field=field, objective=options.slo, rates_per_s=options.rates, launches=options.launches)
-
-
-def _keep(swept: sweep_file.Sweep, store_path: Path | None) -> Path:
-    try:
-        return sweep_file.keep(swept.id, sweep_json.data(swept), store_path or default_path())
-    except OSError as error:
-        where = (store_path or default_path()).parent
-        raise BadUsage(f"{where}: can't be written ({error.strerror}); --store FILE names another place") from error
 
 
 def _leave(swept: sweep_file.Sweep) -> None:

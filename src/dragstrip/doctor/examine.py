@@ -8,7 +8,6 @@ the ceiling: a contender near it is measured against the generator, not against 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -17,13 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragstrip import machine
+from dragstrip import machine, paths
 from dragstrip.doctor import noise_floor
 from dragstrip.doctor.finding import FAIL, PASS, WARN, Finding, Report, Subject
+from dragstrip.errors import BadUsage
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts, Limits
+from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
 from dragstrip.store.machine_profile import NULL_RACE, stored_report
+from dragstrip.store.messages import ELSEWHERE
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
@@ -94,6 +96,25 @@ def null_race_finding(numbers: Mapping[str, Any]) -> Finding:
     return Finding(subject=Subject.NULL_RACE, status=PASS if good else WARN, numbers=numbers)
 
 
+def refuse_place(store_path: Path) -> Path:
+    """Where a report is kept: beside the store.
+
+    Raises:
+        BadUsage: it can't be written there, or another program's file has its name.
+    """
+    path = paths.own_folder(store_path.parent, ELSEWHERE) / "doctor.json"
+    if (problem := paths.refusal(path)) is not None:
+        raise BadUsage(f"{problem}, or {ELSEWHERE}")
+    if is_file(path) and path.stat().st_size:
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            content = None
+        if not isinstance(content, dict) or "findings" not in content:
+            raise BadUsage(f"{path} is not a report of `dragstrip doctor`; move it, or {ELSEWHERE}")
+    return path
+
+
 def keep(content: Mapping[str, Any], store_path: Path) -> Path:
     """Writes a report beside the store, in place of the previous one; where to.
 
@@ -101,13 +122,10 @@ def keep(content: Mapping[str, Any], store_path: Path) -> Path:
         content: as ``report.doctor.as_json`` gives it.
 
     Raises:
-        OSError: the folder can't be written.
+        BadUsage: it can't be written there. DiskFull: no space is left.
     """
-    path = store_path.with_name("doctor.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(content, indent=1))
-    draft.replace(path)
+    path = refuse_place(store_path)
+    paths.write(path, json.dumps(content, indent=1))
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console, RenderableType
@@ -41,6 +41,20 @@ class Ruling:
     name: str
     outcome: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """A ruling of a race.
+
+    Args:
+        column: of a race of several workloads or rates: which one; "" otherwise.
+        could_say: the race has an interval, or the contender is out.
+    """
+
+    column: str
+    ruling: Ruling
+    could_say: bool
 
 
 def sentence(change: Change, metric: str) -> str:
@@ -201,7 +215,7 @@ def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool
         "only_old": list(comparison.only_old),
         "only_new": list(comparison.only_new),
         "unlike": [{"weight": unlike.weight, "text": difference_text(unlike)} for unlike in comparison.unlike],
-        "rules": [{"rule": r.rule, "name": r.name, "outcome": r.outcome, "text": r.text} for r in rulings],
+        "rules": list(map(asdict, rulings)),
         "design": design(comparison),
     }
 
@@ -278,13 +292,10 @@ def markdown(
     comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = "", disturbed: str = ""
 ) -> str:
     """A job's summary: nothing from outside is taken for markup; ``column`` and ``disturbed`` as in ``show``."""
-    lines = [f"## Dragstrip: race {_md(comparison.new)} against {_md(comparison.old)}{_md(_at(column))}", ""]
-    for one in rulings:
-        if one.outcome != "holds":
-            lines.append(f"- **{one.outcome}** `{one.rule}`: {_md(one.text)}")
-    lines += [f"- **out now**: {_md(name)}: {_md(reason)}" for name, reason in comparison.fallen]
-    if rulings and all(one.outcome == "holds" for one in rulings) and not comparison.fallen:
-        lines.append(f"- all thresholds hold: {', '.join(sorted({f'`{r.rule}`' for r in rulings}))}")
+    lines = [f"## Dragstrip: race {cell(comparison.new)} against {cell(comparison.old)}{cell(_at(column))}", ""]
+    fallen = [f"- **out now**: {cell(name)}: {cell(reason)}" for name, reason in comparison.fallen]
+    held = ruling_items([("", one) for one in rulings])
+    lines += [*(held if not fallen or not _all_hold(rulings) else []), *fallen]
     if compared:
         head = KNOWN[comparison.metric].compared.removesuffix(" ×")
         lines += ["", f"| contender | {head}, now ÷ then | interval | verdict | launches |", "|-|-:|-|-|-|"]
@@ -292,18 +303,33 @@ def markdown(
             interval = figures.ratio_span(c.low, c.high)
             word = f"{glyphs.VERDICT_MARK[c.verdict]} {c.verdict}"
             ratio = figures.ratio(c.ratio)
-            lines.append(f"| {_md(c.name)} | {ratio} | {interval} | {word} | {c.rounds_old}, {c.rounds_new} |")
-        lines += ["", *(_md(line) for line in (disturbed, drift(comparison), design(comparison)) if line)]
+            lines.append(f"| {cell(c.name)} | {ratio} | {interval} | {word} | {c.rounds_old}, {c.rounds_new} |")
+        lines += ["", *(cell(line) for line in (disturbed, drift(comparison), design(comparison)) if line)]
     else:
         lines += ["", "**These races can't be compared.**"]
     if comparison.unlike:
         lines += ["", "<details><summary>In what the races differ</summary>", ""]
-        lines += [f"- {difference.weight}: {_md(difference_text(difference))}" for difference in comparison.unlike]
+        lines += [f"- {difference.weight}: {cell(difference_text(difference))}" for difference in comparison.unlike]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
 
-def _md(text: str) -> str:
+def ruling_items(rulings: Sequence[tuple[str, Ruling]]) -> list[str]:
+    """Thresholds as a list in Markdown, each with its column: those that don't hold, or that all do."""
+    if rulings and _all_hold([one for _, one in rulings]):
+        return [f"- all thresholds hold: {', '.join(sorted({f'`{one.rule}`' for _, one in rulings}))}"]
+    return [
+        f"- **{one.outcome}** `{one.rule}`{cell(_at(column))}: {cell(one.text)}"
+        for column, one in rulings
+        if one.outcome != "holds"
+    ]
+
+
+def _all_hold(rulings: Sequence[Ruling]) -> bool:
+    return all(one.outcome == "holds" for one in rulings)
+
+
+def cell(text: str) -> str:
     """Text as Markdown shows it: no line ends, no tags, no links, no table cells of its own."""
     flat = html.escape(figures.visible(text), quote=False)
     return re.sub(r"([\\`*_\[\]|#!~])", r"\\\1", flat)

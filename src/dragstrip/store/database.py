@@ -22,13 +22,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dragstrip.errors import StoreError, Unreadable
+from dragstrip import paths
+from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
 from dragstrip.record import Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
 from dragstrip.store.columns import columns_of, columns_text, out_of, out_of_all
 from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, differing, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
-from dragstrip.store.messages import ELSEWHERE, few, in_words
+from dragstrip.store.messages import ELSEWHERE, few, refused
 from dragstrip.store.rows import insert, json_of, pick, rows, values
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
 from dragstrip.store.schema import MIGRATIONS as MIGRATIONS
@@ -101,12 +102,15 @@ class Store:
     def _place(self, *, write: bool) -> Path | str:
         """What SQLite is to open; an empty store in memory stands in for one that is only read and is not there."""
         try:
+            if self.path.exists() and not self.path.is_file():
+                raise StoreError(f"store {self.path} is not a plain file; {ELSEWHERE}")
             if not write:
                 return self.path if self.path.exists() else ":memory:"
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise StoreError(f"store {self.path}: its folder can't be made or read ({why}); {ELSEWHERE}") from error
+            kind = StoreFull if getattr(error, "errno", None) in paths.NO_SPACE else StoreError
+            raise kind(f"store {self.path}: its folder can't be created or read ({why}); {ELSEWHERE}") from error
         return self.path
 
     def __enter__(self) -> Self:
@@ -341,16 +345,15 @@ class Store:
             StoreError: no such race; the path exists already or can't be written.
         """
         race_id, path = self.resolve(id_or_prefix), Path(path)
-        if path.exists():
-            raise StoreError(f"export to {path}: it exists already; give a path that does not, or remove it first")
-        try:
-            # Beside its final place and renamed when whole: a half-written export never bears the name.
-            with tempfile.TemporaryDirectory(prefix=".dragstrip-", dir=path.parent) as folder:
-                part = Path(folder) / "race.sqlite"
+        if path.is_file() and paths.descriptor(path) is None:
+            raise StoreError(f"export to {path}: it already exists; give another path, or remove it first")
+        with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder:
+            part = Path(folder) / "race.sqlite"
+            try:
                 write_export(self._db, race_id, part)
-                part.rename(path)
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"export to {path}: {error}; give a path that can be written") from error
+            except sqlite3.Error as error:
+                raise refused(error, f"export to {path}: {error} in {folder}", BUSY_S) from error
+            paths.write(path, part.read_bytes(), new=True)
         return race_id
 
     def import_race(self, path: Path) -> str:
@@ -413,7 +416,7 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(f"store {self.path} can't be {done}: {in_words(error, BUSY_S)}") from error
+            raise refused(error, f"store {self.path} can't be {done}", BUSY_S, self.path) from error
 
 
 def _plan_values(race_id: str, row: Mapping[str, Any]) -> dict[str, Any]:

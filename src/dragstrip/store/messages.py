@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
+
+from dragstrip.errors import StoreError, StoreFull
 
 ELSEWHERE = "name another with --store or DRAGSTRIP_STORE"
 AGAIN = "export it again where it was run"
 
 
-def in_words(error: sqlite3.Error, busy_s: float) -> str:
-    """SQLite's error in our words, with what would do; ``busy_s``: how long another writer was waited for."""
+def refused(error: sqlite3.Error, what: str, busy_s: float, path: Path | None = None) -> StoreError:
+    """SQLite's error as a refusal that begins with ``what``.
+
+    Args:
+        busy_s: how long another writer was waited for.
+        path: the database, of which SQLite does not always say that its disk is full.
+    """
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    full = code == sqlite3.SQLITE_FULL or (
+        code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and path is not None and _no_space(path)
+    )
+    if full:
+        return StoreFull(
+            f"{what}: no disk space left ({error}); free some, then go on with `dragstrip race --resume last`. "
+            "Everything stored so far is kept"
+        )
+    return StoreError(f"{what}: {_in_words(error, busy_s)}")
+
+
+def _no_space(path: Path) -> bool:
+    try:
+        seen = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return seen.f_bavail == 0 or (seen.f_files > 0 and seen.f_favail == 0)
+
+
+def _in_words(error: sqlite3.Error, busy_s: float) -> str:
+    """SQLite's error in our words, with what to do."""
     said, code = str(error), getattr(error, "sqlite_errorcode", None)
     told = {
         sqlite3.SQLITE_NOTADB: f"it is not a database; {ELSEWHERE}",
         sqlite3.SQLITE_CORRUPT: (
             f"it is damaged ({said}); `sqlite3 FILE .recover` may save what is left, and {ELSEWHERE} meanwhile"
         ),
-        sqlite3.SQLITE_FULL: f"the disk is full ({said}); make room, then go on with `dragstrip race --resume`",
     }
     locked = f"another process has kept it locked for {busy_s:g} s; wait for it to end, or {ELSEWHERE}"
     told |= dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), locked)

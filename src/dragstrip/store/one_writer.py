@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dragstrip import paths
 from dragstrip.errors import BadUsage
+from dragstrip.store.messages import ELSEWHERE
 
 
 @contextmanager
@@ -16,11 +18,12 @@ def writing(store: Path, race_id: str) -> Iterator[None]:
     """Keeps a race of a store for this process (flock(2) on a file beside the store), until left or until it ends.
 
     Raises:
-        BadUsage: another process is at it.
-        OSError: no file can be made beside the store.
+        BadUsage: another process is at it, or no file can be created next to the store.
     """
     place = store.with_name(f"{store.name}.{race_id}.lock")
-    with place.open("w") as file:
+    with paths.failing(f"{place}: can't be created", ELSEWHERE):
+        number = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    with os.fdopen(number, "r+b", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

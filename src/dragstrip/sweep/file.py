@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dragstrip import paths
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Event, EventKind, Load
 from dragstrip.store.facts import void_of_text
 from dragstrip.store.json_values import decode
+from dragstrip.store.messages import ELSEWHERE
 from dragstrip.sweep.capacity import Objective, Point, Sample, points
 
 #: Of the JSON; ``schema/sweep.schema.json`` says what each field means, `report/sweep_json.py` writes it.
@@ -59,21 +61,13 @@ class Sweep:
         return points([sample for sample in self.samples if sample.contender == name], self.objective)
 
 
-def keep(sweep_id: str, values: Mapping[str, Any], store_path: Path) -> Path:
-    """Writes a sweep's file beside the store, under its id; where to.
-
-    Args:
-        values: as ``report.sweep_json.data`` has them.
+def refuse_place(store_path: Path) -> Path:
+    """The folder of sweeps, beside the store; it is created.
 
     Raises:
-        OSError: the folder can't be written.
+        BadUsage: it can't be written.
     """
-    path = store_path.with_name("sweeps") / f"{sweep_id}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
-    return path
+    return paths.own_folder(store_path.with_name("sweeps"), ELSEWHERE)
 
 
 def read(path: Path) -> Sweep:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pydantic import TypeAdapter, ValidationError
 
 from dragstrip.cli import main as cli_main
-from dragstrip.cli.options import gathered, why_not_writable
+from dragstrip.cli.options import gathered
 
 #: A command line for each command that gives every option once, as far as they may stand together.
 EVERY_OPTION = {
@@ -46,7 +46,7 @@ EVERY_OPTION = {
     "new": "mine --into .",
     "race": "a b --line-up default --serve x=y --wake 30s --contenders . --set a.b=c --workload hello -c 2 -t 1 "
     "--no-keepalive --http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu "
-    "-R auto --pace precise --efficiency --typical --runs 3 --seed 1 --json j --html h --export-markdown m "
+    "-R auto --pace precise --efficiency --typical --runs 3 --seed 1 --json j --html h --junit x --export-markdown m "
     "-n n --fresh-scrutiny --resume last --server-cores 1 --engine-cores 0 --io auto --awake off "
     "--fail-if slower:3% --strict --pairs -v -q --store s --fleet f --node-wait 1m --allow-host lab:rate=any "
     "--yes",
@@ -138,11 +138,3 @@ def test_a_command_without_a_field_for_its_option_fails_at_once() -> None:
 
     result = CliRunner().invoke(paint, ["--colour", "red"])
     assert isinstance(result.exception, TypeError)
-
-
-def test_a_file_that_can_be_written_is_refused_for_no_reason(tmp_path: Path) -> None:
-    """None where it can be written, and nothing is left behind; else what would do."""
-    assert why_not_writable(tmp_path / "new.json") is None
-    assert list(tmp_path.iterdir()) == []
-    assert "make it first" in str(why_not_writable(tmp_path / "no" / "new.json"))
-    assert "is a folder" in str(why_not_writable(tmp_path))

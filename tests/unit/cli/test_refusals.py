@@ -54,7 +54,7 @@ def test_a_full_disk_is_no_fault_to_report(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(OSError, match="No space left") as raised:
         Path("/dev/full").write_text("x")
     assert report_failure(raised.value) == 3
-    assert "no space is left; make room there" in capsys.readouterr().err
+    assert "no disk space left; free some" in capsys.readouterr().err
     raised.value.filename = "/tmp/a"
     report_failure(raised.value)
-    assert "no space is left for /tmp/a; make room" in capsys.readouterr().err
+    assert "no disk space left for /tmp/a; free some" in capsys.readouterr().err

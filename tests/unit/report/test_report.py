@@ -499,11 +499,11 @@ def test_the_page_is_written_whole_and_readable_by_others(race: Race, tmp_path: 
     race_page.write(race, judge(race), inspect(race), path)
     race_page.write(race, judge(race), inspect(race), path)
     assert [p.name for p in path.parent.iterdir()] == ["race.html"]
-    with pytest.raises(BadUsage, match=r"new/race\.html can't be written"):
+    with pytest.raises(BadUsage, match=r"new/race\.html: can't be written"):
         race_page.write(race, judge(race), inspect(race), tmp_path / "new" / "race.html")
     assert path.stat().st_mode & 0o044 or path.stat().st_mode & 0o777 == 0o600
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-    with pytest.raises(BadUsage, match=r"race\.html/x\.html can't be written"):
+    with pytest.raises(BadUsage, match=r"race\.html/x\.html: can't be written"):
         race_page.write(race, judge(race), inspect(race), path / "x.html")
 
 
@@ -694,7 +694,7 @@ def test_the_picture_loads_nothing_and_shows_the_race(race: Race, tmp_path: Path
     """An SVG for the README: well formed, no web font."""
     from xml.etree import ElementTree
 
-    picture.terminal_svg(race, judge(race), inspect(race), tmp_path / "race.svg")
+    (tmp_path / "race.svg").write_text(picture.terminal_svg(race, judge(race), inspect(race)))
     text = (tmp_path / "race.svg").read_text(encoding="utf-8")
     ElementTree.fromstring(text)
     assert not re.search(r"url\(\W*http|cdn|@font-face|@import", text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
+from dragstrip.report.comparison import Ruled
 from dragstrip.report.race import columns, database, external, heading, latency, standing, summary, wording
 from dragstrip.report.race.badge import KIND
 from dragstrip.report.race.checks import check_text
@@ -33,11 +34,16 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str, Any]:
-    """The race, its verdict and its validity; numbers that there are none of are null, never NaN."""
+def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> dict[str, Any]:
+    """The race, its verdict and its validity; numbers that there are none of are null, never NaN.
+
+    Args:
+        rules: the outcome of ``--fail-if``; no record has it, so only ``dragstrip race`` writes it.
+    """
     latencies = {} if race.columns else latency.merged(race)
     kinds = [] if race.columns else kind_rows(race)
-    return _several(race, verdict, checks) | {
+    more = _several(race, verdict, checks) | _rules(rules)
+    return more | {
         "schema": JSON_SCHEMA,
         "race": race.id,
         "seed": race.seed,
@@ -114,6 +120,10 @@ def _several(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str,
         listed.append(own | {name: whole[name] for name in _OF_COLUMN} | rounds)
     moved = [asdict(change) for change in columns.changes(found)]
     return {"columns": listed, "changes": moved}
+
+
+def _rules(rules: Sequence[Ruled]) -> dict[str, Any]:
+    return {"rules": [asdict(one.ruling) | _where(one.column) for one in rules]} if rules else {}
 
 
 def _where(column: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Interval, Pair, Verdict
-    from dragstrip.report.comparison import Ruling
+    from dragstrip.report.comparison import Ruled, Ruling
 
 Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
 
@@ -90,11 +90,16 @@ def _go_lines(race: Race) -> list[str]:
     return lines
 
 
-def junit(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """JUnit XML: one case per contender (failed: it is out) and one per validity check (failed: it voids the race)."""
+def junit(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> str:
+    """JUnit XML: one case per contender (failed: it is out) and one per validity check (failed: it voids the race).
+
+    Args:
+        rules: what became of ``--fail-if``: one case per threshold and contender.
+    """
     suites = []
     for part in parts(race, verdict, checks):
         suites.append(suite := _suite(f"dragstrip {part.name}", race.started))
+        _rule_cases(suite, [one.ruling for one in rules if one.column in ("", part.name)])
         for entrant in part.race.entrants:
             _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
         for check in part.checks:
@@ -113,12 +118,16 @@ def junit_rules(compared: Sequence[tuple[Sequence[Ruling], Sequence[tuple[str, s
     suites = []
     for rulings, fallen, name in compared:
         suites.append(suite := _suite(name, ""))
-        for ruling in rulings:
-            failed = ruling.text if ruling.outcome == "fails" else ""
-            _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome == "open")
+        _rule_cases(suite, rulings)
         for who, reason in fallen:
             _case(suite, "still races", who, failed=f"is out now: {reason}", said="")
     return _xml(*suites)
+
+
+def _rule_cases(suite: ElementTree.Element, rulings: Sequence[Ruling]) -> None:
+    for one in rulings:
+        failed = one.text if one.outcome == "fails" else ""
+        _case(suite, one.rule, one.name, failed=failed, said=one.text, skipped=one.outcome == "open")
 
 
 def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:

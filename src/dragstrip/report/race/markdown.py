@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.report.comparison import Ruled, cell, ruling_items
 from dragstrip.report.race import columns, heading, summary
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import parts
@@ -19,9 +18,14 @@ if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
 
 
-def race(record: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """One race; nothing that comes from outside is taken for markup."""
+def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> str:
+    """One race; nothing that comes from outside is taken for markup.
+
+    Args:
+        rules: what became of ``--fail-if``.
+    """
     lines = [f"**{cell(heading.headline(record, verdict, checks))}**", ""]
+    lines += [*held, ""] if (held := ruling_items([(one.column, one.ruling) for one in rules])) else []
     lines += _columns(record, verdict, checks) if record.columns else _ranking(record, verdict)
     lines += [
         "",
@@ -72,9 +76,3 @@ def _beside_first(row: summary.Row, found: Sequence[summary.Row], verdict: Verdi
         return "1"
     pair = summary.pair_of(verdict, row.name, found[0].name)
     return f"{figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)})" if pair else ""
-
-
-def cell(text: str) -> str:
-    """Text as Markdown shows it: no line ends, no tags, no links, no table cells of its own."""
-    flat = html.escape(figures.visible(text), quote=False)
-    return re.sub(r"([\\`*_\[\]|#!~])", r"\\\1", flat)

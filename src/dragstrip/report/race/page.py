@@ -6,10 +6,8 @@ import base64
 import gzip
 import hashlib
 import json
-import os
 import re
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from dragstrip.errors import BadUsage
+from dragstrip import paths
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
@@ -142,20 +140,9 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
     """Writes the page, whole or not at all.
 
     Raises:
-        BadUsage: the path can't be written.
+        BadUsage: the path can't be written. DiskFull: no space is left.
     """
-    path = Path(path)
-    text = render(race, verdict, checks)
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".page-", encoding="utf-8", delete=False) as part:
-            part.write(text)
-        # NamedTemporaryFile makes it private; a page is to be shown.
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(part.name).chmod(0o666 & ~mask)
-        Path(part.name).replace(path)
-    except OSError as error:
-        raise BadUsage(f"page {path} can't be written ({error.strerror}); give --html another path") from error
+    paths.write(path, render(race, verdict, checks))
 
 
 def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, charts.Chart]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -30,12 +29,11 @@ def terminal_svg(
     race: Race,
     verdict: Verdict,
     checks: Sequence[Check],
-    path: Path,
     *,
     columns: int = 110,
     title: str = "dragstrip race",
-) -> None:
-    """Writes what ``show_race`` prints, in colour, as a picture that loads nothing."""
+) -> str:
+    """What ``show_race`` prints, in colour, as an SVG picture that loads nothing."""
     console = Console(
         record=True,
         width=columns,
@@ -49,4 +47,4 @@ def terminal_svg(
     svg = console.export_svg(title=title, theme=_THEME)
     # rich names a web font's address; a picture in a README must fetch nothing, and monospace will do.
     svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
-    Path(path).write_text(re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL), encoding="utf-8")
+    return re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)

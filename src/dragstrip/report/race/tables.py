@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from dragstrip.errors import BadUsage
@@ -92,21 +91,20 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def parquet(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+def parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Rows as a Parquet file.
 
     Raises:
-        BadUsage: pyarrow is not installed, or the path can't be written.
+        BadUsage: pyarrow is not installed.
     """
     try:
         import pyarrow
         from pyarrow import parquet as writer
     except ImportError as error:
         raise BadUsage("Parquet takes pyarrow: pip install 'dragstrip[data]', or export .csv") from error
-    try:
-        writer.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
-    except OSError as error:
-        raise BadUsage(f"export {path}: can't be written ({error}); give another path") from error
+    made = io.BytesIO()
+    writer.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), made)
+    return made.getvalue()
 
 
 def _finite(value: float) -> float | None:

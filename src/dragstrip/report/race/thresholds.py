@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.comparison import Rule, Ruling, ruling
+from dragstrip.report.comparison import Rule, Ruled, Ruling, ruling
 from dragstrip.report.race import summary
 from dragstrip.report.race.parts import Part, parts
 from dragstrip.report.race.standing import void_contenders
@@ -18,17 +18,14 @@ if TYPE_CHECKING:
     from dragstrip.validity import Check
 
 
-def rulings(
-    race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Rule]
-) -> list[tuple[str, Ruling, bool]]:
-    """Each threshold for each contender but the first: the column ("" of one workload), what became of it, and whether
-    the race could say.
+def rulings(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Rule]) -> list[Ruled]:
+    """What became of each threshold for each contender but the first.
 
     By the metric that decides, as the contender's speed over the first one's. One that is out fails.
     """
     named = [entrant.name for entrant in race.entrants]
     return [
-        (part.name if race.columns else "", *judged)
+        Ruled(part.name if race.columns else "", *judged)
         for part in parts(race, verdict, checks)
         for rule in rules
         for name in named[1:]
