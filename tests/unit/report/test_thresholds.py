@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 import samples
 from rich.console import Console
@@ -13,7 +15,8 @@ from dragstrip import analysis
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID
 from dragstrip.cli.race import _by_thresholds
 from dragstrip.record import Race
-from dragstrip.report.race import thresholds
+from dragstrip.report.race import export as race_export
+from dragstrip.report.race import formats, markdown, thresholds
 from dragstrip.validity import inspect
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
 from dragstrip.validity.observation import Errors
@@ -91,3 +94,44 @@ def test_each_column_has_its_own() -> None:
     assert "holds slower:3%, at hello: new" in text
     assert "fails slower:3%, at multiply: new" in text
     assert "most" not in text.partition("at multiply")[2]
+
+
+def test_what_became_of_thresholds_is_in_json_markdown_and_junit() -> None:
+    """One entry, and one case, per threshold and contender; of several columns each with its name."""
+    race = samples.race({"old": 40_000.0, "new": 30_000.0, "other": 45_000.0}, rounds=20, noise=0.002)
+    judged, checks = analysis.judge(race), inspect(race)
+    rules = thresholds.rulings(race, judged, checks, [SLOWER, FASTER])
+    data = race_export.race_json(race, judged, checks, rules)
+    jsonschema.validate(data, race_export.schema())
+    outcomes = {(one["rule"], one["name"]): one["outcome"] for one in data["rules"]}
+    assert outcomes == {
+        ("slower:3%", "new"): "fails",
+        ("slower:3%", "other"): "holds",
+        ("faster:3%", "new"): "holds",
+        ("faster:3%", "other"): "fails",
+    }
+    text = markdown.race(race, judged, checks, rules)
+    assert "- **fails** `slower:3%`: new is slower by more than 3 % (0.7" in text
+    assert text.count("**fails**") == 2
+    found = ElementTree.fromstring(formats.junit(race, judged, checks, rules))
+    cases = {
+        (case.get("classname"), case.get("name")): case.find("failure") is not None for case in found.iter("testcase")
+    }
+    assert {key: cases[key] for key in outcomes} == {key: value == "fails" for key, value in outcomes.items()}
+    plain = race_export.race_json(race, judged, checks)
+    assert "rules" not in plain
+    assert "fails" not in markdown.race(race, judged, checks)
+
+
+def test_thresholds_of_several_columns_name_theirs() -> None:
+    """In each output."""
+    race = samples.race_of_two(rounds=12)
+    judged, checks = analysis.judge(race), inspect(race)
+    rules = thresholds.rulings(race, judged, checks, [SLOWER])
+    data = race_export.race_json(race, judged, checks, rules)
+    jsonschema.validate(data, race_export.schema())
+    assert {one["column"] for one in data["rules"]} == {"hello", "multiply"}
+    assert "`slower:3%`, at hello: slow is slower" in markdown.race(race, judged, checks, rules)
+    suites = ElementTree.fromstring(formats.junit(race, judged, checks, rules)).iter("testsuite")
+    named = [{case.get("name") for case in suite if case.get("classname") == "slower:3%"} for suite in suites]
+    assert [names for names in named if names] == [{"steady", "slow"}] * 2
