@@ -122,7 +122,14 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         return made
 
     monkeypatch.setattr(race_command.racing, "run", run)
-    found = Report(at="2026-01-02T03:04:05+00:00", software="1", machine={}, findings=())
+    found = Report(
+        at="2026-01-02T03:04:05+00:00",
+        software="1",
+        machine=race.machine,
+        server_cores=(1,),
+        engine_cores=(0,),
+        findings=(),
+    )
     monkeypatch.setattr(doctor_command.examining, "examine", lambda *_, **__: found)
     monkeypatch.setattr(doctor_command.examining, "with_null_race", lambda report, *_: report)
     monkeypatch.setattr("dragstrip.cli.load.loaded", lambda *_: loaded())
@@ -167,7 +174,7 @@ def swept() -> dict[str, Any]:
             objective=Objective(quantile="p99", limit_us=5000.0),
             auto=True,
             launches=1,
-            machine={},
+            machine=race.machine,
             server_cores=(1,),
             engine_cores=(0,),
             entrants=race.entrants,
