@@ -2,7 +2,9 @@
 
 use io_uring::types::BufRingEntry;
 use std::io;
+use std::ops::Deref;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Anonymous memory, page by page as it is touched.
@@ -30,11 +32,31 @@ impl Drop for Mapping {
     }
 }
 
+/// A buffer that was taken out of the ring. To drop it instead of returning it costs the ring a buffer.
+pub struct Loan {
+    memory: Rc<Mapping>,
+    id: u16,
+    at: usize,
+    length: usize,
+}
+
+impl Deref for Loan {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: within the mapping, which this keeps. The kernel has told that it is done with this buffer, and gets it
+        // back only once the loan is over.
+        unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(self.at), self.length) }
+    }
+}
+
 /// A provided buffer ring. Must outlive its registration.
 pub struct Buffers {
     /// The entries; the first one's spare field is the ring's tail.
     entries: Mapping,
-    memory: Mapping,
+    /// Loans keep it, too.
+    memory: Rc<Mapping>,
     count: u16,
     size: usize,
     tail: u16,
@@ -48,7 +70,8 @@ impl Buffers {
     pub fn new(count: u16, size: usize) -> io::Result<Self> {
         assert!(count.is_power_of_two() && count <= 1 << 15);
         let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
-        let mut buffers = Self { entries, memory: Mapping::new(usize::from(count) * size)?, count, size, tail: 0 };
+        let mut buffers =
+            Self { entries, memory: Rc::new(Mapping::new(usize::from(count) * size)?), count, size, tail: 0 };
         for id in 0..count {
             buffers.give(id);
         }
@@ -72,6 +95,24 @@ impl Buffers {
         // SAFETY: within the mapping, by the line above. The kernel has told that it is done with this buffer and
         // gets it back by `give` only, which needs `&mut self`, so that this borrow has ended by then.
         unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(usize::from(id) * self.size), length) }
+    }
+
+    /// Takes a buffer that is ours now out of the ring, to be read from its byte `from` to `to`.
+    ///
+    /// # Safety
+    /// Until the loan is returned or dropped, the buffer is not given to the kernel.
+    #[inline]
+    pub unsafe fn lend(&mut self, id: u16, from: usize, to: usize) -> Loan {
+        assert!(id < self.count && from <= to && to <= self.size);
+        Loan { memory: Rc::clone(&self.memory), id, at: usize::from(id) * self.size + from, length: to - from }
+    }
+
+    /// Ends a loan.
+    #[inline]
+    pub fn take_back(&mut self, loan: Loan) {
+        let id = loan.id;
+        drop(loan);
+        self.give(id);
     }
 
     /// Gives a buffer (back) to the kernel.

@@ -17,6 +17,7 @@ use crate::plan::{SessionPlan, Target};
 use crate::tls::TlsPlan;
 pub use blocking::Blocking;
 pub use buffered::Buffered;
+pub use buffers::Loan;
 pub use epoll::Epoll;
 pub use select::{Backend, Chosen, choose, probe};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -101,6 +102,8 @@ pub trait Transport: Sized {
     const TAKES_ALL: bool = false;
     /// Has room for one answer at a time, which it waits for after a request has left.
     const AWAITS_ONE: bool = false;
+    /// What an event brings along may be lent; see [`Transport::lend`].
+    const LENDS: bool = false;
     /// Bodies may be counted in the kernel's buffers instead of being read; see [`discard`].
     const DISCARDS: bool = false;
 
@@ -206,6 +209,20 @@ pub trait Transport: Sized {
     /// # Errors
     /// What the kernel said; WouldBlock where nothing is there.
     fn receive<'a>(&'a mut self, socket: &Self::Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>>;
+
+    /// As [`Transport::receive`], if an event brings what arrived along: the bytes don't borrow the transport, and are to be
+    /// returned by [`Transport::take_back`]. None: the connection's end.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    fn lend(&mut self, _socket: &Self::Socket) -> io::Result<Option<(Loan, u64)>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Takes back what it has lent.
+    #[inline]
+    fn take_back(&mut self, _loan: Loan) {}
 
     /// Closes a watched connection.
     fn release(&mut self, token: u64, socket: Self::Socket);

@@ -8,7 +8,7 @@
 
 mod staging;
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, Loan};
 use super::timestamps::{self, CONTROL_BYTES, Received};
 use super::{Coalescing, Event, Needs, Transport};
 use crate::schedule::NEVER_NS;
@@ -389,6 +389,7 @@ impl Transport for Uring {
     const BRINGS_BYTES: bool = true;
     const SENDS_LATER: bool = true;
     const STAGES: bool = true;
+    const LENDS: bool = true;
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let connections = needs.connections.max(1);
@@ -550,6 +551,23 @@ impl Transport for Uring {
     #[inline]
     fn receive<'a>(&'a mut self, _: &Socket, _: &'a mut [u8]) -> io::Result<Received<'a>> {
         self.taken()
+    }
+
+    #[inline]
+    fn lend(&mut self, _: &Socket) -> io::Result<Option<(Loan, u64)>> {
+        let taken = self.taken()?;
+        let (stamp_ns, length) = (taken.stamp_ns, taken.bytes.len());
+        let (from, to) = (EMPTY_BYTES as usize, EMPTY_BYTES as usize + length);
+        if length == 0 {
+            return Ok(None);
+        }
+        // SAFETY: its number was in `lent`, and is nowhere else now: what gives buffers back can't know it.
+        Ok(self.lent.take().map(|id| (unsafe { self.buffers.lend(id, from, to) }, stamp_ns)))
+    }
+
+    #[inline]
+    fn take_back(&mut self, loan: Loan) {
+        self.buffers.take_back(loan);
     }
 
     /// A file in the table, or one that a request holds, is not closed by closing its descriptor.

@@ -7,11 +7,38 @@ use crate::block_run::{BlockRun, LoadModel, Times};
 use crate::failure::Failure;
 use crate::http2::Event;
 use crate::http2::frame::{code, code_name};
-use crate::io::{Event as Ready, Received, Transport, split_token};
+use crate::io::{Event as Ready, Loan, Received, Transport, split_token};
 use crate::response::{Expect, Verdict, Wrong};
 use std::io::{Error, ErrorKind};
 
+/// What a read brought: so many bytes in the worker's buffer, or a buffer of the transport's.
+enum Arrived {
+    Read(usize),
+    Lent(Loan),
+}
+
+impl Arrived {
+    #[inline]
+    fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Read(got) => &buffer[..*got],
+            Self::Lent(loan) => loan,
+        }
+    }
+}
+
 impl<T: Transport> Worker<T, Http2> {
+    /// One read, without a copy of what the transport has already read; and its stamp.
+    #[inline]
+    fn take_arrived(&mut self, link: usize, buffer: &mut [u8]) -> Result<(Arrived, u64), Error> {
+        let socket = socket_of(&self.links[link])?;
+        if T::LENDS {
+            let lent = self.io.lend(socket)?;
+            return Ok(lent.map_or((Arrived::Read(0), 0), |(loan, stamp_ns)| (Arrived::Lent(loan), stamp_ns)));
+        }
+        self.receive_link(link, buffer).map(|(got, stamp_ns)| (Arrived::Read(got), stamp_ns))
+    }
+
     /// One read, into the buffer in any case; how much, and its stamp.
     pub(super) fn receive_link(&mut self, link: usize, buffer: &mut [u8]) -> Result<(usize, u64), Error> {
         let socket = socket_of(&self.links[link])?;
@@ -62,11 +89,11 @@ impl<T: Transport> Worker<T, Http2> {
             if self.links[link].generation != generation || self.links[link].socket.is_none() {
                 return;
             }
-            let received = self.receive_link(link, buffer);
+            let received = self.take_arrived(link, buffer);
             let stamped = received.as_ref().is_ok_and(|(_, stamp_ns)| *stamp_ns > 0);
             let now_ns = self.core.look_at_clock::<T>(stamped, block_run);
-            let (got, stamp_ns) = match received {
-                Ok((0, _)) => {
+            let (arrived, stamp_ns) = match received {
+                Ok((Arrived::Read(0), _)) => {
                     let why = "the server closed the connection before its answer was complete";
                     return self.link_lost(link, Failure::ClosedEarly, why, now_ns, block_run);
                 }
@@ -77,10 +104,15 @@ impl<T: Transport> Worker<T, Http2> {
                     _ => return self.link_lost(link, broken_by(&error), &error.to_string(), now_ns, block_run),
                 },
             };
+            let bytes = arrived.bytes(buffer);
+            let got = bytes.len();
             block_run.counts.bytes_in += got as u64;
             self.links[link].proto.heard_ns = now_ns;
             let before = block_run.counts.answered;
-            self.take_frames(token, &buffer[..got], (stamp_ns, now_ns), block_run);
+            self.take_frames(token, bytes, (stamp_ns, now_ns), block_run);
+            if let Arrived::Lent(loan) = arrived {
+                self.io.take_back(loan);
+            }
             if let Some(trial) = &mut self.proto.together_trial {
                 trial.note(block_run.counts.answered - before);
             }
