@@ -17,7 +17,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
-from dragstrip.record import METHOD_VERSION, Event, EventKind, Race
+from dragstrip.record import Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
@@ -151,12 +151,7 @@ def _listed(facts: Sequence[str | None]) -> str:
 
 
 def _refuse_ended(race: Race, extra_s: float | None) -> None:
-    """A race that ended by its own rule, or that another method began, can't go on."""
-    if race.method != METHOD_VERSION:
-        raise BadUsage(
-            f"race {race.id} was begun by method version {race.method}, this Dragstrip races by {METHOD_VERSION}: its "
-            f"rounds would be of two kinds; start a new race instead (`dragstrip rerun {race.id}`)"
-        )
+    """A race that ended by its own rule can't go on."""
     if extra_s is not None and race.plan.rounds_fixed:
         raise BadUsage(
             f"race {race.id} has its number of rounds fixed (--rounds {race.plan.planned_rounds}), which more budget "

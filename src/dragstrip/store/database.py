@@ -30,7 +30,7 @@ from dragstrip.store.columns import columns_of, columns_text, out_of, out_of_all
 from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, differing, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
 from dragstrip.store.messages import ELSEWHERE, few, refused
-from dragstrip.store.rows import insert, json_of, pick, rows, values
+from dragstrip.store.rows import insert, json_of, pick, refuse_other_method, rows, values
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
 from dragstrip.store.schema import MIGRATIONS as MIGRATIONS
 from dragstrip.store.schema import migrate, roll_back
@@ -226,6 +226,7 @@ class Store:
     def _read(self, race_id: str) -> Race:
         # One read transaction: a writer may commit a round between two of our queries.
         with self._transaction("DEFERRED"):
+            refuse_other_method(self._db, race_id)
             (row,) = rows(self._db, "race", race_id, by="id")
             line_up = [Entrant(**pick(race_id, r, _ENTRANT)) for r in rows(self._db, "contender", race_id, order="seq")]
             rounds = self._rounds(race_id)
@@ -376,6 +377,7 @@ class Store:
                 raise StoreError(f"import of {path}: it can't be read ({error.strerror})") from error
             race_id = checked_export(copy, path)
             with self._told("written"), attached(self._db, copy, "incoming"):
+                refuse_other_method(self._db, race_id, "incoming")
                 if self._has(race_id):
                     self._refuse_unlike(race_id, path)
                     return race_id

@@ -13,6 +13,7 @@ from typing import Any
 
 from dragstrip.errors import Unreadable
 from dragstrip.machine_facts import Facts
+from dragstrip.record import METHOD_VERSION
 from dragstrip.store.facts import kind_of, kind_values, void_of, void_values
 from dragstrip.store.json_values import decode, encode
 
@@ -80,6 +81,22 @@ def rows(
             good.add(kinds)
         found.append(dict(zip(names, row, strict=True)))
     return found
+
+
+def refuse_other_method(db: sqlite3.Connection, race_id: str, store: str = "main") -> None:
+    """A race is judged, resumed and imported only by the method that it was raced by.
+
+    Raises:
+        Unreadable: it was raced by another one.
+    """
+    query = f"SELECT method, software FROM {store}.race WHERE id = ?"
+    for method, software in db.execute(query, (race_id,)):
+        if method != METHOD_VERSION:
+            raise Unreadable(
+                race_id,
+                f"it was raced by method {method!r:.20} and this Dragstrip judges by method {METHOD_VERSION}; "
+                f"use the Dragstrip that raced it (version {software!s:.40})",
+            )
 
 
 def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, needed: int) -> None:

@@ -336,7 +336,7 @@ def test_a_store_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 1")
         (columns,) = zip(*db.execute("SELECT name FROM pragma_table_info('race')"), strict=True)
         texts = {"id": "0123456789ab", "server_cores": "[1]", "engine_cores": "[0]", "machine": "{}", "metric": "cpu"}
-        row = [texts.get(name, 1) for name in columns]
+        row = [6 if name == "method" else texts.get(name, 1) for name in columns]
         db.execute(f"INSERT INTO race VALUES ({','.join('?' * len(row))})", row)
     with Store(path) as store:
         assert store.load("last").load.http == "1.1"
