@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from dragstrip.machine_facts import Facts
 
@@ -267,7 +266,7 @@ class Entrant:
     kind: str
     version: str
     language: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     definition_hash: str
     parity: Mapping[str, str] = field(default_factory=dict)
     out: str = ""

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -455,7 +454,7 @@ def test_a_run_whose_server_forgets_some_connections_ends_and_says_how_many_wait
     assert made.finished == "count"
     assert made.stuck
     assert (made.sent, made.errors) == (2002, {"timeout": 4})
-    assert "4 waited 0.5 s in vain for an answer" in describe_ends(asdict(made))
+    assert "4 waited 0.5 s in vain for an answer" in describe_ends(made)
 
 
 def dragstrip_run(

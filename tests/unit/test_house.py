@@ -223,6 +223,40 @@ def sentences_in(source: str) -> list[str]:
     return [f"{line}: {text}" for line, text in found if text.strip().count(" ") >= 2]
 
 
+#: Where values of any kind come in, or leave: JSON of files, pipes and wires, settings of definitions, the store's
+#: columns, the engine's fields, Vega-Lite, data frames.
+EDGES = frozenset(
+    {
+        *("api.py", "site/app.py", "sweep/file.py", "loading/other_tools.py", "racing/qualification_store.py"),
+        *("contender/definition.py", "contender/preparation.py", "contender/template.py"),
+        *("process/launcher.py", "process/supervisor.py", "racing/records.py"),
+        *("store/columns.py", "store/database.py", "store/facts.py", "store/json_values.py"),
+        *("store/machine_profile.py", "store/rows.py"),
+        *(f"racing/fleet/{name}.py" for name in ("agent", "channel", "generator_duties", "messages", "place")),
+        *(f"racing/fleet/{name}.py" for name in ("remote_engine", "remote_load", "sent", "server_duties", "setup")),
+        *("report/race/charts.py", "report/claims/chart.py"),
+    }
+)
+
+#: Not yet classes: the doctor's findings.
+UNTYPED = frozenset({"doctor/examine.py", "doctor/finding.py", "doctor/noise_floor.py"})
+
+#: A mapping of anything, or arguments of any kind by name.
+ANYTHING = re.compile(r"\b(?:dict|Mapping)\[str, Any\]|\*\*\w+: Any\b")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_facts_between_rooms_are_types(path: Path) -> None:
+    """No mapping of anything outside the edges; in rooms that judge or report no Any at all."""
+    name, text = path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+    if name in EDGES | UNTYPED:
+        assert ANYTHING.search(text), f"{name} needs no exception any more"
+        return
+    assert ANYTHING.findall(text) == []
+    if name.partition("/")[0] in (*PURE_ROOMS, "report"):
+        assert re.findall(r"^.*\bAny\b.*$", text, re.MULTILINE) == []
+
+
 #: What judges, or hands facts to whom writes about them.
 JUDGES = (*PURE_ROOMS, "doctor", "claim/finding.py", "claim/assess.py", "claim/run.py", "sweep/capacity.py")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Load, Race
@@ -78,8 +78,8 @@ class Unlike:
     what: Differs
     subject: str = ""
     contender: str = ""
-    before: Any = None
-    after: Any = None
+    before: object = None
+    after: object = None
 
 
 def unlike(old: Race, new: Race) -> tuple[Unlike, ...]:

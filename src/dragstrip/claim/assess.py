@@ -20,6 +20,7 @@ from dragstrip.claim.finding import (
     ByCpu,
     CheckVoids,
     CheckWarns,
+    CountedRun,
     CountedRunMissing,
     DisturbedMore,
     FellOut,
@@ -41,6 +42,7 @@ from dragstrip.claim.finding import (
     VoidFor,
 )
 from dragstrip.record import Entrant, EventKind, Race
+from dragstrip.store.json_values import decode
 from dragstrip.validity import Check, CheckName, Status, by_passing, held_by_generator, inspect, may_pass, noise
 
 #: The event that holds a run to an exact count, as JSON (``counted_run.CountedRun``).
@@ -243,11 +245,11 @@ def _peak(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Findi
 
 def _ends(race: Race, names: Sequence[str]) -> Finding:
     """A run that never ends: whether each contender's run to the published count came to its end by itself."""
-    runs = [json.loads(event.text) for event in race.events if event.kind == COUNTED_EVENT]
-    latest = {run["contender"]: run for run in runs if run["contender"] in names}
+    runs = [decode(CountedRun, json.loads(event.text)) for event in race.events if event.kind == COUNTED_EVENT]
+    latest = {run.contender: run for run in runs if run.contender in names}
     if set(latest) < set(names):
         return Finding(outcome=Outcome.UNTRIED, reason=CountedRunMissing())
-    stuck = tuple(name for name in names if latest[name]["stuck"])
+    stuck = tuple(name for name in names if latest[name].stuck)
     reason = RunsEnded(stuck, tuple(latest[name] for name in names))
     if not stuck:
         return Finding(outcome=Outcome.OVERTURNED, reason=reason)

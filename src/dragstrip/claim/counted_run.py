@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 from dragstrip import machine
 from dragstrip.claim.definition import LoadFields
+from dragstrip.claim.finding import CountedRun
 from dragstrip.contender import Entry, build, prepare
 from dragstrip.loading import run as loading
 from dragstrip.process.launcher import Launcher, scratch_root
@@ -20,41 +19,6 @@ TIMEOUT_S = 10.0
 
 #: Failures that left a connection without any answer, however long one waited: what a run without a limit hangs on.
 SILENT = ("timeout", "connect")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedRun:
-    """What became of a run to a count; kept as JSON in an event of the claim's race.
-
-    Args:
-        requests, connections: asked for; without keep-alive each request is a connection of its own.
-        sent, answered: requests that left, those answered right.
-        errors: the rest by kind.
-        timeout_s: seconds that one answer, or one attempt to connect, was waited for.
-        late: how many failed in the run's last twentieth.
-        longest_s: the slowest right answer.
-        finished: what ended it: "count", or "gave up" when no connection was left.
-        stuck: whether some waited in vain, so that a run without a limit to its waiting would have hung.
-    """
-
-    contender: str
-    requests: int
-    connections: int
-    keepalive: bool
-    http: str
-    sent: int
-    answered: int
-    errors: dict[str, int]
-    late: int
-    longest_s: float
-    duration_s: float
-    finished: str
-    stuck: bool
-    timeout_s: float
-
-    def as_json(self) -> str:
-        """For the event's detail."""
-        return json.dumps(asdict(self))
 
 
 def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedRun:

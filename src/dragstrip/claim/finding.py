@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragstrip.claim.definition import Claim
 from dragstrip.record import Void
@@ -140,15 +140,42 @@ class CountedRunMissing:
 
 
 @dataclass(frozen=True, slots=True)
-class RunsEnded:
-    """How runs to an exact count ended; ``stuck``: the contenders that left requests without an answer.
+class CountedRun:
+    """What became of a run to a count; kept as JSON in an event of the claim's race.
 
     Args:
-        runs: each as its event holds it (``counted_run.CountedRun``).
+        requests, connections: asked for; without keep-alive each request is a connection of its own.
+        sent, answered: requests that left, those answered right.
+        errors: the rest by kind.
+        timeout_s: seconds that one answer, or one attempt to connect, was waited for.
+        late: how many failed in the run's last twentieth.
+        longest_s: the slowest right answer.
+        finished: what ended it: "count", or "gave up" when no connection was left.
+        stuck: whether some waited in vain, so that a run without a limit to its waiting would have hung.
     """
 
+    contender: str
+    requests: int
+    connections: int
+    keepalive: bool
+    http: str
+    sent: int
+    answered: int
+    errors: Mapping[str, int]
+    late: int
+    longest_s: float
+    duration_s: float
+    finished: str
+    stuck: bool
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunsEnded:
+    """How runs to an exact count ended; ``stuck``: the contenders that left requests without an answer."""
+
     stuck: tuple[str, ...]
-    runs: tuple[Mapping[str, Any], ...]
+    runs: tuple[CountedRun, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -9,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dragstrip.analysis import FLOOR
 from dragstrip.claim.assess import COUNTED_EVENT, answers, assess, is_done
 from dragstrip.claim.contenders import contenders_of
-from dragstrip.claim.counted_run import CountedRun, run_to_count
+from dragstrip.claim.counted_run import run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
-from dragstrip.claim.finding import Finding, MissingHere, NotChecked, Outcome, Refused, Row
+from dragstrip.claim.finding import CountedRun, Finding, MissingHere, NotChecked, Outcome, Refused, Row
 from dragstrip.claim.grouping import Group
 from dragstrip.contender import Entry, Ready
 from dragstrip.errors import BadUsage, DragstripError
@@ -23,6 +24,7 @@ from dragstrip.racing.resume import resume as resume_race
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.record import Event, EventKind, Race
 from dragstrip.store.database import Store
+from dragstrip.store.json_values import encode
 from dragstrip.workload import load as load_workload
 
 #: Differences below it are called the same: the smallest that a claim here is about is 3 %.
@@ -155,7 +157,9 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str | Counte
         raise BadUsage("runs to a count are made on one machine only; leave out --fleet for them")
     for entry, claim in () if done else wanted.values():
         counted = run_to_count(entry, load_workload(group.workload), claim.fields.load)
-        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=counted.as_json()))
+        store.append_event(
+            race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=json.dumps(encode(counted)))
+        )
         say(counted)
 
 

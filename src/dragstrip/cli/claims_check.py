@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from dragstrip.claim.contenders import everyone
-from dragstrip.claim.counted_run import CountedRun
 from dragstrip.claim.definition import FAIR, PUBLISHED
+from dragstrip.claim.finding import CountedRun
 from dragstrip.claim.grouping import Group, groups
 from dragstrip.claim.run import check
 from dragstrip.cli import completion
@@ -77,7 +77,7 @@ def check_command(options: CheckOptions) -> None:
             yield progress
 
     def say(told: str | CountedRun) -> None:
-        click.echo(told if isinstance(told, str) else describe_ends(asdict(told)), err=True)
+        click.echo(told if isinstance(told, str) else describe_ends(told), err=True)
 
     with placed(options.fleet, options.node_wait) as place, open_store(options.store_path) as store:
         budget_s, resume = options.budget, options.resume

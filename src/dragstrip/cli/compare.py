@@ -28,6 +28,7 @@ from dragstrip.record import Race
 from dragstrip.report import comparison as comparison_report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
+from dragstrip.store.json_values import JsonObject
 from dragstrip.validity import Status, inspect
 
 
@@ -130,7 +131,7 @@ class _Compared:
         return f"dragstrip compare {self.comparison.old} {self.comparison.new}{of}"
 
 
-def _json(before: Race, after: Race, each: list[_Compared]) -> dict[str, object]:
+def _json(before: Race, after: Race, each: list[_Compared]) -> JsonObject:
     """The comparison; of several columns one for each, by their names."""
     made = [(one.column, comparison_report.as_json(one.comparison, one.rulings, compared=one.compared)) for one in each]
     if not each[0].column:

@@ -20,12 +20,12 @@ def runs(as_json: bool, store_path: Path | None) -> None:
     with read_store(store_path) as store:
         # As ``report.race.badge`` left them; the first is the newest.
         verdicts = {race_id: event.text for race_id, event in reversed(store.noted(EventKind.VERDICT))}
-        rows = [asdict(line) | {"verdict": verdicts.get(line.race, "")} for line in store.runs()]
+        lines = store.runs()
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(json.dumps([asdict(line) | {"verdict": verdicts.get(line.race, "")} for line in lines], indent=2))
         return
     from rich.console import Console
 
     from dragstrip.report import listing
 
-    listing.runs(Console(), rows)
+    listing.runs(Console(), lines, verdicts)

@@ -473,7 +473,7 @@ def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
     )
 
 
-def entry_of(name: str, kind: str, parameters: Mapping[str, Value]) -> Entry:
+def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
     """The entry that left this name, kind and these parameters in a race's record.
 
     Raises:

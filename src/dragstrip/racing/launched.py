@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from dragstrip.contender import Entry, OwnCount
 from dragstrip.process.database import Spent
@@ -113,7 +113,7 @@ class Launched:
 
     def record(self, index: int, cores: tuple[int, ...]) -> Launch:
         """The record of a launch that has ended, in round ``index``."""
-        running, ended = self.running, self.ended
+        running, ended, spent = self.running, self.ended, self.spent
         if ended is None:
             raise RuntimeError(f"{self.name} is recorded before it has ended")
         return Launch(
@@ -133,19 +133,12 @@ class Launched:
             threads=self.threads,
             log_tail=ended.log_tail,
             served=self.served,
-            **self._of_database(),
+            database_statements=spent.statements if spent else None,
+            database_wanted=self.wanted if spent else None,
+            database_cpu_ns=spent.cpu_ns if spent else None,
+            database_exec_ns=spent.exec_ns if spent else None,
+            database_connections=spent.connections if spent else None,
         )
-
-    def _of_database(self) -> dict[str, Any]:
-        if self.spent is None:
-            return {}
-        return {
-            "database_statements": self.spent.statements,
-            "database_wanted": self.wanted,
-            "database_cpu_ns": self.spent.cpu_ns,
-            "database_exec_ns": self.spent.exec_ns,
-            "database_connections": self.spent.connections,
-        }
 
 
 class Servers:

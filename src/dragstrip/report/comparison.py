@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -14,9 +14,10 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
+from dragstrip.store.json_values import JsonObject
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Change, Comparison, Unlike
+    from dragstrip.analysis import Change, Comparison, Differs, Unlike
     from dragstrip.record import Race
 
 #: No colour alone: each weight has a mark, as each verdict has.
@@ -101,18 +102,23 @@ def difference_text(difference: Unlike) -> str:
             return "the processor is not known of both races: they may be of two machines"
         case Differs.DEFINITION:
             return f"{difference.contender}: its definition changed"
-        case Differs.CORES:
-            before, after = (",".join(map(str, cores)) for cores in (before, after))
-        case Differs.COUNTED:
-            before, after = (f"{length_ns / 1e6:g} ms" for length_ns in (before, after))
-        case Differs.MACHINE:
-            before, after = map(_short, (before, after))
-        case Differs.VERSION:
-            before, after = (version or "unknown" for version in (before, after))
+    before, after = (_worded(difference.what, value) for value in (before, after))
     return f"{about[difference.what]}: {before}, then {after}"
 
 
-def _short(value: Any) -> str:
+def _worded(what: Differs, value: object) -> object:
+    from dragstrip.analysis import Differs
+
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if what is Differs.COUNTED and isinstance(value, int):
+        return f"{value / 1e6:g} ms"
+    if what is Differs.MACHINE:
+        return _short(value)
+    return (value or "unknown") if what is Differs.VERSION else value
+
+
+def _short(value: object) -> str:
     if isinstance(value, Mapping):
         return "some" if value else "none"
     text = str(value)
@@ -198,7 +204,7 @@ def disturbance(before: Race, after: Race) -> str:
     )
 
 
-def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> dict[str, Any]:
+def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> JsonObject:
     """The comparison, schema 1; ratios are null where the races can't be compared."""
     return {
         "schema": 1,
@@ -220,7 +226,7 @@ def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: Change) -> JsonObject:
     return {
         "name": change.name,
         "ratio": figures.finite(change.ratio),

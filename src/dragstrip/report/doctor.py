@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +12,7 @@ from rich.table import Table
 from dragstrip.doctor.finding import PASS, Finding, Report, Subject
 from dragstrip.machine import show_cores
 from dragstrip.report.figures import as_percent
-from dragstrip.store.json_values import encode
+from dragstrip.store.json_values import JsonObject, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ def remedy_text(finding: Finding) -> str:
     return remedy if isinstance(remedy, str) else remedy(finding)
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: Report) -> JsonObject:
     """JSON-able, schema 1."""
     return {
         "schema": 1,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,12 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.report import figures, glyphs
+from dragstrip.store.database import RunLine
 
 #: From here on a listing has room for everything.
 WIDE = 120
 
 
-def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+def contenders(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
     """Every definition: ready with its version, or missing or broken with the reason and the remedy."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("contender", "status", "version, or what is missing and how to get it"):
@@ -30,9 +30,9 @@ def contenders(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     glyphs.emit(console, table)
 
 
-def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Stored races, newest first."""
-    if not rows:
+def runs(console: Console, lines: Sequence[RunLine], verdicts: Mapping[str, str]) -> None:
+    """Stored races, newest first; ``verdicts``: by race, as they were last shown."""
+    if not lines:
         glyphs.emit(console, "no race is stored yet: `dragstrip race --line-up default` runs one")
         return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -42,11 +42,11 @@ def runs(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(head, overflow="fold", ratio=1)
     for head in ("workload", "rounds", "ended") if console.width >= WIDE else ():
         table.add_column(head, overflow="fold")
-    for row in rows:
-        ended = row["finished"] or "cut off, or still running"
+    for line in lines:
+        ended = line.finished or "cut off, or still running"
         # A race that was resumed has its former verdict beside it until it ends again.
-        verdict = row["verdict"] if row["finished"] and row["verdict"] else f"({ended})"
-        cells = [row["race"], figures.local(row["started"]), verdict, ", ".join(row["contenders"])]
-        more = [row["workload"], str(row["rounds"]), ended] if console.width >= WIDE else []
+        verdict = verdicts.get(line.race) or f"({ended})" if line.finished else f"({ended})"
+        cells = [line.race, figures.local(line.started), verdict, ", ".join(line.contenders)]
+        more = [line.workload, str(line.rounds), ended] if console.width >= WIDE else []
         table.add_row(*map(Text, (*cells, *more)))
     glyphs.emit(console, table)

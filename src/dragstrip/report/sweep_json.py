@@ -7,24 +7,23 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from dragstrip.record import Entrant
 from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.report.sweep import reason_text
-from dragstrip.store.json_values import encode
+from dragstrip.store.json_values import JsonObject, encode
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
 from dragstrip.sweep.file import SCHEMA, Sweep
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) of ``data``."""
     path = Path(__file__).parents[1] / "data" / "schema" / "sweep.schema.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def data(sweep: Sweep) -> dict[str, Any]:
+def data(sweep: Sweep) -> JsonObject:
     """JSON-able: what was found, and every sample; numbers that there are none of are null."""
     raw = asdict(sweep) | {"machine": encode(sweep.machine)}
     raw["samples"] = [_sample(sample) for sample in sweep.samples]
@@ -37,7 +36,7 @@ def data(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def _sample(sample: Sample) -> dict[str, Any]:
+def _sample(sample: Sample) -> JsonObject:
     """One block as the file has it: reasons as sentences, bytes as base64."""
     return asdict(sample) | {
         "latency_hdr": base64.b64encode(sample.latency_hdr).decode(),
@@ -46,7 +45,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _contender(sweep: Sweep, entrant: Entrant) -> dict[str, Any]:
+def _contender(sweep: Sweep, entrant: Entrant) -> JsonObject:
     found = sweep.points(entrant.name)
     return {
         "name": entrant.name,
@@ -57,7 +56,7 @@ def _contender(sweep: Sweep, entrant: Entrant) -> dict[str, Any]:
     }
 
 
-def _capacity(found: Capacity) -> dict[str, Any]:
+def _capacity(found: Capacity) -> JsonObject:
     return {
         "found": found.met_per_s is not None,
         "met_per_s": found.met_per_s,
@@ -66,7 +65,7 @@ def _capacity(found: Capacity) -> dict[str, Any]:
     }
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: Point) -> JsonObject:
     return {
         "rate_per_s": point.rate_per_s,
         "launches": point.launches,

@@ -10,14 +10,14 @@ import samples
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.claim import finding
-from dragstrip.claim.finding import Again, Against, Apart, Finding, Outcome, VoidFor
+from dragstrip.claim.finding import Again, Against, Apart, CountedRun, Finding, Outcome, VoidFor
 from dragstrip.record import Void, VoidKind
 from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 
-RUN = {
-    "contender": "a", "requests": 10, "connections": 2, "keepalive": True, "sent": 10, "answered": 10, "errors": {},
-    "late": 0, "longest_s": 0.5, "duration_s": 1.0, "finished": "count", "timeout_s": 10.0,
-}  # fmt: skip
+RUN = CountedRun(
+    contender="a", requests=10, connections=2, keepalive=True, http="1.1", sent=10, answered=10, errors={},
+    late=0, longest_s=0.5, duration_s=1.0, finished="count", stuck=False, timeout_s=10.0,
+)  # fmt: skip
 RUN_TEXT = (
     "a: 10 requests over 2 connections kept alive, in 1.0 s: all were answered right, the slowest after 0.5 s; "
     "no connection was refused, reset, closed early or left waiting"

@@ -53,7 +53,7 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import svg as picture
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.store.database import Store
+from dragstrip.store.database import RunLine, Store
 from dragstrip.validity import inspect
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
@@ -1017,13 +1017,11 @@ def test_a_list_of_races_tells_verdicts_and_local_times(monkeypatch: pytest.Monk
     """Newest first, at 80 columns too; one that has not ended has no verdict, whatever it had before."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
-    line = {"race": "0" * 12, "started": "2026-01-02T03:04:05+00:00", "workload": "hello", "contenders": ["new", "old"]}
-    lines = [
-        {**line, "rounds": 14, "finished": "decided", "verdict": "FASTER new +3.7 %, 2.7 to 4.6"},
-        {**line, "rounds": 3, "finished": "", "verdict": "FASTER old +9 %, 1 to 17"},
-    ]
+    line = RunLine("0" * 12, "2026-01-02T03:04:05+00:00", "hello", ("new", "old"), 14, "decided")
+    lines = [line, replace(line, race="1" * 12, rounds=3, finished="")]
+    verdicts = {"0" * 12: "FASTER new +3.7 %, 2.7 to 4.6", "1" * 12: "FASTER old +9 %, 1 to 17"}
     file = io.StringIO()
-    listing.runs(Console(width=80, file=file), lines)
+    listing.runs(Console(width=80, file=file), lines, verdicts)
     monkeypatch.undo()
     time.tzset()
     text = file.getvalue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -13,6 +12,7 @@ from dragstrip.claim.definition import Claim
 from dragstrip.claim.finding import Finding, Outcome, Row
 from dragstrip.report import figures, glyphs
 from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
+from dragstrip.store.json_values import JsonObject
 
 _STYLE = {
     Outcome.HOLDS: "blue",
@@ -107,7 +107,7 @@ def _remarks(row: Row) -> list[RenderableType]:
     return [*parts, Text()]
 
 
-def listing(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+def listing(console: Console, rows: Sequence[Mapping[str, object]]) -> None:
     """Every claim: what was said, with which figure, and whether it can be raced here."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for head in ("claim", "status", "published", "what was claimed"):
@@ -116,12 +116,15 @@ def listing(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         ready = row["status"] == "ready"
         statement = f"{row['statement']} ({row['source']}, {row['year']})" + ("" if ready else f"; {row['reason']}")
         table.add_row(
-            row["claim"], Text(row["status"], style="green" if ready else "yellow"), row["figure"], Text(statement)
+            str(row["claim"]),
+            Text(str(row["status"]), style="green" if ready else "yellow"),
+            str(row["figure"]),
+            Text(statement),
         )
     glyphs.emit(console, table)
 
 
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def as_json(rows: Sequence[Row]) -> list[JsonObject]:
     """Rows for programs; numbers that are not known are null."""
     return [
         {
@@ -142,7 +145,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(found: Finding) -> JsonObject:
     return {
         "verdict": found.outcome.value,
         "void": found.void.value if found.void else None,

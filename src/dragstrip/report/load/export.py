@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogWriter
@@ -20,6 +20,7 @@ from dragstrip.report.load.latency import histogram, recorded_histogram
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
 from dragstrip.report.race.histograms import percentiles_text
+from dragstrip.store.json_values import JsonObject
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult, Slice
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
 JSON_SCHEMA = 1
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) that ``load_json`` follows."""
     path = Path(__file__).parents[2] / "data" / "schema" / "load.schema.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def _right_json(result: LoadResult) -> dict[str, Any]:
+def _right_json(result: LoadResult) -> JsonObject:
     learned, checked = result.learned, "length" if result.by_length or result.request.check == "length" else "full"
     checked = "status" if result.any_body else checked
     return {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server, "checked": checked}
 
 
-def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> dict[str, Any]:
+def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
     """The run; numbers that there are none of are null."""
     request = result.request
     return {
@@ -91,7 +92,7 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> dict[str, Any
     }
 
 
-def _script_json(result: LoadResult) -> dict[str, Any] | None:
+def _script_json(result: LoadResult) -> JsonObject | None:
     script = result.script
     if script is None:
         return None
@@ -99,7 +100,7 @@ def _script_json(result: LoadResult) -> dict[str, Any] | None:
     return {"file": script.name, "hooks": list(script.hooks), "made_under_load": not script.fixed, "printed": printed}
 
 
-def _load_json(result: LoadResult) -> dict[str, Any]:
+def _load_json(result: LoadResult) -> JsonObject:
     """How the server was loaded."""
     request = result.request
     return {
@@ -122,7 +123,7 @@ def _load_json(result: LoadResult) -> dict[str, Any]:
     }
 
 
-def _tls_json(result: LoadResult) -> dict[str, Any] | None:
+def _tls_json(result: LoadResult) -> JsonObject | None:
     request = result.request
     if result.target.tls is None:
         return None
@@ -134,7 +135,7 @@ def _tls_json(result: LoadResult) -> dict[str, Any] | None:
     }
 
 
-def _errors_json(result: LoadResult) -> dict[str, Any]:
+def _errors_json(result: LoadResult) -> JsonObject:
     return {
         "errors": result.errors,
         "error_sample": next(iter(result.samples.values()), ""),
@@ -165,7 +166,7 @@ def _times_json(recorded: bytes) -> dict[str, float | int] | None:
     return found | {"max": times.get_max_value() / 1000}
 
 
-def _slice_json(part: Slice) -> dict[str, Any]:
+def _slice_json(part: Slice) -> JsonObject:
     return {
         "duration_s": part.counted_ns / 1e9,
         "requests": part.answered,

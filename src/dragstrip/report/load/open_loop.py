@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hdrh.histogram import HdrHistogram
 from rich.table import Table
@@ -13,6 +13,7 @@ from dragstrip.loading.arrivals import describe_offer
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.report import figures
+from dragstrip.store.json_values import JsonObject
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
@@ -85,7 +86,7 @@ def warnings(result: LoadResult) -> list[str]:
     return found
 
 
-def as_json(result: LoadResult) -> dict[str, Any] | None:
+def as_json(result: LoadResult) -> JsonObject | None:
     """The open loop's own fields; None for a closed one."""
     offer = result.request.offer
     if not offer:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragstrip.analysis.fitness import database_use
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.figures import as_percent
+from dragstrip.store.json_values import JsonObject
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -20,7 +21,7 @@ def cpu_us_per_answer(race: Race) -> dict[str, float]:
     return {name: use.cpu_ns / 1000 / use.answered for name, use in used.items() if use.cpu_ns and use.answered}
 
 
-def as_json(race: Race, name: str) -> dict[str, Any]:
+def as_json(race: Race, name: str) -> JsonObject:
     """A contender's use of the database, under one key; nothing where it asked none."""
     use = database_use(race).get(name)
     if use is None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
@@ -17,7 +17,7 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_kind, event_text, void_text
 from dragstrip.report.race.parts import parts
 from dragstrip.report.race.request_kinds import KindRow, kind_rows
-from dragstrip.store.json_values import plain
+from dragstrip.store.json_values import Json, JsonObject, plain
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 JSON_SCHEMA = 1
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) that ``race_json`` follows."""
     path = Path(__file__).parents[2] / "data" / "schema" / "race.schema.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> dict[str, Any]:
+def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> JsonObject:
     """The race, its verdict and its validity; numbers that there are none of are null, never NaN.
 
     Args:
@@ -105,25 +105,26 @@ _OF_COLUMN = (
 )  # fmt: skip
 
 
-def _several(race: Race, verdict: Verdict, checks: Sequence[Check]) -> dict[str, Any]:
+def _several(race: Race, verdict: Verdict, checks: Sequence[Check]) -> JsonObject:
     """The columns of a race of several; a race of one workload has none, and no word of them."""
     if not race.columns:
         return {}
     found = parts(race, verdict, checks)
-    listed = []
+    listed: list[Json] = []
     for part in found:
         whole = race_json(part.race, part.verdict, part.checks)
         load = part.race.load
-        own = {"name": part.name, "rate_per_s": load.rate_per_s, "absent": list(part.absent)}
+        own: JsonObject = {"name": part.name, "rate_per_s": load.rate_per_s, "absent": list(part.absent)}
         own |= {"pipelining": load.pipelining} if load.pipelining > 1 else {}
         rounds = {"rounds": [this.index for this in part.race.rounds]}
         listed.append(own | {name: whole[name] for name in _OF_COLUMN} | rounds)
-    moved = [asdict(change) for change in columns.changes(found)]
+    moved: list[Json] = [plain(change) for change in columns.changes(found)]
     return {"columns": listed, "changes": moved}
 
 
-def _rules(rules: Sequence[Ruled]) -> dict[str, Any]:
-    return {"rules": [asdict(one.ruling) | _where(one.column) for one in rules]} if rules else {}
+def _rules(rules: Sequence[Ruled]) -> JsonObject:
+    listed: list[Json] = [asdict(one.ruling) | _where(one.column) for one in rules]
+    return {"rules": listed} if rules else {}
 
 
 def _where(column: str) -> dict[str, str]:
@@ -131,7 +132,7 @@ def _where(column: str) -> dict[str, str]:
     return {"column": column} if column else {}
 
 
-def _noise(race: Race) -> dict[str, Any]:
+def _noise(race: Race) -> JsonObject:
     from dragstrip.analysis import by_column
     from dragstrip.validity import noise
 
@@ -148,7 +149,7 @@ def order(round_: Round) -> list[list[str]]:
     return [passes[index] for index in sorted(passes)]
 
 
-def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> dict[str, Any]:
+def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> JsonObject:
     # One that is out yields no number, whatever it did before it fell out.
     used = None if entrant.out else estimate
     return {
@@ -174,7 +175,7 @@ def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[s
     }
 
 
-def _load(race: Race) -> dict[str, Any]:
+def _load(race: Race) -> JsonObject:
     load = asdict(race.load)
     for name in ("pipelining", "streams"):
         if load[name] == 1:  # as most loads are, and all of before: nothing is said of it
@@ -182,7 +183,7 @@ def _load(race: Race) -> dict[str, Any]:
     return load | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)}
 
 
-def _kind(row: KindRow) -> dict[str, Any]:
+def _kind(row: KindRow) -> JsonObject:
     return {
         "name": row.kind,
         "share": row.share,
@@ -198,7 +199,7 @@ def _interval(interval: Interval | None) -> dict[str, float | None]:
     return {name: None if interval is None else figures.finite(getattr(interval, name)) for name in names}
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: Pair) -> JsonObject:
     return {
         "a": pair.a,
         "b": pair.b,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from dragstrip.record import Race
@@ -19,6 +19,7 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import standing, summary, tables
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import Part, parts
+from dragstrip.store.json_values import Json, JsonObject
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
 
 def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Bencher Metric Format: value with its interval's bounds, by contender and measure."""
-    measures_by_name: dict[str, Any] = {}
+    measures_by_name: JsonObject = {}
     for part, row in _rows(race, verdict, checks):
         measures = {name: _bounded(interval) for name, interval in _intervals(row).items() if interval}
         if row.estimate.peak_memory_bytes:
@@ -55,13 +56,13 @@ def github_smaller(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str
 
 
 def _github(race: Race, verdict: Verdict, checks: Sequence[Check], measure: str, unit: str) -> str:
-    entries = []
+    entries: list[Json] = []
     for part, row in _rows(race, verdict, checks):
         interval = _intervals(row)[measure]
         if interval is None:
             continue
         half = figures.finite((interval.high - interval.low) / 2)
-        entry = {"name": f"{part.name}/{row.name}", "unit": unit, "value": interval.estimate}
+        entry: JsonObject = {"name": f"{part.name}/{row.name}", "unit": unit, "value": interval.estimate}
         span = f"95 %: {figures.span(interval.low, interval.high) or 'no interval'}"
         extra = f"{span}\nversion {row.entrant.version}\nrace {race.id}"
         entries.append(entry | ({} if half is None else {"range": f"± {half:.6g}"}) | {"extra": extra})
@@ -82,11 +83,11 @@ def _go_lines(race: Race) -> list[str]:
     if cpu := race.machine.cpu:
         lines.append(f"cpu: {figures.visible(cpu)}")
     for row in tables.round_rows(race):
-        rate = row["throughput_per_s"]
-        if rate:
-            cost = row["server_cpu_us_per_request"]
-            more = "" if cost is None else f" {1000 * cost:.2f} cpu-ns/op"
-            lines.append(f"BenchmarkRace/{_word(row['contender'])} 1 {1e9 / rate:.2f} ns/op {rate:.2f} req/s{more}")
+        rate, cost = row["throughput_per_s"], row["server_cpu_us_per_request"]
+        if isinstance(rate, float) and rate:
+            more = f" {1000 * cost:.2f} cpu-ns/op" if isinstance(cost, float) else ""
+            name = _word(str(row["contender"]))
+            lines.append(f"BenchmarkRace/{name} 1 {1e9 / rate:.2f} ns/op {rate:.2f} req/s{more}")
     return lines
 
 
@@ -209,7 +210,7 @@ def _float(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _json(content: Any) -> str:
+def _json(content: Json) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -29,7 +29,7 @@ from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.latency import QUANTILES
 from dragstrip.report.race.parts import Part, of_rates, parts
-from dragstrip.report.race.request_kinds import kind_rows
+from dragstrip.report.race.request_kinds import KindRow, kind_rows
 from dragstrip.report.race.summary import Row
 from dragstrip.store.json_values import Json, encode
 
@@ -58,8 +58,8 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     data = json.dumps(content, indent=1, ensure_ascii=True)
     found = parts(race, verdict, checks)
     each = [_column(part, at, several=bool(race.columns)) for at, part in enumerate(found, 1)]
-    names = list(dict.fromkeys(row.name for column in each for row in column["rows"]))
-    drawn = {f"{column['at']}{name}": chart for column in each for name, chart in column["charts"].items()}
+    names = list(dict.fromkeys(row.name for column in each for row in column.rows))
+    drawn = {f"{column.at}{name}": chart for column in each for name, chart in column.charts.items()}
     overview = columns.table(race, found) if race.columns else None
     if overview:
         drawn["columns"] = charts.columns(race, found)
@@ -100,7 +100,35 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     )
 
 
-def _column(part: Part, at: int, *, several: bool) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSections:
+    """What the sections of one column show; ``at`` and ``head``: before their places and heads, if there are others."""
+
+    at: str
+    head: str
+    name: str
+    race: Race
+    verdict: Verdict
+    void: bool
+    rows: Sequence[Row]
+    kinds: Sequence[KindRow]
+    database: str
+    tie_count: int
+    charts: Mapping[str, charts.Chart]
+    matrix: Sequence[tuple[str, Sequence[Cell]]]
+    pairs: Sequence[Pair]
+    others: Sequence[Pair]
+    disturbed: Sequence[Pair]
+    together: str
+    out: Sequence[Entrant]
+    checks: Sequence[Check]
+    parity: Sequence[tuple[str, list[str], bool]]
+    parity_names: Sequence[str]
+    meaning: str
+    launches: Sequence[tuple[str, dict[str, str]]]
+
+
+def _column(part: Part, at: int, *, several: bool) -> ColumnSections:
     """What the sections of one column show.
 
     Args:
@@ -110,30 +138,30 @@ def _column(part: Part, at: int, *, several: bool) -> dict[str, Any]:
     found = rows.ranked(race, verdict)
     names = [row.name for row in found]
     disturbed = [pair for pair in verdict.pairs if pair.disturbed]
-    return {
-        "at": f"c{at}-" if several else "",
-        "head": f"{part.name}: " if several else "",
-        "name": part.name,
-        "race": race,
-        "verdict": verdict,
-        "void": standing.is_void(race, verdict, part.checks),
-        "rows": found,
-        "kinds": kind_rows(race),
-        "database": database.text(race, verdict, names),
-        "tie_count": rows.ties_wide(found),
-        "charts": _charts(race, verdict, found),
-        "matrix": [(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
-        "pairs": rows.shown_pairs(verdict, names, every=False),
-        "others": rows.shown_beside(verdict, names, every=False),
-        "disturbed": disturbed,
-        "together": forest.together(disturbed) if len(disturbed) > rows.DISTURBED_EACH else "",
-        "out": [entrant for entrant in race.entrants if entrant.out],
-        "checks": sorted(part.checks, key=lambda check: -check.status.rank),
-        "parity": race_terminal.parity_rows(race),
-        "parity_names": [entrant.name for entrant in race.entrants if entrant.parity],
-        "meaning": f"{figures.meaning(verdict)} {figures.null_race(race)}",
-        "launches": launches(race, found),
-    }
+    return ColumnSections(
+        at=f"c{at}-" if several else "",
+        head=f"{part.name}: " if several else "",
+        name=part.name,
+        race=race,
+        verdict=verdict,
+        void=standing.is_void(race, verdict, part.checks),
+        rows=found,
+        kinds=kind_rows(race),
+        database=database.text(race, verdict, names),
+        tie_count=rows.ties_wide(found),
+        charts=_charts(race, verdict, found),
+        matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
+        pairs=rows.shown_pairs(verdict, names, every=False),
+        others=rows.shown_beside(verdict, names, every=False),
+        disturbed=disturbed,
+        together=forest.together(disturbed) if len(disturbed) > rows.DISTURBED_EACH else "",
+        out=[entrant for entrant in race.entrants if entrant.out],
+        checks=sorted(part.checks, key=lambda check: -check.status.rank),
+        parity=race_terminal.parity_rows(race),
+        parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
+        meaning=f"{figures.meaning(verdict)} {figures.null_race(race)}",
+        launches=launches(race, found),
+    )
 
 
 def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> None:
@@ -190,14 +218,14 @@ _WORDS = {
 }
 
 
-def _sections(race: Race, each: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _sections(race: Race, each: Sequence[ColumnSections]) -> list[tuple[str, str]]:
     """What the page has, in its order: place and word."""
     measured = [name for column in each for name in _of_column(column)]
     checked = [
-        (f"{column['at']}{name}", f"{column['head']}{name}")
+        (f"{column.at}{name}", f"{column.head}{name}")
         for column in each
         for name in ("validity", "parity")
-        if name == "validity" or column["parity"]
+        if name == "validity" or column.parity
     ]
     there = {"columns": bool(race.columns), "foreign": bool(external.figures(race)), "contenders": bool(race.entrants)}
     before, after = (
@@ -208,21 +236,19 @@ def _sections(race: Race, each: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
     return [*before, *measured, *foreign, *checked, *after]
 
 
-def _of_column(column: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
     """One column's sections before its checks."""
-    drawn = column["charts"]
+    drawn = column.charts
     there = {
-        "ranking": column["rows"],
-        "out": column["out"],
-        "pairs": column["pairs"],
+        "ranking": column.rows,
+        "out": column.out,
+        "pairs": column.pairs,
         "blocks": "blocks" in drawn,
         "latency": "latency" in drawn,
         "cost": "cpu" in drawn or "memory" in drawn,
-        "figures": column["rows"],
+        "figures": column.rows,
     }
-    return [
-        (f"{column['at']}{name}", f"{column['head']}{_WORDS.get(name, name)}") for name, shown in there.items() if shown
-    ]
+    return [(f"{column.at}{name}", f"{column.head}{_WORDS.get(name, name)}") for name, shown in there.items() if shown]
 
 
 def _raw(race: Race) -> str:
@@ -271,7 +297,7 @@ def _with_whole_options(text: str) -> Markup:
     )
 
 
-def harmless(value: Any) -> Any:
+def harmless(value: object) -> object:
     """Control characters from outside are shown as such; markup of our own stays as it is."""
     return figures.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -358,15 +384,9 @@ def command(race: Race) -> str:
     return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
 
 
-def _quoted(part: str) -> str:
-    """For a shell, but {port} as it is: that is how people write it."""
-    return part if re.fullmatch(r"[\w@%+=:,./{}-]+", part) else shlex.quote(part)
-
-
 def _entry_words(entrant: Entrant) -> list[str]:
     if entrant.kind != "serve":
         return [entrant.name]
-    started_by = entrant.parameters.get("command", "…")
-    text = started_by if isinstance(started_by, str) else " ".join(_quoted(str(part)) for part in started_by)
+    text = entrant.parameters.get("command", "…")
     wake = ["--wake", f"{entrant.parameters['wake_s']}s"] if "wake_s" in entrant.parameters else []
     return ["--serve", f"{entrant.name}={text}", *wake]

@@ -8,14 +8,16 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
 
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report.race import chart_data
 from dragstrip.report.race.messages import void_text
 
-Row = dict[str, Any]
+#: What one cell can hold.
+Cell = None | bool | int | float | str
+
+Row = dict[str, Cell]
 
 #: A block's fields that no cell holds: histograms are exported as .hgrm and .hlog.
 _NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswith("_hdr") or field.name == "kinds")
@@ -66,7 +68,7 @@ def round_rows(race: Race) -> Iterator[Row]:
     for row, index in enumerate(first.rounds):
         for column, name in enumerate(first.names):
             if first.ran[row, column]:
-                place = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
+                place: Row = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
                 numbers = {key: _finite(float(of.totals[row, column])) for key, of in by_column.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
 
@@ -79,7 +81,7 @@ def _by_column(race: Race, rows_of: Callable[[Race], Iterator[Row]]) -> Iterator
             yield {**row, "column": column.name}
 
 
-def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+def csv_text(rows: Iterable[Mapping[str, Cell]]) -> str:
     """Rows as CSV (RFC 4180) with a head; what is not known is an empty cell."""
     listed = list(rows)
     if not listed:
@@ -91,7 +93,7 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def parquet(rows: Iterable[Mapping[str, Cell]]) -> bytes:
     """Rows as a Parquet file.
 
     Raises:
@@ -111,7 +113,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Cell | Sequence[object] | Mapping[str, object]) -> Cell:
     """Maps and lists as text: a cell is one value."""
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
