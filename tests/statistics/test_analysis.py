@@ -207,6 +207,17 @@ def test_judge_reaches_the_same_numbers_as_the_simulation(metric: str, kind: str
         assert (judged.verdict in ("faster", "slower")) == (abs(values[:n].mean()) > half)
 
 
+def test_judge_widens_intervals_for_all_pairs_at_once_as_the_simulation_does() -> None:
+    """Four contenders, looked at in round 20 of 30: each half-width is that of all six pairs, not of a race of two."""
+    logs = {name: normal(number, 20, 0.01 * number, 0.02 * number) for number, name in enumerate("abcd", start=1)}
+    numbers = np.array(list(logs.values())).T
+    halves = simulate.simulate_many.halves(numbers, 30)
+    pairs = analysis.judge(race_of(logs, planned=30)).pairs
+    assert [math.log(pair.high / pair.low) / 2 for pair in pairs] == pytest.approx(list(halves), rel=1e-4)
+    alone = simulate.simulate_many.halves(numbers[:, [0, 3]], 30)
+    assert halves[2] > 1.1 * alone[0]
+
+
 def test_a_pause_that_outlasts_its_block_is_counted_to_its_end() -> None:
     """30 ms, of which 5 fall into the counted part: 25 more belong to it. Shorter waits are as before."""
     usual = [samples.block("b", pass_index=at) for at in range(7)]
