@@ -97,7 +97,7 @@ class Result:
         found = summary.pair_of(self.verdict, a, b)
         if found is None:
             compared = ", ".join(sorted({name for pair in self.verdict.pairs for name in (pair.a, pair.b)}))
-            raise BadUsage(f"{a} and {b} were not compared in race {self.record.id}; those that were: {compared}")
+            raise BadUsage(f"race {self.record.id} did not compare {a} with {b}; compared pairs: {compared}")
         return found
 
     def blocks(self) -> DataFrame:
@@ -251,12 +251,12 @@ def _refuse_odd(
     for option in plan:
         if option not in Plan.__annotations__:
             known = contender.nearest(option, {*Plan.__annotations__, "rate_per_s"}, "options are")
-            raise BadUsage(f"dragstrip.race: there is no option {option!r}; {known}")
+            raise BadUsage(f"dragstrip.race: unknown option {option!r}; {known}")
     for contender_ in (*contenders, *(serve or {}), *(serve or {}).values()):
         if not isinstance(contender_, str):
-            raise BadUsage(f"dragstrip.race: contender {contender_!r} is no text; use names, files or addresses")
+            raise BadUsage(f"dragstrip.race: contender {contender_!r} is not a string; use names, files or addresses")
     if not isinstance(workload, str):
-        raise BadUsage(f"dragstrip.race: workload={workload!r} is no text; use a name like 'hello', or a file")
+        raise BadUsage(f"dragstrip.race: workload={workload!r} is not a string; use a name like 'hello', or a file")
 
 
 def stored(run: str = "last", store: Path | str | None = None) -> Result:

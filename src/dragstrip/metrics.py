@@ -123,7 +123,7 @@ def known(name: str) -> str:
     """
     own = name.removeprefix(TYPICAL)
     if own not in KNOWN or (not KNOWN[own].may_decide and own != name):
-        raise BadUsage(f"metric {name!r} is none that a race can be judged by; use {' or '.join((AUTO, *METRICS))}")
+        raise BadUsage(f"a race can't be judged by metric {name!r}; use {' or '.join((AUTO, *METRICS))}")
     return own
 
 

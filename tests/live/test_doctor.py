@@ -104,7 +104,7 @@ def test_a_contender_near_the_generators_ceiling_is_marked(ceiling_per_s: float,
     known = replace(race.machine, generator_ceiling=GeneratorCeiling(threads=race.load.threads, points=(point,)))
     (check,) = (one for one in validity.inspect(replace(race, machine=known)) if one.name == "generator")
     assert check.status == status
-    assert ("of what the generator can send" in check_text(check)) == (status == "warn")
+    assert ("of the load generator's maximum rate" in check_text(check)) == (status == "warn")
 
 
 def test_the_built_in_server_answers_whole_requests_however_they_are_cut() -> None:

@@ -170,7 +170,7 @@ def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> Non
     for word in (
         "closed loop, answers stamped by the kernel",
         "p99.999",
-        "every answer was checked and right",
+        "every response was checked and correct",
         "CPU per request",
     ):
         assert word in done.stdout
@@ -331,7 +331,7 @@ def test_exit_1_where_nothing_under_load_was_answered_right(faulty: Callable[...
     done = load(faulty("status", "2"), "-n", "22", "-c", "2")
     assert done.returncode == 1
     assert "answered nothing right" in done.stdout
-    assert re.search(r"20 +wrong status +another status than the first plain answer's", done.stdout)
+    assert re.search(r"20 +wrong status +status differs from the reference response's", done.stdout)
     assert "the first: 'HTTP/1.1 500 Internal Server Error" in " ".join(done.stdout.split())
     assert re.search(r"answers by status\n *200 +OK +2 +9.09 %\n *500 +Internal Server Error +20 +90.9 %", done.stdout)
 
@@ -482,7 +482,7 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["http://127.0.0.1:1/", "--timeout", "2m"], 2, "60s"),
         (["http://127.0.0.1:1/", "-H", "nonsense"], 2, "Accept: text/html"),
         (["http://127.0.0.1:1/", "-H", "Content-Length: 3"], 2, "own length"),
-        (["http://127.0.0.1:1/", "-H", "X: a\r\nY: b"], 2, "no header"),
+        (["http://127.0.0.1:1/", "-H", "X: a\r\nY: b"], 2, "not a valid header"),
         (["http://127.0.0.1:1/", "-m", "G T"], 2, "GET or POST"),
         (["http://127.0.0.1:1/", "-b", "@/no/such"], 2, "-b @/no/such: /no/such can't be read"),
         (["http://127.0.0.1:1/", "-k", "--no-keepalive"], 2, "contradict"),
@@ -576,7 +576,7 @@ def test_latencies_that_were_cut_off_by_the_end_are_a_warning_where_they_are_the
     """A stall at the very end stands in no histogram, so words must tell of it."""
     stalled = part(answered=1010, sent=1010, duration_ns=3 * SECOND_NS)
     (line,) = warnings(result(stalled))
-    assert "10 answers were still to come, the last 2.00 s later" in line
+    assert "10 responses arrived after the end of the run, the last 2.00 s after it" in line
     assert warnings(result(part(answered=1010, sent=1010, duration_ns=SECOND_NS + 5_000_000))) == []
 
 

@@ -83,7 +83,7 @@ def test_a_unix_socket_is_loaded_like_a_port(tmp_path: Path) -> None:
     assert log[-1] == "/ 200 GET - localhost -"
     nobody = load(*words, "-n", "12")
     assert nobody.returncode == 1
-    assert f"the socket {path} gives no answer" in nobody.stderr
+    assert f"the socket {path} does not respond" in nobody.stderr
 
 
 def test_connections_come_from_many_addresses_and_ports_that_run_out_are_told_before(nginx: Nginx) -> None:

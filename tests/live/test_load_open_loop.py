@@ -75,7 +75,7 @@ def test_exactly_so_many_leave_and_the_report_says_how_late(nginx: Nginx) -> Non
     assert len(nginx.ended()) == 502
     assert "answered 502 requests right" in done.stdout
     assert "offered 5,000/s, Poisson arrivals (seed 1), thrifty" in " ".join(done.stdout.split())
-    assert "left late" in done.stdout
+    assert "send delay" in done.stdout
 
 
 @live

@@ -69,9 +69,9 @@ def test_a_raw_request_leaves_byte_for_byte(nginx: Nginx, tmp_path: Path) -> Non
         (
             "a.toml",
             '[[request]]\npath = "/"\nheadres = {a = "b"}\n',
-            "a.toml:3: request.0.headres: there is no such key; did you mean headers?",
+            "a.toml:3: request.0.headres: unknown key; did you mean headers?",
         ),
-        ("a.toml", '[[requests]]\npath = "/"\n', "a.toml:1: requests: there is no such key; did you mean request?"),
+        ("a.toml", '[[requests]]\npath = "/"\n', "a.toml:1: requests: unknown key; did you mean request?"),
         ("a.toml", "request = []\n", "a.toml:1: request: given []; give at least 1"),
         (
             "a.jsonl",
@@ -81,7 +81,7 @@ def test_a_raw_request_leaves_byte_for_byte(nginx: Nginx, tmp_path: Path) -> Non
         ("a.jsonl", "[1]\n", "a.jsonl:1: the line: given [1]; give a table of keys"),
         ("a.toml", '[[request]]\nbody = "a"\nbody_file = "b"\n', "body and body_file"),
         ("a.toml", '[[request]]\nanswer_file = "nowhere"\n', "nowhere can't be read"),
-        ("a.jsonl", '{"path": "/"}\n{"pth": "/"}\n', "a.jsonl:2: pth: there is no such key; did you mean path?"),
+        ("a.jsonl", '{"path": "/"}\n{"pth": "/"}\n', "a.jsonl:2: pth: unknown key; did you mean path?"),
         ("a.jsonl", "GET /\n", "line 1: not valid JSON"),
         ("a.jsonl", "", "has 0 requests"),
     ],
@@ -122,7 +122,7 @@ def test_a_sequence_that_repeats_is_learned_once(nginx: Nginx) -> None:
     [
         (["--url-template", "/{int:1..2}", "--raw", "r"], "--raw and --url-template contradict"),
         (["--url-template", "/{integer:1..2}"], "no placeholder"),
-        (["--urls", "5"], "give --url-template PATH"),
+        (["--urls", "5"], "add --url-template PATH"),
         (["--seed", "5"], "give -R RATE"),
     ],
 )

@@ -281,7 +281,7 @@ REFUSED = {
     ),
     "function response()\n local t = nil + 1 end": (1, "own.lua:2: attempt to perform arithmetic"),
     "function delay() return 'x' end": (1, "delay() returned x"),
-    "function setup(thread) thread.addr = wrk.lookup('192.0.2.1', 80)[1] end": (2, "no loopback address"),
+    "function setup(thread) thread.addr = wrk.lookup('192.0.2.1', 80)[1] end": (2, "not a loopback address"),
     "function setup(thread) thread:set('f', print) end": (2, "a function can't be handed to another thread"),
     "debug.sethook()": (2, "bounds how long"),
     "local n = 0\nfunction request() n = n + 1\n while n > 3 do pcall(function() while true do end end) end "

@@ -71,7 +71,7 @@ def test_the_report_says_which_and_what_cannot_be_is_refused(tmp_path: Path) -> 
     refused = load(server.url, *server.ca, "--tls", "resumed", "--no-keepalive", "-n", "12")
     assert (refused.returncode, "does not take up the TLS session" in refused.stderr) == (1, True), refused.stderr
     shown = " ".join(load(server.url, *server.ca, "--no-keepalive", "-n", "12").stdout.split())
-    assert "whole handshakes)" in shown
+    assert "full handshakes)" in shown
     assert "TLS handshakes under load" in shown
     server.counted()
     clear = load("http://127.0.0.1:1/", "--tls", "full")
@@ -82,6 +82,6 @@ def test_sessions_of_connections_that_are_kept_are_few_and_the_report_says_so(tm
     """They have one handshake each, most of them before there is any session."""
     server = Encrypted(tmp_path)
     shown = " ".join(load(server.url, *server.ca, "--tls", "resumed", "-n", "22", "-c", "2").stdout.split())
-    assert "sessions taken up)" in shown
+    assert "resumed sessions)" in shown
     assert "--no-keepalive or --close-after has more" in shown
     server.counted()

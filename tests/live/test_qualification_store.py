@@ -258,6 +258,6 @@ def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path)
     assert "reused" in second["nginx-return"].pop("scrutineering")
     assert second["nginx-return"] == first["nginx-return"]
     assert "scrutineering" not in second["mine"]
-    assert "nginx-return: ready, by its scrutineering of " in shown
+    assert "nginx-return: ready (passed scrutineering " in shown
     _, third = raced("--fresh-scrutiny")
     assert all("scrutineering" not in sheet for sheet in third.values())

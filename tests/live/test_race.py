@@ -282,7 +282,7 @@ def test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0(tmp_
     (check,) = [one for one in told["validity"] if one["check"] == "server's count"]
     assert check["status"] == "void"
     assert "by its own count liar had" in check["detail"]
-    assert "fewer than the engine had answers to" in check["detail"]
+    assert "fewer than the engine got responses to" in check["detail"]
     assert "honest" not in check["detail"]
     with sqlite3.connect(env["DRAGSTRIP_STORE"]) as store:
         launches = store.execute(

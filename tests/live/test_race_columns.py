@@ -67,7 +67,7 @@ def test_three_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_
         own = {*field} - ({"nginx-return"} if this.column else set())
         assert {launch.contender for launch in this.launches} == {block.contender for block in this.blocks} == own
     assert [this.index for this in race.rounds] == list(range(len(race.rounds)))
-    assert re.search(r"nginx-return .*lacks it", text)
+    assert re.search(r"nginx-return .*not served", text)
     assert {pair["column"] for pair in told["pairs"]} == {"hello", "multiply"}
     assert told["columns"][1]["absent"] == ["nginx-return"]
     request = request_of(race)

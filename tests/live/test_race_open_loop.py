@@ -84,7 +84,7 @@ def test_a_closed_loop_has_no_latency_to_compare() -> None:
     [
         ({}, "pass", "on time"),
         ({"departed": 985, "unsent": 15}, "warn", "slow: only 98 % of the offered 40,000/s"),
-        ({"lag_p99_ns": 150_000}, "warn", "slow: one request in a hundred left over 150 µs late"),
+        ({"lag_p99_ns": 150_000}, "warn", "slow: 1 % of its requests left more than 150 µs late"),
     ],
 )
 def test_a_rate_that_is_not_sustained_and_a_late_engine_warn(changes: dict[str, Any], status: str, words: str) -> None:

@@ -32,7 +32,7 @@ MOST_MB = 300
 #: What the command has when it has started.
 STARTED_MB = 110
 
-LENGTH = "says a Content-Length that is no length"
+LENGTH = "sent an invalid Content-Length"
 UNSOUND = "sends an unsound head"
 #: What scrutineering says of each mode; "" where it is odd and right.
 TOLD = {
@@ -78,9 +78,9 @@ TOLD = {
     "extra-bytes": "bytes follow the complete answer, 'junk'",
     "two-answers": "bytes follow the complete answer, 'HTTP/1.1 200 OK",
     "answers-early": "nothing would be right",
-    "http-0.9": "answers with what is no HTTP/1, 'hello world",
+    "http-0.9": "sent something that is not HTTP/1: 'hello world",
     "http-2": "answers in HTTP/2",
-    "binary": "answers with what is no HTTP/1",
+    "binary": "sent something that is not HTTP/1",
     "no-colon": f"{UNSOUND} (illegal header line, 'this is no header')",
     "nul-in-header": f"{UNSOUND} (illegal header line",
     "control-in-reason": "sends control characters in its head",
@@ -107,15 +107,15 @@ LOAD_TOLD = {
     "endless-status-500": "sends a body of more than 67,174,400 bytes",
     "huge-length": "announces a body of 9,223,372,036,854,775,807 bytes",
     "304-with-body": "sends bytes behind its complete answer, 'hello world",
-    **dict.fromkeys(["wrong-status"], "answers status 500"),
-    **dict.fromkeys(["redirect"], "answers status 302"),
+    **dict.fromkeys(["wrong-status"], "responds with status 500"),
+    **dict.fromkeys(["redirect"], "responds with status 302"),
     **dict.fromkeys(["wrong-body", "wrong-type", "gzip", "keeps-and-closes", "never-closes"], ""),
     "204-with-body": "sends bytes behind its complete answer, 'hello world",
     "extra-bytes": "sends bytes behind its complete answer, 'junk'",
     "two-answers": "sends bytes behind its complete answer",
     "answers-early": "sends bytes behind its complete answer",
     # One connection more than its backlog takes: the kernel takes that one in, or lets it wait for ever.
-    "never-accepts": "gives no answer (timed out) | answered nothing within",
+    "never-accepts": "does not respond (timed out) | answered nothing within",
 }
 #: What comes a moment after the answer is there when that is read, or is not: both are right.
 LOAD_MAY_TELL = {"answers-early"}

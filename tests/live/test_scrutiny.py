@@ -106,7 +106,7 @@ def test_chunked_answers_are_right_and_told_as_such() -> None:
         (plain(BODY, status="500 Oops"), "status 500"),
         (plain(BODY, kind="text/html"), "content type text/html"),
         (plain(BODY, "Content-Encoding: gzip"), "is sent as gzip"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "answers with what is no HTTP/1, 'SSH-2.0-OpenSSH_9.2"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "sent something that is not HTTP/1: 'SSH-2.0-OpenSSH_9.2"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhello world\n",
             "after 12 bytes of body where its Content-Length says 99",

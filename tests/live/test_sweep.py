@@ -205,4 +205,4 @@ def test_a_rate_too_low_for_its_quantile_is_refused_with_one_that_would_do() -> 
     """p99 wants a thousand answers of each launch."""
     done = dragstrip("sweep", "--serve", f"one={HELLO}", "--rates", "10,20")
     assert done.returncode == 2
-    assert "use 100 a second and more" in done.stderr
+    assert "use 100 per second or more" in done.stderr

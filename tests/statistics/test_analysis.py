@@ -486,7 +486,7 @@ def test_who_serves_more_but_spends_more_is_said() -> None:
     ]
     (found,) = analysis.judge(racing(["a", "b"], rounds)).contradictions
     assert (found.ahead, found.behind) == ("a", "b")
-    assert contradiction_text(found).startswith("a serves more requests, but b takes less CPU per request")
+    assert contradiction_text(found).startswith("a serves more requests, but b uses less CPU time per request")
 
 
 def test_typical_judges_by_the_median_over_passes_and_says_that_pauses_are_ignored() -> None:
@@ -513,7 +513,7 @@ def test_typical_judges_by_the_median_over_passes_and_says_that_pauses_are_ignor
     assert (by_median.metric, by_median.typical) == ("throughput", True)
     assert "by the median over passes: pauses ignored" in sentence(by_median)
     typical = analysis.judge(race)
-    assert "ignores them" in pauses_text(typical.pauses[0], typical)
+    assert "ignores pauses" in pauses_text(typical.pauses[0], typical)
     shown = [analysis.judge(race).estimates[name].throughput_per_s.estimate for name in "ab"]  # type: ignore[union-attr]
     assert shown[0] == pytest.approx(shown[1], rel=0.01)
 
@@ -603,7 +603,7 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
     by_cpu = racing("ab", rounds)
     by_cpu = replace(by_cpu, plan=replace(by_cpu.plan, metric="cpu"))
     judged = analysis.judge(by_cpu)
-    assert "does not count them" in pauses_text(judged.pauses[0], judged)
+    assert "does not include them" in pauses_text(judged.pauses[0], judged)
 
 
 def test_what_told_two_apart_is_named_as_pauses_in_nine_of_ten_races() -> None:
@@ -688,7 +688,7 @@ def pair_of(**changes: object) -> analysis.Pair:
         (
             {"verdict": "undecided", "ratio": 0.998, "low": 0.988, "high": 1.009, "more_s": 75.0},
             "nginx-lua against node: too close to call, between 1.2 % slower and 0.9 % faster (24 rounds, 38 s; "
-            "about 75 s more would decide it if it goes on like this)",
+            "about 75 s more would decide it if this trend holds)",
         ),
         (
             {"verdict": "same", "ratio": 1.001, "low": 0.996, "high": 1.006, "within_margin": True},

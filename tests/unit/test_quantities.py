@@ -102,7 +102,7 @@ def test_texts_of_the_help_hold_what_the_code_does() -> None:
     assert f"up to 5m if {ROUNDS_WANTED} rounds" in text(race, "budget")
     assert "columns if the race has several" in text(export_command, "chart")
     help_text = load.get_help(click.Context(load, info_name="load"))
-    for option, described in (("--pool", "--pool FILE has"), ("--url-template", "--url-template PATH draws")):
+    for option, described in (("--pool", "--pool FILE lists"), ("--url-template", "--url-template PATH draws")):
         assert help_text.index(described) < help_text.rindex(f"{option} "), option
     assert "see below" not in help_text
 

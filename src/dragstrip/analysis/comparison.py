@@ -228,7 +228,7 @@ def _reference(
 ) -> str | None:
     if asked is not None:
         if asked and asked not in names:
-            raise BadUsage(f"reference {asked!r} has no number in both races; those that have: {_few(names)}")
+            raise BadUsage(f"reference {asked!r} does not have numbers in both races; these do: {_few(names)}")
         return asked or None
     open_ = [name for name in candidates if name in names]
     # Comparing needs somebody to compare: with one common contender it is the question, not the yardstick.

@@ -141,7 +141,7 @@ def judge(
     margin, alpha = plan.margin if margin is None else margin, plan.alpha if alpha is None else alpha
     for what, given in (("margin", margin), ("alpha", alpha)):
         if not 0 < given < 1:
-            raise BadUsage(f"{what} {given} is no share between 0 and 1; 0.01 is 1 %")
+            raise BadUsage(f"{what} {given} is not a share between 0 and 1; 0.01 means 1 %")
     chosen = choose(race, metric)
     tables = read(race)
     done = len(tables.rounds)

@@ -114,7 +114,7 @@ class ClaimFile(Strict):
         if self.kind == "peak" and not rates:
             raise ValueError("a peak wants published.per_s = [rate]")
         if self.kind == "ends" and not self.load.requests:
-            raise ValueError("a run that never ends wants load.requests, its count")
+            raise ValueError("a claim about a run that never ends needs load.requests")
         return self
 
     @property
@@ -175,7 +175,7 @@ def load(word: str | Path, folders: Sequence[Path] = ()) -> Claim:
     known = {file.stem: file for folder in (*folders, SHIPPED) for file in folder.glob("*.toml")}
     file = Path(word) if str(word).endswith(".toml") else known.get(str(word), Path())
     if not is_file(file):
-        raise BadUsage(f"there is no claim {str(word)!r}; {nearest(str(word), known, 'there are')}, or a TOML file")
+        raise BadUsage(f"unknown claim {str(word)!r}; {nearest(str(word), known, 'known:')}, or give a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 

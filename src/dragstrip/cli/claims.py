@@ -27,7 +27,7 @@ def claims(
     json_path: Path | None,
     store_path: Path | None,
 ) -> None:
-    """What has been published about these servers, and what became of it here; without a command: from the store."""
+    """Published claims about these servers and what races here found. Without a command: results from the store."""
     if context.invoked_subcommand is None:
         options = TableOptions(remarks=remarks, markdown_path=markdown_path, svg_path=svg_path, json_path=json_path)
         with read_store(store_path) as store:

@@ -46,25 +46,38 @@ class AddOptions:
 @click.argument("first")
 @click.argument("second")
 @click.option(
-    "--outputs", nargs=2, type=click.Path(path_type=Path), help="What wrk, ab, hey, oha, h2load or k6 printed for each."
+    "--outputs",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    help="Two files with output of wrk, ab, hey, oha, h2load or k6, FIRST's then SECOND's.",
 )
-@click.option("--rates", nargs=2, type=Rate(), help="Answers a second of each.")
-@click.option("--ratio", type=float, help="Or the first's speed over the second's.")
-@click.option("--statement", default="", help="One sentence; made from the figures if not given.")
-@click.option("--source", default="added here")
-@click.option("--year", type=Count(1, 9999), default=None, help="This one if not given.")
-@click.option("--workload", default="hello", show_default=True)
-@serve_option("A server of your own, by name.", starts=False)
-@click.option("--tolerance", type=Share(), default="10%", show_default=True, help="Within it the size holds.")
-@click.option("--connections", "-c", type=Count(), default=None, help="Of the published load.")
-@click.option("--http", type=click.Choice(["1.0", "1.1"]), default=None)
-@click.option("--keepalive/--no-keepalive", default=None)
+@click.option("--rates", nargs=2, type=Rate(), help="Responses per second of FIRST and of SECOND.")
+@click.option("--ratio", type=float, help="Speed of FIRST divided by speed of SECOND, instead of --outputs or --rates.")
+@click.option("--statement", default="", help="The claim in one sentence. [default: derived from the figures]")
+@click.option("--source", default="added here", help="Where the claim was published: a URL or a title.")
+@click.option("--year", type=Count(1, 9999), default=None, help="Year of publication. [default: this year]")
+@click.option("--workload", default="hello", show_default=True, help="Workload that the claim is about.")
+@serve_option("Command of a server that the claim names.", starts=False)
 @click.option(
-    "--to", "folder", type=click.Path(path_type=Path, file_okay=False), default=None, help="Where its file goes."
+    "--tolerance",
+    type=Share(),
+    default="10%",
+    show_default=True,
+    help="Largest deviation from the claimed ratio that still counts as 'holds'.",
+)
+@click.option("--connections", "-c", type=Count(), default=None, help="Connections of the published load.")
+@click.option("--http", type=click.Choice(["1.0", "1.1"]), default=None, help="HTTP version of the published load.")
+@click.option("--keepalive/--no-keepalive", default=None, help="Whether the published load reused connections.")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Folder for the claim file. [default: beside the store]",
 )
 @gathered(AddOptions)
 def add_command(options: AddOptions) -> None:
-    """Add a claim of your own: NAME, that FIRST serves so many times the requests of SECOND."""
+    """Add your own claim NAME: FIRST serves a given multiple of SECOND's requests."""
     name, folder = options.name, options.folder
     fields = _claim_file(options)
     for contender in fields.contenders:
@@ -128,8 +141,8 @@ def _load_of(options: AddOptions, output: other_tools.ForeignRun | None) -> defi
     """
     if output and output.http == "2" and options.http is None:
         raise BadUsage(
-            f"claims add: {output.tool}'s output is of HTTP/2, and claims are raced over HTTP/1; give one made by "
-            f"{output.tool} --h1, or say --http 1.1 to race it so"
+            f"claims add: {output.tool}'s output is from HTTP/2, but claims are raced over HTTP/1; give output of "
+            f"{output.tool} --h1, or add --http 1.1 to race it that way"
         )
     known: dict[str, object] = {}
     if output:

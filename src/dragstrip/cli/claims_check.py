@@ -44,21 +44,21 @@ class CheckOptions(TableOptions, StoreOptions):
 
 @click.command(name="check")
 @click.argument("names", nargs=-1, shell_complete=completion.claims)
-@click.option("--all", "everything", is_flag=True)
-@click.option("--budget", type=Duration(), default="25m", show_default=True, help="For all races together.")
-@click.option("--resume", is_flag=True, help="Keep what the store has decided, go on with the rest.")
-@click.option("--setting", type=click.Choice([PUBLISHED, FAIR]), default=None, help="Only this one of the two.")
+@click.option("--all", "everything", is_flag=True, help="Check every claim.")
+@click.option("--budget", type=Duration(), default="25m", show_default=True, help="Total time for all races.")
+@click.option("--resume", is_flag=True, help="Keep stored results and continue with the rest.")
+@click.option("--setting", type=click.Choice([PUBLISHED, FAIR]), default=None, help="Race under this setting only.")
 @remarks_option
 @yes_option
 @fleet_options
-@click.option("--quiet", "-q", is_flag=True, help="Only the table.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only the table, no progress.")
 @table_options
 @store_options
 @gathered(CheckOptions)
 def check_command(options: CheckOptions) -> None:
-    """Race what CLAIMS are about, by name or TOML file, under their published load and under fair settings."""
+    """Race the contenders of CLAIMS (names or TOML files), under the published load and under fair settings."""
     if bool(options.names) == options.everything:
-        raise BadUsage("claims check: name claims (`dragstrip claims list` has them), or give --all; one of the two")
+        raise BadUsage("claims check: name claims (`dragstrip claims list` lists them) or give --all, but not both")
     wanted = claims_named(options.names)
     settings = (options.setting,) if options.setting else (PUBLISHED, FAIR)
     for claim in wanted:

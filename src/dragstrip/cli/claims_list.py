@@ -15,10 +15,15 @@ from dragstrip.report.claims import table as claims_report
 
 
 @click.command(name="list")
-@click.option("--json", "as_json", is_flag=True)
-@click.option("--contenders", "only_names", is_flag=True, help="Only whom they are about, a line each, for install.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option(
+    "--contenders",
+    "only_names",
+    is_flag=True,
+    help="Print only the contenders involved, one per line, as input for install.",
+)
 def list_command(as_json: bool, only_names: bool) -> None:
-    """Every claim: what was said, its figure, and whether it can be raced here."""
+    """List every claim: statement, published figure, and whether it can be raced here."""
     every = claims_named(())
     if only_names:
         contenders = [contender for claim in every for contender in claim.everybody]

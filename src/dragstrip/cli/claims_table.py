@@ -36,15 +36,15 @@ def table_options(command: Command) -> Command:
     """``--markdown``, ``--svg`` and ``--json`` of ``TableOptions``."""
     path = OutputFile(dash=True)
     for name, text in (
-        ("markdown", "The page of docs."),
-        ("svg", "Its chart."),
-        ("json", "Every row; - for the standard output."),
+        ("markdown", "Write the claims page (Markdown); - for stdout."),
+        ("svg", "Write the chart (SVG); - for stdout."),
+        ("json", "Write every row as JSON; - for stdout."),
     ):
         command = click.option(f"--{name}", f"{name}_path", type=path, default=None, help=text)(command)
     return command
 
 
-remarks_option = click.option("--remarks", is_flag=True, help="What each verdict rests on.")
+remarks_option = click.option("--remarks", is_flag=True, help="Also show the evidence behind each verdict.")
 
 
 def claims_named(names: Sequence[str]) -> tuple[Claim, ...]:

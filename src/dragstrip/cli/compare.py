@@ -52,24 +52,54 @@ class CompareOptions(StoreOptions):
 @click.command()
 @click.argument("old", shell_complete=completion.races)
 @click.argument("new", shell_complete=completion.races)
-@click.option("--metric", type=click.Choice(METRICS), default=None, help="Default: the new race's.")
-@click.option("--margin", type=Share(), default=None, help="Differences below it are the same.")
+@click.option("--metric", type=click.Choice(METRICS), default=None, help="Metric to compare. [default: NEW's]")
 @click.option(
-    "--reference", default=None, metavar="NAME|none", help="The contender that did not change; found if not given."
+    "--margin",
+    type=Share(),
+    default=None,
+    help="Equivalence margin: 'same' if the whole interval lies within it. [default: NEW's]",
 )
-@click.option("--fail-if", "rules", type=Rule(), multiple=True, metavar="slower:3%", help="Exit 1 where it is shown.")
-@click.option("--strict", is_flag=True, help="Exit 1 also where --fail-if's case can't be excluded.")
-@click.option("--anyway", is_flag=True, help="Compare what differs in machine or load.")
-@click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
-@click.option("--markdown", "markdown_path", type=OutputFile(dash=True), default=None)
-@click.option("--junit", "junit_path", type=OutputFile(), default=None, help="One case per --fail-if.")
+@click.option(
+    "--reference",
+    default=None,
+    metavar="NAME|none",
+    help="Unchanged contender to divide by, or none. [default: chosen automatically]",
+)
+@click.option(
+    "--fail-if",
+    "rules",
+    type=Rule(),
+    multiple=True,
+    metavar="slower:3%",
+    help="Exit 1 if the whole interval shows a contender slower (or faster) than in OLD by more than this.",
+)
+@click.option("--strict", is_flag=True, help="Exit 1 also if the interval can't rule out what --fail-if names.")
+@click.option("--anyway", is_flag=True, help="Compare even if machine or load differ.")
+@click.option(
+    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the comparison as JSON; - for stdout."
+)
+@click.option(
+    "--markdown",
+    "markdown_path",
+    type=OutputFile(dash=True),
+    default=None,
+    help="Write the comparison as Markdown; - for stdout.",
+)
+@click.option(
+    "--junit",
+    "junit_path",
+    type=OutputFile(),
+    default=None,
+    help="Write JUnit XML, one case per --fail-if and contender.",
+)
 @store_options
 @gathered(CompareOptions)
 def compare(options: CompareOptions) -> None:
-    """Two races, NEW against OLD: ids, beginnings of ids, last, or files that `dragstrip export` wrote.
+    """Compare race NEW with race OLD. Each is an id, the start of one, last, or a file written by `dragstrip export`.
 
-    A ratio is the contender's speed now over its speed then. Ends with 1 where a --fail-if is shown by the interval
-    (or its contender fell out), with 3 where the races can't be compared or --fail-if finds no interval.
+    A ratio is a contender's speed in NEW divided by its speed in OLD. Exit code 1 if the whole interval shows what
+    --fail-if names, or if a contender of OLD is out in NEW; 3 if the races can't be compared or --fail-if has no
+    interval to judge.
     """
     before, after = (read_race(name, options.store_path) for name in (options.old, options.new))
     for race in (before, after):
@@ -152,9 +182,7 @@ def _markdown(each: list[_Compared], disturbed: str) -> str:
 def _refuse_void(race: Race) -> None:
     void = [check_text(check) for check in inspect(race) if check.status is Status.VOID]
     if void or race.finished == "void":
-        raise MeasurementVoid(
-            f"race {race.id} is void and compared with nothing: {(void or ['too many void rounds'])[0]}"
-        )
+        raise MeasurementVoid(f"race {race.id} is void and can't be compared: {(void or ['too many void rounds'])[0]}")
 
 
 def _code(

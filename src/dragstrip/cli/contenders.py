@@ -14,7 +14,7 @@ from dragstrip.report import listing
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @definition_options
 def contenders(as_json: bool, folders: tuple[Path, ...], settings: tuple[str, ...]) -> None:
     """List every contender: ready, missing and how to make it ready, or broken and why."""

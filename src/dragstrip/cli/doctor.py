@@ -50,16 +50,26 @@ class DoctorOptions(CoreOptions, StoreOptions):
 
 
 @click.command()
-@core_options(server="As a race would be told, for example 1 or 2-3.", engine="Where the load would come from.")
-@io_option()
-@click.option("--seconds", type=Duration(), default="500ms", show_default=True, help="Of load, at each point.")
+@core_options(
+    server="Server cores that a race would use, e.g. 1 or 2-3.", engine="Load generator cores that a race would use."
+)
+@io_option
+@click.option(
+    "--seconds",
+    type=Duration(),
+    default="500ms",
+    show_default=True,
+    help="Duration of the load at each measured point.",
+)
 @click.option("--null-race", is_flag=True, help="Race a server against itself; every later report cites the result.")
-@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Of the null race.")
-@click.option("--json", "json_path", type=OutputFile(dash=True), default=None, help="Or -.")
+@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the null race.")
+@click.option(
+    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the findings as JSON; - for stdout."
+)
 @store_options
 @gathered(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
-    """Say whether this machine is fit for races, and what its load generator can do at most."""
+    """Check whether this machine is fit for races, and measure its load generator's maximum rate."""
     store_path = options.store_path or default_path()
     examining.refuse_place(store_path)
     lanes = machine.lanes(options.server_cores, options.engine_cores)

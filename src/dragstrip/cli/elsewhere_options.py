@@ -23,5 +23,8 @@ allow_host_option = click.option(
     type=Host(),
     multiple=True,
     metavar="NAME",
-    help="A host elsewhere that is yours to load; NAME:connections=500,rate=20000,time=5m raises bounds.",
+    help=(
+        "Allow load on this remote host, which must be yours; NAME:connections=500,rate=20000,time=5m raises the"
+        " limits."
+    ),
 )

@@ -65,21 +65,25 @@ class ExportOptions(StoreOptions):
 @click.command(name="export")
 @click.argument("run", shell_complete=completion.races)
 @click.argument("file", type=OutputFile(dash=True, late=True))
-@click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Default: by FILE's suffix.")
-@click.option("--contender", default=None, help="Whose latencies (.hgrm); not needed where there is one.")
-@click.option("--rounds", is_flag=True, help="CSV, Parquet: a row per contender and round, not per block.")
+@click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Format. [default: from FILE's suffix]")
+@click.option(
+    "--contender", default=None, help="For .hgrm: contender whose latencies are written; optional if there is only one."
+)
+@click.option("--rounds", is_flag=True, help="CSV, Parquet: one row per contender and round instead of per block.")
 @click.option(
     "--chart",
     type=click.Choice(CHARTS),
     default=None,
     help="PNG, SVG: which chart. [default: ranking, or columns if the race has several]",
 )
-@click.option("--column", default=None, metavar="NAME", help="Of a race of several workloads or rates: this one alone.")
-@click.option("--dark", is_flag=True, help="PNG, SVG: on a dark ground.")
+@click.option(
+    "--column", default=None, metavar="NAME", help="Export only this column of a race with several workloads or rates."
+)
+@click.option("--dark", is_flag=True, help="PNG, SVG: dark background.")
 @store_options
 @gathered(ExportOptions)
 def export_command(options: ExportOptions) -> None:
-    """Write one race, RUN, to FILE: every record of it, or in the shape that another program reads.
+    """Write race RUN to FILE, as the full record or in another program's format.
 
     \b
     by suffix  .csv .parquet (a row per block)  .hgrm .hlog  .json  .html  .xml (JUnit)
@@ -132,7 +136,7 @@ def _chosen(race: Race, column: str | None) -> Race:
     names = [one.name for one in race.columns]
     if column not in names:
         having = f"it has {' and '.join(map(repr, names))}" if names else f"it is of {race.workload!r} alone"
-        raise BadUsage(f"--column {column!r}: race {race.id} has none of this name; {having}")
+        raise BadUsage(f"--column {column!r}: race {race.id} has no such column; {having}")
     return analysis.column_of(race, names.index(column))
 
 
@@ -144,7 +148,7 @@ def _refuse_several(race: Race, what: str) -> None:
     """
     if race.columns:
         names = " or ".join(repr(column.name) for column in race.columns)
-        raise BadUsage(f"{what} shows one column of race {race.id}; --column says which: {names}")
+        raise BadUsage(f"{what} can show only one column of race {race.id}; choose with --column: {names}")
 
 
 def _by_suffix(file: Path) -> str:
@@ -158,7 +162,7 @@ def _by_suffix(file: Path) -> str:
         return "record"
     if suffix not in SUFFIXES:
         known = " ".join((*SUFFIXES, ".race"))
-        raise BadUsage(f"export {file}: no shape has the suffix {suffix}; use {known}, or --as")
+        raise BadUsage(f"export {file}: unknown suffix {suffix}; use {known}, or choose the format with --as")
     return SUFFIXES[suffix]
 
 
@@ -180,7 +184,7 @@ def _hgrm(race: Race, contender: str | None) -> str:
     _refuse_several(race, "a .hgrm")
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if contender is None and len(names) != 1:
-        raise BadUsage(f"a .hgrm holds one distribution; --contender says whose: {', '.join(names)}")
+        raise BadUsage(f"a .hgrm file holds one distribution; choose with --contender: {', '.join(names)}")
     text = histograms.hgrm(race, contender or names[0])
     if text is None:
         raise BadUsage(f"--contender {contender}: race {race.id} has no latencies of it; it has: {', '.join(names)}")

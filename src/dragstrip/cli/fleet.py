@@ -25,7 +25,7 @@ fleet_file = click.argument("file", type=click.Path(path_type=Path), default="fl
 @click.group(invoke_without_command=True)
 @click.pass_context
 def fleet(context: click.Context, /) -> None:
-    """Several machines: put Dragstrip on them, check them, end what was left running."""
+    """Manage several machines: install Dragstrip on them, check them, stop leftover agents."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -36,7 +36,7 @@ def fleet(context: click.Context, /) -> None:
     "--idle", "idle_s", type=Duration(1, 600), default="5s", show_default=True, help="Time to watch idle agents for."
 )
 def check(file: Path, idle_s: float) -> None:
-    """Whether each machine of FILE is there: same version, clock, link, and what its idle agent costs."""
+    """Check each machine in FILE: reachable, same Dragstrip, clock offset, link, CPU cost of the idle agent."""
     findings = check_fleet(load(file), idle_s=idle_s)
     show_findings(Console(), findings)
     if any(not one.passed for one in findings):
@@ -48,11 +48,11 @@ def check(file: Path, idle_s: float) -> None:
 @click.argument("contenders", nargs=-1, shell_complete=completion.contenders)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def install(file: Path, contenders: tuple[str, ...], yes: bool) -> None:
-    """Put this Dragstrip on each machine of FILE, and there what CONTENDERS need; says what it runs, then asks."""
+    """Copy this Dragstrip to each machine in FILE and install what CONTENDERS need; asks first."""
     known = load(file)
     steps = packing.plan(known, contenders)
     if not steps:
-        raise BadUsage(f"{file}: every machine is this one, and no contender was named; nothing to install")
+        raise BadUsage(f"{file}: nothing to install: every machine in it is this one, and no contender was named")
     megabytes = sum(place.stat().st_size for place, _ in packing.files()) / 1e6
     for step in () if yes else steps:  # each is said again before it runs
         sent = (
@@ -68,14 +68,14 @@ def install(file: Path, contenders: tuple[str, ...], yes: bool) -> None:
 @fleet.command()
 @fleet_file
 def down(file: Path) -> None:
-    """End agents that were left on the machines of FILE, and what they started."""
+    """Stop agents left running on the machines in FILE, and everything they started."""
     for name, count in end_everywhere(load(file)).items():
         click.echo(f"{name}: {count} ended")
 
 
 @fleet.command(hidden=True)
 @click.argument("name")
-@click.option("--end", is_flag=True)
+@click.option("--end", is_flag=True, help="Stop the agents of this name instead.")
 def agent(name: str, end: bool) -> None:
     """Runs on a machine for the length of a race; started over ssh, not by hand."""
     if end:

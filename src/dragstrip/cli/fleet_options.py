@@ -22,7 +22,7 @@ def fleet_option(command: Command) -> Command:
         type=click.Path(path_type=Path),
         default=None,
         metavar="FILE",
-        help="Load from several machines: a fleet.toml.",
+        help="Generate the load on the machines listed in a fleet.toml.",
     )(command)
 
 
@@ -33,14 +33,14 @@ def fleet_options(command: Command) -> Command:
         type=Duration(),
         default="30s",
         show_default=True,
-        help="Of a fleet: how long a lost machine is waited for.",
+        help="With --fleet: how long to wait for a machine that stops responding.",
     )(command)
     return click.option(
         "--fleet",
         type=click.Path(path_type=Path),
         default=None,
         metavar="FILE",
-        help="Race over several machines: a fleet.toml.",
+        help="Run on the machines listed in a fleet.toml.",
     )(command)
 
 
@@ -58,7 +58,9 @@ def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = N
     named = (("--server-cores", cores.server_cores), ("--engine-cores", cores.engine_cores)) if cores else ()
     for option, given in named:
         if given is not None:
-            raise BadUsage(f"{option} {given}: with --fleet each machine's cores stand in {fleet}; leave it out")
+            raise BadUsage(
+                f"{option} {given} can't be used with --fleet: {fleet} sets each machine's cores; leave it out"
+            )
     from dragstrip.racing.fleet.definition import load
     from dragstrip.racing.fleet.machines import Machines
     from dragstrip.racing.fleet.place import FleetPlace

@@ -187,7 +187,7 @@ def refuse_one_dash(words: Sequence[str], ctx: click.Context) -> None:
         if word == "--":
             return
         if remedy := _ONE_DASH.get(word.partition("=")[0]):
-            raise click.UsageError(f"no such option here: {word}; {remedy}", ctx)
+            raise click.UsageError(f"unknown option {word}; {remedy}", ctx)
 
 
 def hinted(error: click.UsageError) -> click.UsageError:

@@ -24,13 +24,13 @@ from dragstrip.report.race import external
     shell_complete=completion.races,
     help="Show another tool's result beside this race.",
 )
-@click.option("--name", default=None, help="What that result is called; default the tool's name.")
+@click.option("--name", default=None, help="Name for that result. [default: the tool's name]")
 @store_options
 def import_command(file: Path, run: str | None, name: str | None, store_path: Path | None) -> None:
-    """Take a race that was exported into the store; or, --beside a race, what another tool printed.
+    """Import an exported race into the store; or, with --beside, add another tool's output to a stored race.
 
-    wrk, ab, hey, oha, h2load and k6 are read, and github-action-benchmark's JSON. Such a figure has no interval, is
-    shown apart, and is compared with nothing.
+    Reads output of wrk, ab, hey, oha, h2load and k6, and github-action-benchmark's JSON. Such figures have no
+    interval, so they are shown separately and never compared.
     """
     with open_store(store_path) as store:
         if run is None:

@@ -31,8 +31,8 @@ class InstallOptions(DefinitionOptions):
 
 @click.command(name="install")
 @click.argument("names", nargs=-1, shell_complete=completion.contenders)
-@click.option("--all", "everything", is_flag=True, help="All that any contender needs at any workload.")
-@click.option("--line-up", default=None)
+@click.option("--all", "everything", is_flag=True, help="Install what any contender needs at any workload.")
+@click.option("--line-up", default=None, help="A named list of contenders, e.g. default.")
 @click.option("--workload", default=None, help="Also install what this workload needs: drivers and the database.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @definition_options

@@ -50,7 +50,7 @@ class Header(click.ParamType[tuple[str, str]]):
             return value
         name, colon, text = str(value).partition(":")
         if not colon or not name.strip():
-            self.fail(f"{value!r} is no header; use 'Accept: text/html'", param, ctx)
+            self.fail(f"{value!r} is not a valid header; use 'Accept: text/html'", param, ctx)
         return name.strip(), text.strip()
 
 
@@ -91,7 +91,9 @@ class Method(click.ParamType[str]):
         text = str(value)
         if text.isdigit():
             self.fail(
-                f"{text!r} is no method; use GET or POST, and for h2load's -m {text} --streams {text}", param, ctx
+                f"{text!r} is not a valid method; use GET or POST (h2load's -m {text} is --streams {text} here)",
+                param,
+                ctx,
             )
         return text
 
@@ -162,68 +164,135 @@ class LoadOptions(OpenLoopOptions):
 @click.argument("url")
 @click.argument("args", nargs=-1, metavar="[-- ARGS]...")
 @click.option(
-    "--connections", "-c", type=Count(), default=str(DEFAULT_CONNECTIONS), show_default=True, help="Open at a time."
+    "--connections",
+    "-c",
+    type=Count(),
+    default=str(DEFAULT_CONNECTIONS),
+    show_default=True,
+    help="Concurrent connections.",
 )
-@click.option("--requests", "-n", type=Count(), default=None, help="Send exactly so many, then end.")
+@click.option("--requests", "-n", type=Count(), default=None, help="Send exactly this many requests, then stop.")
 @click.option(
-    "--duration", "-d", "-z", "duration_s", type=Duration(), default=None, help="Default 10s; with -n what ends first."
+    "--duration",
+    "-d",
+    "-z",
+    "duration_s",
+    type=Duration(),
+    default=None,
+    help="How long to run; with -n, whichever ends first. [default: 10s without -n]",
 )
-@click.option("--threads", "-t", type=Count(1, 256), default=None, help="Engine threads, one per core.")
-@click.option("--header", "-H", "headers", type=Header(), multiple=True, metavar="'K: V'", help="May be repeated.")
-@click.option("--cookie", "-C", "cookies", type=Cookie(), multiple=True, metavar="NAME=V", help="May be repeated.")
+@click.option(
+    "--threads", "-t", type=Count(1, 256), default=None, help="Engine threads. [default: one per engine core]"
+)
+@click.option(
+    "--header",
+    "-H",
+    "headers",
+    type=Header(),
+    multiple=True,
+    metavar="'K: V'",
+    help="Add a request header; may be repeated.",
+)
+@click.option(
+    "--cookie",
+    "-C",
+    "cookies",
+    type=Cookie(),
+    multiple=True,
+    metavar="NAME=V",
+    help="Add a cookie; may be repeated.",
+)
 @click.option("--basic-auth", "-a", type=Credentials(), default=None, metavar="USER:PASS", help="Authorization: Basic.")
-@click.option("--method", "-m", type=Method(), default="GET", show_default=True)
-@click.option("--body", "-b", default="", help="Text, or @FILE.")
-@click.option("-D", "body_file", default=None, metavar="FILE", help="hey's and oha's word for --body @FILE.")
-@click.option("-T", "content_type", default=None, metavar="TYPE", help="As in ab and hey: -H 'Content-Type: …'.")
+@click.option("--method", "-m", type=Method(), default="GET", show_default=True, help="HTTP method.")
+@click.option("--body", "-b", default="", help="Request body: text, or @FILE.")
+@click.option("-D", "body_file", default=None, metavar="FILE", help="Same as --body @FILE, as in hey and oha.")
+@click.option(
+    "-T", "content_type", default=None, metavar="TYPE", help="Same as -H 'Content-Type: TYPE', as in ab and hey."
+)
 @click.option(
     "--pool", type=click.Path(path_type=Path), default=None, help="File of requests to send in turn; see above."
 )
-@click.option("--raw", type=click.Path(path_type=Path), default=None, help="The request byte for byte, from a file.")
+@click.option("--raw", type=click.Path(path_type=Path), default=None, help="File with the exact bytes of the request.")
 @click.option(
     "--url-template",
     default=None,
     metavar="PATH",
     help="Path with placeholders, e.g. '/item/{int:1..1000}'; see above.",
 )
-@click.option("--urls", type=Count(), default=None, help="Of a template: at most so many different paths; 1000.")
-@click.option("--script", "-s", type=click.Path(path_type=Path), default=None, help="wrk's: Lua; ARGS are its own.")
-@click.option("--latency", is_flag=True, help="In --style wrk: percentiles, too.")
 @click.option(
-    "--no-keepalive", "--disable-keepalive", "no_keepalive", is_flag=True, help="A new connection for each request."
+    "--urls", type=Count(), default=None, help="With --url-template: maximum number of different paths. [default: 1000]"
 )
-@click.option("--close-after", type=Count(), default=None, help="A kept connection ends with so many requests.")
-@click.option("--pipeline", type=Count(), default="1", show_default=True, help="Requests on their way on a connection.")
-@click.option("--streams", type=Count(), default="1", show_default=True, help="With --http 2, the same by streams.")
-@click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this socket file.")
+@click.option(
+    "--script", "-s", type=click.Path(path_type=Path), default=None, help="A wrk script in Lua; ARGS are passed to it."
+)
+@click.option("--latency", is_flag=True, help="With --style wrk: also print percentiles.")
+@click.option(
+    "--no-keepalive",
+    "--disable-keepalive",
+    "no_keepalive",
+    is_flag=True,
+    help="Open a new connection for each request.",
+)
+@click.option("--close-after", type=Count(), default=None, help="Close each connection after this many requests.")
+@click.option(
+    "--pipeline",
+    type=Count(),
+    default="1",
+    show_default=True,
+    help="HTTP/1.1: pipelined requests in flight per connection.",
+)
+@click.option(
+    "--streams",
+    type=Count(),
+    default="1",
+    show_default=True,
+    help="HTTP/2: concurrent requests (streams) per connection.",
+)
+@click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this Unix socket.")
 @click.option(
     "--cacert",
     default=None,
     metavar="FILE",
     help="Trusted certificates or CAs (PEM). [default: this machine's]",
 )
-@click.option("--insecure", is_flag=True, help="Take any certificate; the report says so.")
+@click.option("--insecure", is_flag=True, help="Accept any certificate; the report notes it.")
 @click.option(
     "--tls",
     type=click.Choice(HANDSHAKES),
     default=None,
-    help="With https: each connection's handshake is whole, the default, or takes up a session of before.",
+    help="With https: each connection makes a full handshake (default) or resumes an earlier TLS session.",
 )
 @click.option(
     "--sources",
     type=Count(1, 65536, auto=True),
     default="1",
     show_default=True,
-    help="Loopback addresses to come from; auto.",
+    help="Number of loopback source addresses, or auto.",
 )
-@click.option("--first-byte", is_flag=True, help="Record the time to each answer's first byte, too.")
+@click.option("--first-byte", is_flag=True, help="Also record the time to the first byte of each response.")
 @click.option(
-    "--http", type=click.Choice(["1.1", "1.0", "2"]), default="1.1", show_default=True, help="1.0 as ab; 2 as h2load."
+    "--http",
+    type=click.Choice(["1.1", "1.0", "2"]),
+    default="1.1",
+    show_default=True,
+    help="HTTP version: 1.0 as ab speaks it, 2 as h2load.",
 )
 @click.option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 in the clear.")
-@click.option("-k", "keep_word", is_flag=True, help="ab's word for keep-alive, which is the default here.")
-@click.option("--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For one answer.")
-@click.option("--status", type=Count(200, 599), default=None, help="The right status; default any 2xx.")
+@click.option("-k", "keep_word", is_flag=True, help="ab's keep-alive flag; has no effect, keep-alive is the default.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="Time limit for one response, and for one connection attempt.",
+)
+@click.option(
+    "--status",
+    type=Count(200, 599),
+    default=None,
+    help="Expected status. [default: the reference response's, which must be 2xx]",
+)
 @click.option(
     "--check",
     type=click.Choice(["auto", "full", "length", "status"]),
@@ -232,19 +301,44 @@ class LoadOptions(OpenLoopOptions):
     help="What to compare in each response: full (every byte), length (its length), status (only the status), "
     "auto (length from 64 KiB on).",
 )
-@io_option()
+@io_option
 @awake_option("off")
 @open_loop_options
-@click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
-@click.option("--hgrm", "hgrm_path", type=OutputFile(), default=None)
-@click.option("--hlog", "hlog_path", type=OutputFile(), default=None)
-@click.option("--style", type=click.Choice(STYLES), default=None, help="Report in that tool's shape.")
 @click.option(
-    "--max-p99", "max_p99_s", type=Duration(), default=None, metavar="TIME", help="Exit 1 above it, e.g. 5ms."
+    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the result as JSON; - for stdout."
 )
-@click.option("--max-errors", type=Share(least=0.0), default=None, metavar="SHARE", help="Exit 1 above it, e.g. 0.1%.")
 @click.option(
-    "--min-reached", type=Share(), default=None, metavar="SHARE", help="Exit 1 below it: of the offered rate, e.g. 99%."
+    "--hgrm",
+    "hgrm_path",
+    type=OutputFile(),
+    default=None,
+    help="Write the latency percentiles in HdrHistogram's .hgrm format.",
+)
+@click.option(
+    "--hlog", "hlog_path", type=OutputFile(), default=None, help="Write the latencies as an HdrHistogram log."
+)
+@click.option("--style", type=click.Choice(STYLES), default=None, help="Print the report in that tool's format.")
+@click.option(
+    "--max-p99",
+    "max_p99_s",
+    type=Duration(),
+    default=None,
+    metavar="TIME",
+    help="Exit 1 if p99 latency is above this, e.g. 5ms.",
+)
+@click.option(
+    "--max-errors",
+    type=Share(least=0.0),
+    default=None,
+    metavar="SHARE",
+    help="Exit 1 if the error rate is above this, e.g. 0.1%.",
+)
+@click.option(
+    "--min-reached",
+    type=Share(),
+    default=None,
+    metavar="SHARE",
+    help="Exit 1 if less than this share of the offered requests left on time, e.g. 99%.",
 )
 @allow_host_option
 @fleet_option
@@ -252,18 +346,18 @@ class LoadOptions(OpenLoopOptions):
     "--quiet",
     "-q",
     is_flag=True,
-    help="Print only what a script prints; write files and set the exit code.",
+    help="Print no report and no progress, only what a script prints; write files and set the exit code.",
 )
 @gathered(LoadOptions)
 def load(options: LoadOptions) -> None:
-    """Load URL and report; every answer is checked against the first plain one.
+    """Load URL and report; every response is checked against a reference response.
 
-    A closed loop: each connection asks again once it is answered; an open loop with -R, --ramp or --steps: requests
-    leave when they are due, and latency runs from then.
+    Closed loop by default: each connection sends its next request as soon as the last one is answered. With -R,
+    --ramp or --steps an open loop: requests leave on schedule, and latency counts from the scheduled time.
 
-    --pool FILE has the requests to cycle, in TOML ([[request]] tables) or, by any other suffix, as JSON lines. All keys
-    may be left out: path, method, headers, body or body_file; of the right answer, which is learned if not given,
-    status, and answer or answer_file.
+    --pool FILE lists the requests to send in turn: [[request]] tables if FILE ends in .toml, otherwise JSON lines. All
+    keys are optional: path, method, headers, body or body_file; and for the expected response, which is learned if not
+    given: status, answer or answer_file.
 
     \b
         [[request]]
@@ -272,11 +366,12 @@ def load(options: LoadOptions) -> None:
     \b
         {"path": "/add?a=1&b=2", "answer": "3"}
 
-    --url-template PATH draws paths before the load, by --seed, and cycles them. In braces: {int:1..1000}, one of these
-    numbers at random; {seq:1..1000}, one after the other; {choice:a,b}; {text:8}, letters and digits; {{ for a brace.
+    --url-template PATH draws paths from --seed before the load and sends them in turn. Placeholders: {int:1..1000}, a
+    random number from this range; {seq:1..1000}, these numbers in order; {choice:a,b}; {text:8}, letters and digits;
+    {{ for a literal brace.
 
-    Ends with 0; with 1 where it ended before its time, most answers were wrong, or a --max-… or --min-… is missed; with
-    130 when interrupted.
+    Exit code 0; 1 if the run ended early, most requests failed, or a --max-… or --min-… limit was missed; 130 if
+    interrupted.
     """
     request = _request(options)
     live = Live(Console(stderr=True), quiet=options.quiet)
@@ -349,7 +444,8 @@ def _refuse_others_meaning(options: LoadOptions) -> None:
             raise BadUsage(f"{flag} {file}: {flag} {remedy}")
     if options.content_type is not None and "/" not in options.content_type:
         raise BadUsage(
-            f"-T {options.content_type}: no content type; use application/json, and for h2load's -T --close-after N"
+            f"-T {options.content_type}: not a valid content type; use application/json (to end connections, as with"
+            " h2load's -T, use --close-after N)"
         )
 
 
@@ -387,11 +483,11 @@ def _pool(options: LoadOptions) -> tuple[Asked, ...]:
     given["-s"] = options.script
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
-        raise BadUsage(f"{' and '.join(named)} contradict each other; one of them says what is sent")
+        raise BadUsage(f"{' and '.join(named)} can't be combined; give only one")
     if options.url_template is not None:
         return drawn(options.url_template, count=options.urls, seed=1 if options.seed is None else options.seed)
     if options.urls is not None:
-        raise BadUsage(f"--urls {options.urls} is of a template, and none was given; give --url-template PATH, too")
+        raise BadUsage(f"--urls {options.urls} needs a template; add --url-template PATH")
     return read_pool(options.pool) if options.pool else (read_raw(options.raw),) if options.raw else ()
 
 

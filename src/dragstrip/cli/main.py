@@ -13,30 +13,39 @@ import click
 
 #: Each command's place and its line in the help: told without loading it (a test holds the lines to be the commands').
 COMMANDS = {
-    "claims": ("claims:claims", "What has been published about these servers, and what became of it here."),
-    "compare": ("compare:compare", "Two races, NEW against OLD, with an exit code for CI."),
+    "claims": ("claims:claims", "Published claims about these servers and what races here found."),
+    "compare": ("compare:compare", "Compare race NEW with race OLD."),
     "contenders": (
         "contenders:contenders",
         "List every contender: ready, missing and how to make it ready, or broken and why.",
     ),
-    "doctor": ("doctor:doctor", "Say whether this machine is fit for races, and what its load generator can do."),
-    "export": (
-        "export:export_command",
-        "Write one race to a file: all of it, or what another program reads.",
+    "doctor": (
+        "doctor:doctor",
+        "Check whether this machine is fit for races, and measure its load generator's maximum rate.",
     ),
-    "fleet": ("fleet:fleet", "Several machines: put Dragstrip on them, check them, end what was left running."),
-    "import": ("import_:import_command", "Take in a race that was exported; or what another tool printed."),
-    "install": ("install:install_command", "Install what contenders need, by the system's package managers."),
-    "load": ("load:load", "Load URL and report; every answer is checked."),
-    "new": ("new:new", "Make a contender of your own: a folder with its definition and a small server."),
-    "race": ("race:race", "Race CONTENDERS and say who is faster, by what ratio, and how sure that is."),
-    "report": ("report:report", "Draw a stored race again: the page, the JSON, or a picture of the terminal."),
-    "rerun": ("rerun:rerun", "Race RUN again, the same plan, here; then compare."),
-    "runs": ("runs:runs", "Stored races, newest first."),
-    "serve": ("serve:serve", "Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C."),
-    "show": ("show:show", "A stored race, judged again from its records."),
-    "sweep": ("sweep:sweep", "Measure latency against offered rate, and find the capacity of CONTENDERS."),
-    "verify": ("verify:verify", "Scrutineering alone: start each contender, prove its answers."),
+    "export": ("export:export_command", "Write race RUN to FILE, as the full record or in another program's format."),
+    "fleet": ("fleet:fleet", "Manage several machines: install Dragstrip on them, check them, stop leftover agents."),
+    "import": (
+        "import_:import_command",
+        "Import an exported race into the store; or, with --beside, add another tool's output to a stored race.",
+    ),
+    "install": (
+        "install:install_command",
+        "Install what contenders need, using the system's package managers; shows the commands, then asks.",
+    ),
+    "load": ("load:load", "Load URL and report; every response is checked against a reference response."),
+    "new": ("new:new", "Create a contender: a folder NAME with a definition and a small server to replace with yours."),
+    "race": ("race:race", "Race CONTENDERS: which is faster, by what ratio, and with what confidence."),
+    "report": ("report:report", "Render a stored race again: HTML page, JSON, or an SVG of the terminal report."),
+    "rerun": ("rerun:rerun", "Race RUN again on this machine with the same plan, then compare."),
+    "runs": ("runs:runs", "List stored races, newest first."),
+    "serve": (
+        "serve:serve",
+        "Serve stored races to a browser on 127.0.0.1 until Ctrl-C: search, comparison, history, live races.",
+    ),
+    "show": ("show:show", "Show a stored race, judged again from its records."),
+    "sweep": ("sweep:sweep", "Measure latency at several offered rates and find the capacity of CONTENDERS."),
+    "verify": ("verify:verify", "Run scrutineering only: start each contender and check its responses."),
 }
 
 #: Commands whose exit code tells of a measurement: it stays when nobody can read what they print.
@@ -97,7 +106,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
 )
 def cli() -> None:
-    """Races web servers side by side and says who is faster, by what ratio, and how sure that is."""
+    """Race web servers side by side: which is faster, by what ratio, and with what confidence."""
 
 
 def main() -> None:

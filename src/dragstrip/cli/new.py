@@ -17,13 +17,18 @@ SKELETON = Path(__file__).parents[1] / "data" / "skeleton"
 @click.command()
 @click.argument("name")
 @click.option(
-    "--into", type=click.Path(path_type=Path, exists=True, file_okay=False), default=Path(), help="A folder; else here."
+    "--into",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path(),
+    help="Folder to create it in. [default: current folder]",
 )
 def new(name: str, into: Path) -> None:
-    """Make a contender of your own: a folder NAME with its definition and a small server to put yours in place of."""
+    """Create a contender: a folder NAME with a definition and a small server to replace with yours."""
     folder = into / name
     if not contender.NAME.fullmatch(name):
-        raise BadUsage(f"new: {name!r} is no contender's name; use small letters, digits and . + -, like my-server")
+        raise BadUsage(
+            f"new: {name!r} is not a valid contender name; use lower-case letters, digits and . + -, like my-server"
+        )
     if name in contender.shipped():
         raise BadUsage(f"new: {name} is the name of a shipped contender; use another name")
     if folder.exists() or folder.is_symlink():

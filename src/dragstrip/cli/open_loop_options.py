@@ -22,7 +22,9 @@ class AnyRate(Rate):
             return AUTO_RATE
         rate_per_s = super().convert(value, param, ctx)
         if not 0 < rate_per_s <= MOST_PER_S:
-            self.fail(f"{value!r} can't be offered; more than 0, up to {MOST_PER_S:,.0f} per second", param, ctx)
+            self.fail(
+                f"rate {value!r} is out of range; use more than 0 and at most {MOST_PER_S:,.0f} per second", param, ctx
+            )
         return rate_per_s
 
 
@@ -37,7 +39,7 @@ class Ramp(click.ParamType[tuple[float, float]]):
             return value
         first, colon, last = str(value).partition(":")
         if not colon:
-            self.fail(f"{value!r} is no ramp; use 1k:20k (from 1,000 to 20,000 a second)", param, ctx)
+            self.fail(f"{value!r} is not a valid ramp; use 1k:20k (from 1,000 to 20,000 per second)", param, ctx)
         return Rate().convert(first, param, ctx), Rate().convert(last, param, ctx)
 
 
@@ -55,7 +57,7 @@ class Steps(click.ParamType[tuple[Step, ...]]):
     def _step(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> Step:
         rate, colon, length = text.partition(":")
         if not colon:
-            self.fail(f"{text!r} is no step; use 1k:10s (1,000 a second for 10 s)", param, ctx)
+            self.fail(f"{text!r} is not a valid step; use 1k:10s (1,000 per second for 10 s)", param, ctx)
         rate_per_s = Rate().convert(rate, param, ctx)
         return Step(from_per_s=rate_per_s, to_per_s=rate_per_s, length_s=Duration().convert(length, param, ctx))
 
@@ -76,17 +78,48 @@ def open_loop_options(command: Command) -> Command:
     """``-R``, ``--ramp``, ``--steps``, ``--pace``, ``--arrivals`` and ``--seed``, for ``OpenLoopOptions``."""
     for option in reversed(
         [
-            click.option("--rate", "-R", type=Rate(), default=None, help="Open loop: so many a second, come what may."),
-            click.option("--ramp", type=Ramp(), default=None, metavar="FROM:TO", help="Open loop: from rate to rate."),
-            click.option("--steps", type=Steps(), default=None, metavar="R:TIME,…", help="Open loop: 1k:10s,2k:10s."),
+            click.option(
+                "--rate",
+                "-R",
+                type=Rate(),
+                default=None,
+                help="Open loop: send this many requests per second, whatever the server does.",
+            ),
+            click.option(
+                "--ramp",
+                type=Ramp(),
+                default=None,
+                metavar="FROM:TO",
+                help="Open loop: rate changes linearly from FROM to TO over the run.",
+            ),
+            click.option(
+                "--steps",
+                type=Steps(),
+                default=None,
+                metavar="R:TIME,…",
+                help="Open loop: rates one after another, e.g. 1k:10s,2k:10s.",
+            ),
             click.option(
                 "--pace",
                 type=click.Choice(PRECISIONS),
                 default=None,
-                help="Open loop: a wake-up per request (precise, the default), per 210 µs, per 1 ms.",
+                help=(
+                    "Open loop: wake up for each request (precise, the default), every 210 µs (balanced) or every 1 ms"
+                    " (thrifty)."
+                ),
             ),
-            click.option("--arrivals", type=click.Choice(ARRIVALS), default=None, help="Open loop: gaps; constant."),
-            click.option("--seed", type=Count(0, 2**63 - 1), default=None, help="Of what is drawn at random; 1."),
+            click.option(
+                "--arrivals",
+                type=click.Choice(ARRIVALS),
+                default=None,
+                help="Open loop: gaps between requests. [default: constant]",
+            ),
+            click.option(
+                "--seed",
+                type=Count(0, 2**63 - 1),
+                default=None,
+                help="Seed for random arrivals and drawn paths. [default: 1]",
+            ),
         ]
     ):
         command = option(command)
@@ -105,7 +138,7 @@ def offer(options: OpenLoopOptions, *, draws: bool = False) -> Offer | None:
     if options.rate is None and options.ramp is None and options.steps is None:
         for name, value in (("pace", options.pace), ("arrivals", options.arrivals), ("seed", options.seed)):
             if value is not None and not (draws and name == "seed"):
-                raise BadUsage(f"--{name} {value} is of an open loop, and none was asked for; give -R RATE, too")
+                raise BadUsage(f"--{name} {value} needs an open loop; add -R RATE")
         return None
     return Offer(
         rate_per_s=options.rate,

@@ -53,8 +53,8 @@ def refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | Non
     """hyperfine's ``--warmup N`` has nothing to set here."""
     if value is not None:
         raise click.UsageError(
-            "--warmup has nothing to set: each launch is warmed up under its own load until it no longer gets faster "
-            "(a definition's [warm_up] says least and most); leave it out",
+            "--warmup has no effect: each launch is warmed up until it stops getting faster, within the limits of "
+            "its definition's [warm_up]; leave it out",
             ctx,
         )
 
@@ -73,7 +73,7 @@ class Rule(click.ParamType[tuple[str, str, float]]):
         match = re.fullmatch(r"(slower|faster):(.+)", str(value))
         share = share_of(match[2]) if match else None
         if match is None or share is None or share >= 1:
-            self.fail(f"{value!r} is no threshold; use slower:3% or faster:0.05", param, ctx)
+            self.fail(f"{value!r} is not a valid threshold; use slower:3% or faster:0.05", param, ctx)
         return str(value), match[1], share
 
 
@@ -87,7 +87,11 @@ class StoreOptions:
 def store_options(command: Command) -> Command:
     """``--store FILE``, for ``StoreOptions``."""
     return click.option(
-        "--store", "store_path", type=click.Path(path_type=Path), default=None, help="Where races are kept."
+        "--store",
+        "store_path",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Database file with the stored races.",
     )(command)
 
 
@@ -107,10 +111,10 @@ def definition_options(command: Command) -> Command:
         "settings",
         multiple=True,
         metavar="NAME.key=value",
-        help="A parameter; program=/opt/… says where it is.",
+        help="Set a contender's parameter; NAME.program=/opt/… sets the path of its executable.",
     )(command)
     return click.option(
-        "--contenders", "folders", multiple=True, type=folder, help="A folder of definitions of your own."
+        "--contenders", "folders", multiple=True, type=folder, help="A folder with your own contender definitions."
     )(command)
 
 
@@ -123,7 +127,9 @@ class CoreOptions:
 
 
 def core_options(
-    *, server: str | None = "For example 1 or 2-3.", engine: str | None = "Where the load comes from."
+    *,
+    server: str = "CPU cores for the servers, e.g. 1 or 2-3.",
+    engine: str = "CPU cores for the load generator.",
 ) -> Callable[[Command], Command]:
     """``--server-cores`` and ``--engine-cores``, with their help."""
 
@@ -134,11 +140,13 @@ def core_options(
     return add
 
 
-def io_option(text: str | None = None) -> Callable[[Command], Command]:
-    """``--io auto|uring|epoll``, the engine's back end, with its help."""
-    return click.option(
-        "--io", type=click.Choice(["auto", "uring", "epoll"]), default="auto", show_default=True, help=text
-    )
+io_option = click.option(
+    "--io",
+    type=click.Choice(["auto", "uring", "epoll"]),
+    default="auto",
+    show_default=True,
+    help="The engine's I/O back end; auto uses io_uring if it works.",
+)
 
 
 def awake_option(usual: str) -> Callable[[Command], Command]:
@@ -148,7 +156,7 @@ def awake_option(usual: str) -> Callable[[Command], Command]:
         type=click.Choice(keep_awake.CHOICES),
         default=usual,
         show_default=True,
-        help="Keep cores from sleeping.",
+        help="Keep CPU cores out of idle sleep states.",
     )
 
 
@@ -178,10 +186,21 @@ class RunOptions(DefinitionOptions, CoreOptions, StoreOptions):
 
 
 threads_option = click.option(
-    "--threads", "-t", type=whole_number(bounds.THREADS), default=None, help="Engine threads; one per core."
+    "--threads",
+    "-t",
+    type=whole_number(bounds.THREADS),
+    default=None,
+    help="Engine threads. [default: one per engine core]",
 )
-timeout_option = click.option("--timeout", type=Duration(), default="2s", show_default=True, help="For one answer.")
-seed_option = click.option("--seed", type=whole_number(bounds.SEED), default=None, help="Of the order of everything.")
+timeout_option = click.option(
+    "--timeout", type=Duration(), default="2s", show_default=True, help="Time limit for one response."
+)
+seed_option = click.option(
+    "--seed",
+    type=whole_number(bounds.SEED),
+    default=None,
+    help="Seed for random order and drawn requests. [default: random]",
+)
 
 
 def serve_option(purpose: str, *, starts: bool = True) -> Callable[[Command], Command]:

@@ -113,7 +113,7 @@ class RaceOptions(RunOptions):
     "--line-up",
     default=None,
     shell_complete=completion.line_ups,
-    help="A named list of contenders, for example: default.",
+    help="A named list of contenders with its settings, e.g. default, or a TOML file.",
 )
 @serve_option("Race a command of your own.")
 @definition_options
@@ -122,27 +122,36 @@ class RaceOptions(RunOptions):
     default=None,
     shell_complete=completion.workloads,
     metavar="NAME[,NAME…]",
-    help="hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions, "
-    "or a TOML file; several with commas: a column of the table each.",
+    help=(
+        "hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions, "
+        "or a TOML file; separate several with commas to get one table column each."
+    ),
 )
 @click.option(
     "--connections",
     "-c",
     type=whole_number(bounds.CONNECTIONS),
     default=None,
-    help=f"Default {DEFAULT_CONNECTIONS}, or what the workload is meant for.",
+    help=f"Concurrent connections. [default: {DEFAULT_CONNECTIONS}, or the workload's own number]",
 )
 @threads_option
-@click.option("--keepalive/--no-keepalive", default=None, help="Or a new connection per request. [default: keepalive]")
 @click.option(
-    "--http", type=click.Choice(["1.1", "1.0", "2"]), default=None, help="1.0 as ab; 2: all by http=2. [default: 1.1]"
+    "--keepalive/--no-keepalive",
+    default=None,
+    help="Reuse connections, or open a new one per request. [default: keepalive]",
 )
-@click.option("--tls", is_flag=True, help="All by tls=on: with a certificate that the race makes.")
+@click.option(
+    "--http",
+    type=click.Choice(["1.1", "1.0", "2"]),
+    default=None,
+    help="HTTP version: 1.0 as ab speaks it; 2 starts every contender with http=2. [default: 1.1]",
+)
+@click.option("--tls", is_flag=True, help="Start every contender with tls=on, using a certificate made for this race.")
 @click.option(
     "--streams",
     type=whole_number(bounds.STREAMS),
     default=1,
-    help="Requests at a time on each connection over HTTP/2. [default: 1]",
+    help="HTTP/2: concurrent requests (streams) per connection. [default: 1]",
 )
 @timeout_option
 @click.option(
@@ -152,8 +161,10 @@ class RaceOptions(RunOptions):
     "budget",
     type=Budget(),
     default=None,
-    help="Time for all rounds; with --resume, +2m adds two minutes. "
-    f"[default: 60s, or up to 5m if {ROUNDS_WANTED} rounds need longer]",
+    help=(
+        "Time for all rounds; with --resume, +2m adds two minutes. "
+        f"[default: 60s, or up to 5m if {ROUNDS_WANTED} rounds need longer]"
+    ),
 )
 @click.option(
     "--warmup",
@@ -163,35 +174,58 @@ class RaceOptions(RunOptions):
     callback=refuse_warm_up,
     help="hyperfine's; each launch is warmed up until it no longer gets faster.",
 )
-@click.option("--margin", type=Share(), default="1%", show_default=True, help="Differences below it are the same.")
+@click.option(
+    "--margin",
+    type=Share(),
+    default="1%",
+    show_default=True,
+    help="Equivalence margin: 'same' if the whole interval lies within it.",
+)
 @click.option(
     "--metric",
     type=click.Choice(bounds.ASKED_METRICS),
     default=None,
-    help="What decides: auto (default: throughput, or cpu where the machine spoils that), throughput, "
-    "cpu (the servers' CPU time per request), latency-… (wants --rate).",
+    help=(
+        "Metric that decides: auto (default: throughput, or cpu if the machine, the load generator or a fixed rate "
+        "makes throughput meaningless), throughput, cpu (server CPU time per request), latency-… (needs --rate)."
+    ),
 )
-@click.option("--rate", "-R", type=AnyRate(), default=None, help="Open loop: so many a second for all; auto.")
-@pace_option("Of an open loop, see load --help.")
+@click.option(
+    "--rate",
+    "-R",
+    type=AnyRate(),
+    default=None,
+    help="Open loop: requests per second for every contender, or auto (half of what the slowest can serve).",
+)
+@pace_option("Open loop: how precisely requests leave on time; see load --help.")
 @click.option(
     "--efficiency",
     is_flag=True,
-    help="CPU per request at two rates: a tenth and half of what the slowest serves.",
+    help="Compare CPU time per request at two rates: a tenth and half of what the slowest can serve.",
 )
-@click.option("--typical", is_flag=True, help="By the median over passes, which ignores pauses, instead of by totals.")
+@click.option(
+    "--typical", is_flag=True, help="Judge by the median over passes, which ignores pauses, instead of by totals."
+)
 @click.option(
     "--rounds",
     "--runs",
     "rounds",
     type=whole_number(bounds.ROUNDS),
     default=None,
-    help="Fix the number of rounds; a verdict takes at least 10.",
+    help="Run exactly this many rounds; a verdict needs at least 10.",
 )
 @seed_option
 @click.option(
-    "--json", "--export-json", "json_path", type=OutputFile(dash=True), default=None, help="Every number; - for stdout."
+    "--json",
+    "--export-json",
+    "json_path",
+    type=OutputFile(dash=True),
+    default=None,
+    help="Write every number as JSON; - for stdout.",
 )
-@click.option("--html", "html_path", type=OutputFile(), default=None, help="One self-contained page.")
+@click.option(
+    "--html", "html_path", type=OutputFile(), default=None, help="Write the report as one self-contained HTML page."
+)
 @click.option(
     "--junit", "junit_path", type=OutputFile(), default=None, help="A report of tests: one case per --fail-if."
 )
@@ -200,25 +234,30 @@ class RaceOptions(RunOptions):
     "markdown_path",
     type=OutputFile(dash=True),
     default=None,
-    help="The ranking as Markdown; or -.",
+    help="Write the ranking as Markdown; - for stdout.",
 )
 @click.option(
-    "--name", "-n", "called", multiple=True, metavar="NAME", help="Names of your own, one per contender, in order."
+    "--name",
+    "-n",
+    "called",
+    multiple=True,
+    metavar="NAME",
+    help="Your own name for a contender; give one per contender, in order.",
 )
-@click.option("--fresh-scrutiny", is_flag=True, help="Prove contenders anew, also where nothing has changed.")
+@click.option("--fresh-scrutiny", is_flag=True, help="Repeat scrutineering even for contenders that have not changed.")
 @click.option(
     "--resume",
     "resume_id",
     default=None,
     metavar="ID",
     shell_complete=completion.races,
-    help="Go on with a race that was cut off.",
+    help="Continue an interrupted race, or extend one with --budget +TIME.",
 )
 @yes_option
 @fleet_options
 @allow_host_option
 @core_options()
-@io_option("The engine's back end; auto is io_uring where it works.")
+@io_option
 @awake_option("auto")
 @click.option(
     "--fail-if",
@@ -226,23 +265,27 @@ class RaceOptions(RunOptions):
     type=Rule(),
     multiple=True,
     metavar="slower:3%",
-    help="Exit 1 where one is, by the whole interval, against the first that is named.",
+    help=(
+        "Exit 1 if a contender is out, or if its whole interval shows it slower (or faster) than the first one named by"
+        " more than this."
+    ),
 )
-@click.option("--strict", is_flag=True, help="Exit 1 also where --fail-if's case can't be excluded.")
+@click.option("--strict", is_flag=True, help="Exit 1 also if the interval can't rule out what --fail-if names.")
 @click.option("--pairs", is_flag=True, help="Show every pair.")
-@click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
-@click.option("--quiet", "-q", is_flag=True, help="The report alone: nothing while it races.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show all checks, the other metrics and what the words mean.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only the report, no progress.")
 @store_options
 @gathered(RaceOptions)
 def race(options: RaceOptions) -> None:
-    """Race CONTENDERS: names, name:key=value variants, contender.toml files, or URLs of running servers.
+    """Race CONTENDERS: which is faster, by what ratio, and with what confidence.
 
-    mine=NAME:key=value calls one by a name of your own.
+    CONTENDERS are names, name:key=value variants, contender.toml files, or URLs of running servers.
+    mine=NAME:key=value gives a contender your own name.
     """
     if isinstance(options.budget, ExtraSeconds) and not options.resume_id:
-        raise BadUsage(f"--budget +{options.budget:g}s adds to a race that --resume names; use without the + it")
+        raise BadUsage(f"--budget +{options.budget:g}s extends an existing race: add --resume ID, or drop the +")
     if options.strict and not options.rules:
-        raise BadUsage("--strict says how --fail-if is meant; give --fail-if slower:3%, too")
+        raise BadUsage("--strict needs --fail-if; add for example --fail-if slower:3%")
     # A program that reads the JSON or the Markdown gets nothing else.
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
     request = None if options.resume_id else _request(options)  # what is refused makes no store
@@ -308,16 +351,19 @@ def _request(options: RaceOptions) -> Request:
     contenders, serve = _with_own_names(options.contenders, options.serve, options.called)
     names = (*(line_up.names if line_up else ()), *contenders)
     if not names and not options.serve:
-        raise BadUsage("nobody to race: name contenders (`dragstrip contenders` lists them), or --line-up default")
+        raise BadUsage("no contenders given: name some (`dragstrip contenders` lists them), or --line-up default")
     http = _first(options.http, line_up.http if line_up else "1.1")
     if http == "2":
         names, http = tuple(_started_with(text, HTTP, "2", "--http 2", options) for text in names), "1.1"
         if serve:
-            raise BadUsage("--http 2 and --serve: a command says nothing of its version; use a contender with http=2")
+            raise BadUsage(
+                "--http 2 can't be combined with --serve, because a command does not declare its HTTP version; use a"
+                " contender with http=2"
+            )
     if options.tls:
         names = tuple(_started_with(text, TLS, "on", "--tls", options) for text in names)
         if any("{certificate}" not in text for text in serve):
-            raise BadUsage("--tls and --serve: the command must be told {certificate} and {certificate_key}")
+            raise BadUsage("--tls with --serve: the command must contain {certificate} and {certificate_key}")
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings, allowed=options.allowed)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
@@ -361,7 +407,9 @@ def _started_with(text: str, key: str, value: str, option: str, options: RaceOpt
         BadUsage: nothing says how it is started so.
     """
     if "://" in text:
-        raise BadUsage(f"{option}: {text} is a running server; only contenders with a parameter {key} are raced so")
+        raise BadUsage(
+            f"{option}: {text} is already running; only contenders with a parameter {key} can be started that way"
+        )
     name, overrides = contender.parse_entry(split_label(text)[1])
     if key in overrides:
         return text

@@ -19,14 +19,18 @@ from dragstrip.validity import inspect
 
 @click.command()
 @click.argument("run", default="last", shell_complete=completion.races)
-@click.option("--html", "html_path", type=OutputFile(), default=None)
-@click.option("--json", "json_path", type=OutputFile(dash=True), default=None)
-@click.option("--svg", "svg_path", type=OutputFile(), default=None, help="The terminal's picture.")
+@click.option(
+    "--html", "html_path", type=OutputFile(), default=None, help="Write the report as one self-contained HTML page."
+)
+@click.option(
+    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write every number as JSON; - for stdout."
+)
+@click.option("--svg", "svg_path", type=OutputFile(), default=None, help="Write the terminal report as SVG.")
 @store_options
 def report(
     run: str, html_path: Path | None, json_path: Path | None, svg_path: Path | None, store_path: Path | None
 ) -> None:
-    """Draw a stored race again: the page, the JSON, or a picture of the terminal."""
+    """Render a stored race again: HTML page, JSON, or an SVG of the terminal report."""
     if not (html_path or json_path or svg_path):
         raise BadUsage("report: nothing to write; give --html FILE, --json FILE or --svg FILE")
     with read_store(store_path) as store:

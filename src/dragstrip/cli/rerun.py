@@ -26,8 +26,10 @@ from dragstrip.workload import several as workloads_of
 
 @click.command()
 @click.argument("run", shell_complete=completion.races)
-@click.option("--workload", default=None, help="The workload's file, where it was one; all of several.")
-@click.option("--quiet", "-q", is_flag=True, help="The report alone: nothing while it races.")
+@click.option(
+    "--workload", default=None, help="Workload file, if RUN used one; if RUN had several workloads, name all of them."
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print only the report, no progress.")
 @yes_option
 @store_options
 @fleet_options
@@ -40,11 +42,11 @@ def rerun(
     fleet: Path | None,
     node_wait: float,
 ) -> None:
-    """Race RUN again, a file that `dragstrip export` wrote or a stored race: the same plan, here; then compare.
+    """Race RUN again on this machine with the same plan, then compare.
 
-    Contenders, load, plan and seed are the record's; a contender that this machine lacks is left out and named. Ratios
-    between two machines are shown as what they are: the two differ, and nothing is called. The commands that a file,
-    or an imported race, would run are shown first; then rerun asks.
+    RUN is a stored race, or a file written by `dragstrip export`. Contenders, load, plan and seed come from the record;
+    a contender that is missing here is left out and listed. Ratios between two different machines are
+    shown without a verdict. If RUN is a file or an imported race, rerun shows the commands it would run, then asks.
     """
     console = Console()
     before = read_race(run, store_path)

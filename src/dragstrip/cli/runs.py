@@ -13,10 +13,10 @@ from dragstrip.record import EventKind
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @store_options
 def runs(as_json: bool, store_path: Path | None) -> None:
-    """Stored races, newest first."""
+    """List stored races, newest first."""
     with read_store(store_path) as store:
         # As ``report.race.badge`` left them; the first is the newest.
         verdicts = {race_id: event.text for race_id, event in reversed(store.noted(EventKind.VERDICT))}

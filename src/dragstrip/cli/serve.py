@@ -13,12 +13,14 @@ from dragstrip.store.database import default_path
 
 
 @click.command()
-@click.option("--port", type=Count(0, 65535), default=8321, show_default=True, help="0 for a free one.")
+@click.option(
+    "--port", type=Count(0, 65535), default=8321, show_default=True, help="Port to listen on; 0 picks a free one."
+)
 @store_options
 def serve(port: int, store_path: Path | None) -> None:
-    """Show stored races in a browser, on 127.0.0.1 only, until Ctrl-C: search, compare, history, races as they run.
+    """Serve stored races to a browser on 127.0.0.1 until Ctrl-C: search, comparison, history, live races.
 
-    It reads the store and writes nothing. A request under any other name than 127.0.0.1 or localhost is refused.
+    Only reads the store. Refuses requests for any host name other than 127.0.0.1 or localhost.
     """
     import socket
 
@@ -33,7 +35,7 @@ def serve(port: int, store_path: Path | None) -> None:
         listening.listen(BACKLOG)  # from here on a browser that is quick waits, and is not refused
     except OSError as error:
         listening.close()
-        raise BadUsage(f"--port {port}: can't be listened on ({error.strerror}); --port 0 takes a free one") from error
+        raise BadUsage(f"--port {port}: can't listen on it ({error.strerror}); --port 0 picks a free one") from error
     with listening:
         click.echo(
             f"http://127.0.0.1:{listening.getsockname()[1]}/ shows {store_path or default_path()}; Ctrl-C ends it"

@@ -19,12 +19,12 @@ from dragstrip.validity import inspect
 @click.command()
 @click.argument("run", default="last", shell_complete=completion.races)
 @click.option("--pairs", is_flag=True, help="Show every pair.")
-@click.option("--verbose", "-v", is_flag=True, help="All checks, other metrics, what the words mean.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show all checks, the other metrics and what the words mean.")
 @click.option("--parity", is_flag=True, help="Show the parity sheet.")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the race as JSON.")
 @store_options
 def show(run: str, pairs: bool, verbose: bool, parity: bool, as_json: bool, store_path: Path | None) -> None:
-    """A stored race, judged again from its records: RUN is its id, the beginning of one, or last."""
+    """Show a stored race, judged again from its records. RUN is its id, the start of one, or last."""
     with read_store(store_path) as store:
         recorded = store.load(run)
     judged, checks = analysis.judge(recorded), inspect(recorded)

@@ -144,7 +144,7 @@ def report_failure(error: BaseException) -> int:
     )
     what = visible(f"{type(error).__name__}: {error}")[:300]
     details = f"the details are in {file}; please report it with that file" if file else "please report it"
-    _say(f"something failed that should not have ({what}); {details}. What was measured before is in the store.")
+    _say(f"internal error ({what}); {details}. Everything measured so far is in the store.")
     return EXIT_OURS
 
 

@@ -62,7 +62,9 @@ class ObjectiveText(click.ParamType[Objective]):
             return value
         quantile, equals, limit = str(value).partition("=")
         if not equals or quantile not in TOLD:
-            self.fail(f"{value!r} is no objective; use p99=5ms, or {', '.join(TOLD)} with another limit", param, ctx)
+            self.fail(
+                f"{value!r} is not a valid objective; use p99=5ms, or {', '.join(TOLD)} with another limit", param, ctx
+            )
         return Objective(quantile=quantile, limit_us=1e6 * Duration().convert(limit, param, ctx))
 
 
@@ -85,7 +87,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
             rates = sorted({rate.convert(part.strip(), param, ctx) for part in text.split(",")})
         if not 0 < rates[0] <= rates[-1] <= MOST_PER_S or len(rates) > MOST_RATES:
             limits = f"1 to {MOST_RATES} rates above 0, up to {MOST_PER_S:,.0f} a second"
-            self.fail(f"{text!r} can't be offered; {limits} (1k:20k:8, 1k,5k,20k or auto)", param, ctx)
+            self.fail(f"rates {text!r} are out of range; use {limits} (1k:20k:8, 1k,5k,20k or auto)", param, ctx)
         return tuple(rates)
 
 
@@ -108,48 +110,66 @@ class SweepOptions(RunOptions):
 @click.argument("contenders", nargs=-1, shell_complete=completion.contenders)
 @serve_option("Sweep a command of your own.")
 @definition_options
-@click.option("--slo", type=ObjectiveText(), default="p99=5ms", show_default=True, help="What capacity is under.")
 @click.option(
-    "--rates", type=Rates(), default="auto", show_default=True, metavar="A:B:N", help="To begin with; or 1k,5k,20k."
+    "--slo", type=ObjectiveText(), default="p99=5ms", show_default=True, help="Latency limit that defines capacity."
+)
+@click.option(
+    "--rates",
+    type=Rates(),
+    default="auto",
+    show_default=True,
+    metavar="A:B:N",
+    help="Rates to start with: FROM:TO:COUNT, or a list like 1k,5k,20k.",
 )
 @click.option(
     "--launches",
     type=Count(LEAST_LAUNCHES, 1000),
     default=5,
     show_default=True,
-    help="Fresh ones at each rate; more narrow the intervals.",
+    help="Fresh launches at each rate; more launches narrow the intervals.",
 )
 @click.option(
     "--workload",
     default="hello",
     shell_complete=completion.workloads,
     show_default=True,
-    help="As race has it.",
+    help="One workload, named as in race.",
 )
 @click.option(
     "--connections",
     "-c",
     type=whole_number(bounds.CONNECTIONS),
     default=None,
-    help=f"Default {DEFAULT_CONNECTIONS}, or what the workload is meant for.",
+    help=f"Concurrent connections. [default: {DEFAULT_CONNECTIONS}, or the workload's own number]",
 )
 @threads_option
 @timeout_option
-@pace_option("See load --help.")
+@pace_option("Open loop: how precisely requests leave on time; see load --help.")
 @seed_option
-@click.option("--json", "json_path", type=OutputFile(dash=True), default=None, help="Or -.")
-@click.option("--show", "show_path", type=click.Path(path_type=Path), default=None, help="A sweep's file, shown again.")
+@click.option(
+    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the result as JSON; - for stdout."
+)
+@click.option(
+    "--show",
+    "show_path",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Show this stored sweep again; measures nothing.",
+)
 @fleet_options
 @core_options()
-@io_option()
+@io_option
 @awake_option("off")
 @click.option(
-    "--quiet", "-q", is_flag=True, help="Only the result; on a terminal also one line of progress, gone at the end."
+    "--quiet",
+    "-q",
+    is_flag=True,
+    help="Print only the result, and on a terminal one line of progress that disappears at the end.",
 )
 @store_options
 @gathered(SweepOptions)
 def sweep(options: SweepOptions) -> None:
-    """Measure latency against offered rate, and find the capacity of CONTENDERS under a service-level objective.
+    """Measure latency at several offered rates and find the capacity of CONTENDERS.
 
     Contenders are named as in a race; one is enough.
     """
@@ -178,7 +198,7 @@ def sweep(options: SweepOptions) -> None:
 
 def _request(options: SweepOptions) -> Request:
     if not options.contenders and not options.serve:
-        raise BadUsage("nobody to sweep: name a contender (`dragstrip contenders` lists them), or give --serve")
+        raise BadUsage("no contender given: name one (`dragstrip contenders` lists them), or give --serve")
     named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings)
     field = RaceRequest(
         entries=(*named, *(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)),

@@ -38,18 +38,20 @@ class VerifyOptions(DefinitionOptions, CoreOptions):
 
 @click.command()
 @click.argument("names", nargs=-1, shell_complete=completion.contenders)
-@click.option("--line-up", default=None)
+@click.option("--line-up", default=None, help="A named list of contenders, e.g. default.")
 @serve_option("Verify a command of your own.")
-@click.option("--workload", default=None, help="Only this one; else every workload that a contender has.")
-@click.option("--json", "as_json", is_flag=True)
-@click.option("--parity", is_flag=True, help="Show what was seen of each: what can't be equal.")
-@core_options(server=None, engine=None)
+@click.option("--workload", default=None, help="Check only this workload. [default: every workload of the contender]")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@click.option(
+    "--parity", is_flag=True, help="Also print each contender's parity sheet (differences that can't be removed)."
+)
+@core_options()
 @definition_options
 @gathered(VerifyOptions)
 def verify(options: VerifyOptions) -> None:
-    """Scrutineering alone: start each contender, prove its answers.
+    """Run scrutineering only: start each contender and check its responses.
 
-    Ends with 1 if any that is ready fails, with 2 if one that was named could not be tried.
+    Exit code 1 if a ready contender fails, 2 if a contender you named is missing.
     """
     rows = []
     everybody = not (options.names or options.serve or options.line_up)

@@ -117,8 +117,8 @@ def parsed(file: Path) -> tuple[dict[str, Any], Source]:
             file=str(file),
             line=int(at_line[1]) if at_line else None,
             field="the file",
-            problem=f"is no TOML: {error}",
-            remedy="correct that line; texts stand in quotes",
+            problem=f"is not valid TOML: {error}",
+            remedy="correct that line; strings must be quoted",
         ) from error
     if _is_deep(given):
         raise too_deep
@@ -160,7 +160,7 @@ def _text_of(file: Path) -> str:
 
     try:
         if file.exists() and not file.is_file():
-            raise refused("it is no regular file")
+            raise refused("it is not a regular file")
         with file.open("rb") as opened:
             data = opened.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
@@ -192,7 +192,7 @@ def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> 
     if kind == "extra_forbidden":
         table = _model_at(model, at[:-1])
         valid = list(_fields_of(table)) if table else []
-        return source.bad(at, "there is no such key", nearest(str(at[-1]), valid, "the keys here are"))
+        return source.bad(at, "unknown key", nearest(str(at[-1]), valid, "valid keys:"))
     if kind == "too_short":
         return source.bad(at, f"given {shown(fault['input'])}", f"give at least {fault['ctx']['min_length']}")
     if kind == "too_long":
@@ -317,7 +317,7 @@ def placeholders(text: str) -> list[str]:
         if name is None:
             continue
         if form or conversion or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"{{{name}}} is no plain name in braces")
+            raise ValueError(f"{{{name}}} is not a plain name in braces")
         names.append(name)
     return names
 
@@ -342,4 +342,4 @@ def check_placeholders(source: Source, at: Sequence[Key], text: str, valid: Iter
 
 
 def _unknown_placeholder(source: Source, at: Sequence[Key], text: str, name: str, valid: Iterable[str]) -> NoReturn:
-    raise source.bad(at, f"given {shown(text)}: there is no {{{name}}}", nearest(name, valid, "there are"))
+    raise source.bad(at, f"given {shown(text)}: unknown placeholder {{{name}}}", nearest(name, valid, "valid:"))

@@ -128,7 +128,7 @@ def _on_path(name: str) -> list[Path]:
 def _given_program(path: str) -> Path:
     place = Path(path)
     if not place.is_file() or not os.access(place, os.X_OK):
-        raise _AbsentError(f"{place} is no program that can be executed", "give the path of one that is")
+        raise _AbsentError(f"{place} is not an executable program", "give the path of one")
     return place
 
 
@@ -291,9 +291,9 @@ def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
             continue  # by nginx's own convention the file of a module has its name
         absent = [name for name in placeholders(text) if not values.get(name)]
         if absent:
-            raise _AbsentError(f"{text} is not here: nothing here says where {{{absent[0]}}} is")
+            raise _AbsentError(f"{text} was not found: {{{absent[0]}}} is unknown on this machine")
         if not Path(fill(text, values)).exists():
-            raise _AbsentError(f"{fill(text, values)} is not here")
+            raise _AbsentError(f"{fill(text, values)} was not found")
 
 
 def _need_python(contender: Contender) -> None:

@@ -52,7 +52,7 @@ def allowed_host(text: str) -> AllowedHost:
     """
     name, colon, rest = text.partition(":")
     if not _HOST.fullmatch(name):
-        raise BadUsage(f"--allow-host {text!r}: no host's name as a URL has it; use {_FORM}")
+        raise BadUsage(f"--allow-host {text!r}: not a valid host name; use {_FORM}")
     connections, rate_per_s, time_s = CONNECTIONS, RATE_PER_S, TIME_S
     any_rate = False
     for part in rest.split(",") if colon else ():
@@ -93,8 +93,8 @@ def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
         if one.name == host.lower():
             return one
     raise BadUsage(
-        f"{host or 'nothing'} is no loopback address, and Dragstrip loads only the machine that it runs on, never "
-        "somebody else's; use a server of yours at 127.0.0.1, or say --allow-host NAME where the host is yours to load"
+        f"{host or 'nothing'} is not a loopback address. Dragstrip loads only the machine that it runs on; use a "
+        "server at 127.0.0.1, or add --allow-host NAME if the host is yours"
     )
 
 

@@ -195,7 +195,7 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
         if is_file(file):
             return load_once(file)
     if "/" in word or word.endswith(".toml"):
-        raise BadUsage(f"there is no {word}; name a {FILE_NAME}, or a folder that has one")
+        raise BadUsage(f"{word} does not exist; name a {FILE_NAME} or a folder that contains one")
     raise BadUsage(f"there is no contender {word!r}; {nearest(word, {*shipped(), *more}, 'there are')}")
 
 
@@ -222,7 +222,7 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     for part in rest.split(",") if colon else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not key or not value:
-            raise BadUsage(f"{text}: {part!r} is no override; use {name}:key=value,key=value")
+            raise BadUsage(f"{text}: {part!r} is not a valid override; use {name}:key=value,key=value")
         if key in overrides:
             raise BadUsage(f"{text}: {key} is given twice; give it once")
         overrides[key] = value
@@ -260,9 +260,7 @@ def split_label(text: str) -> tuple[str, str]:
     if not equals or ":" in label or "/" in label:
         return "", text
     if not word or not 1 <= len(label.strip()) <= 60 or not label.isprintable():
-        raise BadUsage(
-            f"{text!r}: a name of 1 to 60 printable characters and a contender are wanted; use mine=nginx-lua"
-        )
+        raise BadUsage(f"{text!r}: give a name of 1 to 60 printable characters and a contender, like mine=nginx-lua")
     return label.strip(), word
 
 
@@ -293,7 +291,7 @@ def entrants(
         if setting not in used:
             there = ", ".join(sorted(one.name for one in found))
             raise BadUsage(
-                f"--set {setting}: no contender here is named so; use --set NAME.key=value, NAME being one of {there}"
+                f"--set {setting}: no such contender in this command; use --set NAME.key=value with NAME one of {there}"
             )
     return tuple(found)
 
@@ -408,10 +406,11 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         raise BadUsage(f"--serve {name}: the command can't be read ({error}); {remedy}") from error
     unknown = next((one for one in used if one not in SERVE_NAMES), None)
     if unknown:
-        raise BadUsage(f"--serve {name}: there is no {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'there are')}")
+        raise BadUsage(f"--serve {name}: unknown placeholder {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'valid:')}")
     if not {"port", "socket"} & set(used):
         raise BadUsage(
-            f"--serve {name}: the command has no {{port}} (or {{socket}}) to be told where to listen; {remedy}"
+            f"--serve {name}: the command must contain {{port}} (or {{socket}}), so that the server knows where to"
+            f" listen; {remedy}"
         )
     place = (folder or Path.cwd()).absolute()
     return Entry(
@@ -446,11 +445,11 @@ def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port or 80
     except ValueError as error:
-        raise BadUsage(f"{text} is no URL ({error}); {remedy}") from error
+        raise BadUsage(f"{text} is not a valid URL ({error}); {remedy}") from error
     if parts.scheme != "http":
         raise BadUsage(f"{text}: only plain http is raced so far; {remedy}")
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-        raise BadUsage(f"{text}: the workload asks for its own path, so only host and port are wanted; {remedy}")
+        raise BadUsage(f"{text}: give only host and port, because the workload sets the path; {remedy}")
     host = "127.0.0.1" if host == "localhost" else host
     if ":" in host:
         raise BadUsage(f"{text}: only IPv4 is raced so far; {remedy}")

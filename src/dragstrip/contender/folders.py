@@ -62,6 +62,6 @@ def folders(extra_dirs: Iterable[Path]) -> list[Path]:
     given = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
     absent = next((str(folder) for folder in given if not folder.is_dir()), None)
     if absent:
-        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is no folder; use folders separated by {os.pathsep}")
+        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent} is not a folder; separate folders with {os.pathsep}")
     roots = (*given, *extra_dirs)
     return sorted({file.parent for one in roots for file in (*one.glob(FILE_NAME), *one.glob(f"*/{FILE_NAME}"))})

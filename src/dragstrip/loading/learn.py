@@ -98,13 +98,13 @@ def _refuse_status(request: LoadRequest, answer: Learned) -> None:
     named = f"{answer.status} {answer.reason}".rstrip()  # HTTP/2 has no reason
     if request.expect_status is not None:
         if answer.status != request.expect_status:
-            answered = f"answers status {named} where --status {request.expect_status} was told"
+            answered = f"responds with status {named}, but --status {request.expect_status} was given"
             raise DragstripError(f"{request.url}: {answered}; its body begins {_quoted(answer.body)}")
         return
     if not 200 <= answer.status < 300:
         raise BadUsage(
-            f"{request.url}: answers status {named}, which is no success; correct the address "
-            f"or the server, or tell that this is the right answer: --status {answer.status}"
+            f"{request.url}: responds with status {named}, which is not 2xx; correct the address or the server, or "
+            f"add --status {answer.status} if that is expected"
         )
 
 
@@ -143,7 +143,7 @@ def _ask(
         why = error.strerror or str(error)
         where = f"the socket {to.unix}" if to.unix else f"{to.host} port {to.port}"
         raise DragstripError(
-            f"{request.url}: {where} gives no answer ({why}); start the server first, or correct the address"
+            f"{request.url}: {where} does not respond ({why}); start the server first, or correct the address"
         ) from error
     except AnswerError as error:
         raise DragstripError(f"{request.url}: the server {error}") from error

@@ -87,7 +87,7 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
     except (KeyError, TypeError, ValueError) as error:
         raise BadUsage(f"{file}: give a list of objects with name, unit and value ({error!r})") from error
     if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not 0 < value < math.inf]:
-        raise BadUsage(f"{file}: {odd[0]} is no rate above 0; give entries in requests/s")
+        raise BadUsage(f"{file}: {odd[0]} is not a rate above 0; give entries in requests/s")
     return [(name, ForeignRun(tool="github-action-benchmark", rate_per_s=value)) for name, _, value in entries]
 
 
@@ -100,9 +100,7 @@ def parse(text: str) -> ForeignRun:
     text = _COLOURS.sub("", text)
     for sign, tool in _ROWS:
         if re.match(sign, text):
-            raise BadUsage(
-                f"is {tool}'s CSV of single requests, which has no rate; give the report that it prints else"
-            )
+            raise BadUsage(f"this is {tool}'s per-request CSV, which has no rate; give its normal report instead")
     for sign, reader in _READERS:
         if re.search(sign, text, re.MULTILINE):
             try:
@@ -115,7 +113,7 @@ def parse(text: str) -> ForeignRun:
                     f"{found.tool}'s output has no rate above 0: nothing was answered; give a run with answers"
                 )
             return found
-    raise BadUsage("is no output of wrk, ab, hey, oha, h2load or k6; give all that the tool printed")
+    raise BadUsage("not recognised as output of wrk, ab, hey, oha, h2load or k6; give everything the tool printed")
 
 
 _UNITS_US = {

@@ -238,15 +238,17 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
         BadUsage: a method or header that HTTP doesn't have, or one that this side must set itself.
     """
     if not _TOKEN.fullmatch(request.method):
-        raise BadUsage(f"-m {request.method!r} is no method; use GET or POST")
+        raise BadUsage(f"-m {request.method!r} is not a valid method; use GET or POST")
     fields = {"Host": to.authority, "User-Agent": "dragstrip", "Accept": "*/*"}
     given = {name.lower() for name, _ in request.headers}
     lines = [f"{name}: {value}" for name, value in fields.items() if name.lower() not in given]
     for name, value in request.headers:
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise BadUsage(f"-H {f'{name}: {value}'!r} is no header; use -H 'Accept: text/html'")
+            raise BadUsage(f"-H {f'{name}: {value}'!r} is not a valid header; use -H 'Accept: text/html'")
         if name.lower() in _OURS:
-            raise BadUsage(f"-H '{name}: …' is set by what is sent; {_OURS[name.lower()]}")
+            raise BadUsage(
+                f"-H '{name}: …' can't be set, because Dragstrip sets this header itself; {_OURS[name.lower()]}"
+            )
         lines.append(f"{name}: {value}")
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(request.body)}")
@@ -300,7 +302,7 @@ def _check_streams(request: LoadRequest) -> None:
     if request.http != "2":
         if request.streams > 1:
             raise BadUsage(
-                f"--streams {request.streams}: HTTP/{request.http} has none; add --http 2, or use --pipeline"
+                f"--streams {request.streams}: HTTP/{request.http} has no streams; add --http 2, or use --pipeline"
             )
         return
     if not 1 <= request.streams <= MOST_PIPELINED or (request.streams > 1 and not request.keepalive):

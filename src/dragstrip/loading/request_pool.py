@@ -74,7 +74,7 @@ def read_pool(file: Path) -> tuple[Asked, ...]:
     """
     if file.suffix == ".toml":
         if not is_file(file):
-            raise BadUsage(f"--pool {file}: there is no such file")
+            raise BadUsage(f"--pool {file}: no such file")
         found: tuple[_Fields, ...] = read(file, _File)[0].request
     else:
         found = _lines(file)

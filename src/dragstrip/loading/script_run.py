@@ -58,8 +58,8 @@ def load_script(
 
     if not hasattr(engine, "ScriptError"):
         raise BadUsage(
-            f"-s {asked.name}: this build of Dragstrip has no Lua; use one for another processor, or build the engine "
-            "with its feature `scripts`"
+            f"-s {asked.name}: this build of Dragstrip has no Lua support; use a build for another processor, or build"
+            " the engine with its feature `scripts`"
         )
     parts = urlsplit(request.url)
     try:

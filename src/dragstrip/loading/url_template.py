@@ -101,15 +101,15 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
     pieces = _parsed(template)
     places = [piece for piece in pieces if not isinstance(piece, str)]
     if not places:
-        raise BadUsage(f"--url-template {template!r}: has nothing that varies; put in {_PLACES}, or leave it out")
+        raise BadUsage(f"--url-template {template!r} has no placeholder; add {_PLACES}, or leave the option out")
     found = []
     for values in _indices(template, places, count, random.Random(seed)):
         words = (place.at(value) for place, value in zip(places, values, strict=True))
         path = "".join(piece if isinstance(piece, str) else next(words) for piece in pieces)
         if not _PATH.fullmatch(path):
             raise BadUsage(
-                f"--url-template {template!r}: {path!r} is no path; begin with / and percent-encode what no request "
-                "line may hold (%20)"
+                f"--url-template {template!r}: {path!r} is not a valid path; start with / and percent-encode special "
+                "characters (%20)"
             )
         found.append(Asked(path=path))
     return tuple(found)
@@ -147,9 +147,7 @@ def _parsed(template: str) -> list[str | _Place]:
         if text in ("{{", "}}"):
             pieces.append(text[0])
         elif text in ("{", "}"):
-            raise BadUsage(
-                f"--url-template {template!r}: a {text} that belongs to none; write {text * 2} for the character itself"
-            )
+            raise BadUsage(f"--url-template {template!r}: unmatched {text}; write {text * 2} for a literal {text}")
         else:
             pieces.append(_place(template, text) if text.startswith("{") else text)
     return pieces
@@ -163,7 +161,7 @@ def _place(template: str, text: str) -> _Place:
     if kind in ("int", "seq"):
         match = _RANGE.fullmatch(given)
         if not match or int(match[1]) > int(match[2]):
-            raise refused(f"has no range; use {{{kind}:1..1000}}, the smaller number first")
+            raise refused(f"has no valid range; use {{{kind}:1..1000}}, smaller number first")
         return _Whole(int(match[1]), int(match[2]), in_order=kind == "seq")
     if kind == "choice":
         words = given.split(",")

@@ -125,8 +125,8 @@ def lanes_of(request: Request) -> machine.Lanes:
     lanes = request.place.lanes(request.server_cores, request.engine_cores)
     if request.threads is not None and request.threads > len(lanes.engine):
         raise BadUsage(
-            f"--threads {request.threads}: one thread runs on each core of the engine's lane, which is "
-            f"{machine.show_cores(lanes.engine)}; --engine-cores gives it more"
+            f"--threads {request.threads}: the engine runs one thread per core and has core "
+            f"{machine.show_cores(lanes.engine)}; give it more with --engine-cores"
         )
     return database_lane(lanes, request.workloads, divisible=request.server_cores is None)
 
@@ -158,7 +158,7 @@ def refuse_few(entries: Sequence[Entry]) -> None:
         BadUsage: fewer than two contenders.
     """
     if len(entries) < 2:
-        raise BadUsage(f"a race wants at least two contenders, {len(entries)} given; `dragstrip contenders` lists them")
+        raise BadUsage(f"a race needs at least two contenders, got {len(entries)}; `dragstrip contenders` lists them")
 
 
 def refuse_workloads(request: Request) -> None:
@@ -180,9 +180,10 @@ def refuse_workloads(request: Request) -> None:
     for name in names:
         having = [entry.name for entry in request.entries if entry.serves(listed[name])]
         if len(having) < 2:
+            here = f"only {having[0]} does" if having else "none does"
             raise BadUsage(
-                f"workload {name}: a race wants at least two contenders that have it, here it is "
-                f"{having[0] if having else 'none'}; name another that has it, or leave the workload out"
+                f"workload {name}: a race needs at least two contenders that support it; here {here}; "
+                "add another one, or leave the workload out"
             )
 
 
@@ -239,12 +240,16 @@ def _refuse_unlike_loads(request: Request) -> None:
     meant = {one.name: one.connections or DEFAULT_CONNECTIONS for one in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
         said = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
-        raise BadUsage(f"these workloads are meant for other connections each ({said}); say how many: --connections N")
+        raise BadUsage(
+            f"these workloads have different default connections ({said}); choose one number: --connections N"
+        )
 
 
 def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> None:
     if request.http == "1.0" and any(kind.request.framing == "chunked" for kind in workload.kinds):
-        raise BadUsage(f"workload {workload.name} sends bodies in chunks, which HTTP/1.0 has not; leave --http 1.0 out")
+        raise BadUsage(
+            f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
+        )
     framed = next((entry.name for entry in request.entries if entry.http(request.http) == HTTP2), None)
     if framed and (workload.pipelining > 1 or any(kind.request.framing == "chunked" for kind in workload.kinds)):
         raise BadUsage(
@@ -285,6 +290,6 @@ def refuse_doubles(entries: Sequence[Entry]) -> None:
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise BadUsage(
-            f"{doubles[0]} is given twice under one name; to race a thing against itself say it differently, "
-            f"for example {doubles[0]}:workers=1, or --serve with another name"
+            f"{doubles[0]} is given twice under one name; to race a contender against itself, give one its own name: "
+            f"other={doubles[0]}, or --serve with another name"
         )

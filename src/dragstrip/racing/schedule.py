@@ -296,8 +296,8 @@ def refuse_metric(metric: str, rate_per_s: float | None) -> None:
     own = known_or_auto(metric)
     if own != AUTO and KNOWN[own].quantile and rate_per_s is None:
         raise BadUsage(
-            f"--metric {metric}: a closed loop's latency says how long its own requests wait for each other, not how "
-            "fast a server is; give --rate, too (--rate auto is half of what the slowest could serve)"
+            f"--metric {metric}: in a closed loop, latency shows how long its own requests queue, not how fast the "
+            "server is; add --rate (--rate auto is half of the slowest contender's capacity)"
         )
 
 

@@ -156,7 +156,7 @@ def ruling(rule: Rule, name: str, interval: tuple[float, float] | None, *, lack:
         return Ruling(text, name, "fails", f"{name} is {than} {span}")
     if low >= edge if word == "slower" else high <= edge:
         return Ruling(text, name, "holds", f"{name} is not {than} {span}")
-    return Ruling(text, name, "open", f"{name}: {than} is neither shown nor excluded {span}")
+    return Ruling(text, name, "open", f"{name}: {than} can be neither shown nor ruled out {span}")
 
 
 def design(comparison: Comparison) -> str:
@@ -269,7 +269,7 @@ def show(
         parts += [Text.assemble(("▲ ", "yellow"), disturbed)] if disturbed else []
         parts += [Text(line, style="dim") for line in (drift(comparison), design(comparison)) if line]
     else:
-        parts.append(Text("These races can't be compared: see ■ below. --anyway compares them all the same.", "bold"))
+        parts.append(Text("These races can't be compared: see ■ below. --anyway compares them regardless.", "bold"))
     for name, reason in comparison.fallen:
         parts.append(Text.assemble(("■ ", "magenta"), (name, "bold"), f" had numbers then and is out now: {reason}"))
     parts += map(ruling_line, rulings)

@@ -269,7 +269,7 @@ def _refuse_unasked(sock: socket.socket, asked: int) -> None:
     except (BlockingIOError, ssl.SSLWantReadError):
         return
     if early:
-        raise AnswerError(f"sends what nobody asked for, {quoted(early)}; one answer for each request would be right")
+        raise AnswerError(f"sent unrequested data, {quoted(early)}; expected one response per request")
     raise _closed_unsaid(asked)
 
 

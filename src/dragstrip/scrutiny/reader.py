@@ -261,7 +261,7 @@ class _Reading:
                     f"answers in HTTP/2 ({given}); HTTP/1.1 would be right, unless it is asked by --http 2"
                 )
             raise AnswerError(
-                f"answers with what is no HTTP/1, {given}; a status line like 'HTTP/1.1 200 OK' would be right"
+                f"sent something that is not HTTP/1: {given}; expected a status line like 'HTTP/1.1 200 OK'"
             )
         self._refuse_wrapping()
         self._h11.receive_data(piece)
@@ -381,7 +381,7 @@ class _Reading:
                 return _long_head(self._read_bytes() + len(self._h11.trailing_data[0]))
             return f"sends a chunk's extension or trailers of more than {HEAD_BYTES:,} bytes; less would be right"
         if self._head is None and (wrong := self._wrong_lengths()):
-            return f"says a Content-Length that is no length, {quoted(wrong)}; one plain number would be right"
+            return f"sent an invalid Content-Length, {quoted(wrong)}; expected one plain number"
         part = "head" if self._head is None else "body's framing"
         # Only for the eye: "…: bytearray(b'this')" reads "…, 'this'".
         what, _, bytes_ = str(error).partition(": bytearray(b")

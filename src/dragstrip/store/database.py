@@ -284,7 +284,7 @@ class Store:
         """The one race id that is meant; see ``load``."""
         ids = self._ids()
         if not ids:
-            raise StoreError(f"race {id_or_prefix!r}: {self.path} holds no race yet; `dragstrip race` runs one")
+            raise StoreError(f"race {id_or_prefix!r}: {self.path} is empty; `dragstrip race` runs a race")
         if id_or_prefix == "last":
             return str(ids[0])
         matching = [id_ for id_ in ids if id_.startswith(id_or_prefix)] if id_or_prefix else []
@@ -293,7 +293,7 @@ class Store:
         if len(matching) == 1:
             return str(matching[0])
         if matching:
-            raise StoreError(f"race {id_or_prefix!r} could be {few(matching)}; give more digits")
+            raise StoreError(f"race {id_or_prefix!r} is ambiguous: {few(matching)}; give more digits")
         near = difflib.get_close_matches(id_or_prefix, ids, n=3, cutoff=0.5)
         told = f"the nearest are {few(near)}" if near else f"the newest are {few(ids)}"
         raise StoreError(f"race {id_or_prefix!r} is not in {self.path}; {told}; `last` is the newest of all")
@@ -366,7 +366,7 @@ class Store:
         """
         path = Path(path)
         if not is_file(path):
-            raise StoreError(f"import of {path}: there is no such file")
+            raise StoreError(f"import of {path}: no such file")
         if (size := path.stat().st_size) > MOST_BYTES:
             raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MOST_BYTES:,}")
         with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
@@ -389,7 +389,7 @@ class Store:
                 except StoreError as error:
                     if isinstance(error.__cause__, sqlite3.IntegrityError):  # the schema's own checks of each row
                         why = error.__cause__
-                        raise StoreError(f"import of {path}: {why}; no record can hold that, nothing was kept") from why
+                        raise StoreError(f"import of {path}: invalid data ({why}); nothing was imported") from why
                     raise
         return race_id
 

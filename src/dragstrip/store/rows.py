@@ -104,7 +104,7 @@ def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, need
     if name in FLAGS and value in _NUMPY_FLAGS:
         return
     if not isinstance(value, allowed) and (value is not None or needed):
-        raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, no {words}")
+        raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, expected {words}")
 
 
 def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

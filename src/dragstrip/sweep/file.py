@@ -95,7 +95,7 @@ def read(path: Path) -> Sweep:
         return Sweep(**own | parts)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadUsage(
-            f"{path}: is no sweep that `dragstrip sweep` wrote ({error}); give one of its JSON files"
+            f"{path}: not a file written by `dragstrip sweep` ({error}); give one of its JSON files"
         ) from error
 
 

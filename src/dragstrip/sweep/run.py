@@ -138,8 +138,8 @@ def _refuse_slow(request: Request) -> None:
     slow = [rate for rate in request.rates_per_s if rate < least_rate(quantile)]
     if slow:
         raise BadUsage(
-            f"--rates {slow[0]:g}: {quantile} wants {ANSWERS[quantile]:,} answers of each launch, which at this rate "
-            f"takes over {PASSES * COUNTED_MOST_NS / 1e9:g} s; use {least_rate(quantile):g} a second and more"
+            f"--rates {slow[0]:g}: {quantile} needs {ANSWERS[quantile]:,} responses per launch, which takes over "
+            f"{PASSES * COUNTED_MOST_NS / 1e9:g} s at this rate; use {least_rate(quantile):g} per second or more"
         )
 
 

@@ -253,7 +253,8 @@ class _Asking:
         workload, kind = self.workload, self.workload.kinds[number]
         if workload.needs_mark and not re.fullmatch(rf"[!-~]{{{MARK_LENGTH}}}", self.mark):
             raise BadUsage(
-                f"workload {workload.name} wants each contender's mark in its answers, and {self.mark!r} is none; "
+                f"workload {workload.name} needs each contender's mark in its responses, but {self.mark!r} is not a"
+                " valid mark; "
                 f'write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         asked, answer = kind.request, kind.answer
@@ -261,7 +262,7 @@ class _Asking:
         chunked = asked.framing == "chunked" and sends is not None
         if chunked and self.http == "1.0":
             raise BadUsage(
-                f"workload {workload.name} sends bodies in chunks, which HTTP/1.0 has not; leave --http 1.0 out"
+                f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
             )
         request = request_bytes(
             asked.method,

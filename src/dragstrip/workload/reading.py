@@ -167,7 +167,7 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
     if answer.compare == "status":
         given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
         if given:
-            raise bad((*at, given), "is not looked at where only the status counts", "leave it out")
+            raise bad((*at, given), "has no effect, because only the status is compared", "leave it out")
         return
     if not answer.content_type:
         raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or what the body is')
@@ -181,7 +181,7 @@ def _check_headers(kind: Kind, source: Source) -> None:
     for name in kind.request.headers:
         at = kind.asked_at("headers", name)
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-            raise source.bad(at, "is no header's name", "use letters, digits and -")
+            raise source.bad(at, "is not a valid header name", "use letters, digits and -")
         if name.lower() in _OURS:
             raise source.bad(at, "is Dragstrip's to write", "leave it out; `framing` says how a body is sent")
 

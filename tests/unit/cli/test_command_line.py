@@ -125,7 +125,7 @@ def test_a_call_from_python_is_refused_before_anything_is_stored(tmp_path: Path,
 def test_an_option_that_there_is_none_of_is_refused_with_those_that_there_are() -> None:
     """The nearest name, and all of them."""
     with pytest.raises(
-        BadUsage, match=r"no option 'conections'; did you mean connections.*\(options are alpha, .*wait"
+        BadUsage, match=r"unknown option 'conections'; did you mean connections.*\(options are alpha, .*wait"
     ):
         dragstrip.race("nginx-return", "nginx-static", conections=5)
 
@@ -257,19 +257,19 @@ def test_commands_that_only_read_make_nothing(
         (["race", "a", "b", "--html", "."], "is a folder"),
         (["load", "http://127.0.0.1:1/", "--hgrm", "/proc/x"], "can't be written"),
         (["compare", "a", "b", "--junit", "none/x.xml"], "folder none does not exist"),
-        (["export", "last", "x.foo"], "no shape has the suffix .foo"),
+        (["export", "last", "x.foo"], "unknown suffix .foo"),
         (["export", "last", "none/x.csv"], "folder none does not exist"),
         (["claims", "add", "../x", "node", "lua", "--ratio", "2"], "would leave the claims' folder"),
         (["new", "mine", "--into", "/proc"], "can't be written"),
         (["load", "http://127.0.0.1:1/", "-n", "9" * 20], "is not a valid number from 1 to"),
         (["race", "deep.toml", "node"], "lie more than 20 deep"),
         (["load", "http://127.0.0.1:1/", "--raw", "/dev/zero"], "is longer than"),
-        (["race", "--budget", "+2m", "a", "b"], "adds to a race that --resume names"),
-        (["race", "--warmup", "3", "a"], "has nothing to set"),
+        (["race", "--budget", "+2m", "a", "b"], "extends an existing race: add --resume ID"),
+        (["race", "--warmup", "3", "a"], "has no effect"),
         (["race", "--vus", "3", "a"], "-c N"),
         (["race", "--qps", "3", "a"], "-R RATE"),
         (["load", "-q", "100", "http://127.0.0.1:1/"], "-R RATE"),
-        (["load", "-n1000", "-c10", "-m10", "http://127.0.0.1:1/"], "-m 10 --streams 10"),
+        (["load", "-n1000", "-c10", "-m10", "http://127.0.0.1:1/"], "-m 10 is --streams 10"),
         (["load", "-m", "POST", "-d", "{}", "http://127.0.0.1:1/"], "body is -b TEXT"),
         (["load", "-t", "5s", "http://127.0.0.1:1/"], "--timeout TIME"),
         (["load", "-D", "1s", "http://127.0.0.1:1/"], "h2load's -D is -d TIME"),

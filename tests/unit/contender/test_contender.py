@@ -58,7 +58,7 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
 @pytest.mark.parametrize(
     ("before", "after", "line", "field", "words"),
     [
-        ('title = "Mine"', 'titel = "Mine"', 2, "titel", ["no such key", "did you mean title?"]),
+        ('title = "Mine"', 'titel = "Mine"', 2, "titel", ["unknown key", "did you mean title?"]),
         ('title = "Mine"', "title = 3", 2, "title", ["given 3", "a text in quotes"]),
         ('title = "Mine"', "", None, "title", ["is missing", "add `title = …`"]),
         ('name = "mine"', 'name = "My Own"', 1, "name", ["given 'My Own'", "pattern"]),
@@ -67,9 +67,9 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
         ("workers = 2", "workers = [2]", 8, "parameters.workers", ["given [2]", "a number, a text"]),
         ("workers = 2", "workers = 2\nport = 1", 9, "parameters.port", ["taken"]),
         ("greeting = ", "greeting = 'a{b}'\nother = ", 10, "parameters.greeting", ["plain value"]),
-        ('"{port}"]', '"{prot}"]', 17, "start.command", ["no {prot}", "did you mean port?"]),
+        ('"{port}"]', '"{prot}"]', 17, "start.command", ["unknown placeholder {prot}", "did you mean port?"]),
         ('"{port}"]', '"{port"]', 17, "start.command", ["braces"]),
-        ('"{workers}"', '"{wokers}"', 14, "parity.workers", ["no {wokers}", "did you mean workers"]),
+        ('"{workers}"', '"{wokers}"', 14, "parity.workers", ["unknown placeholder {wokers}", "did you mean workers"]),
         ('["run.sh"]', '["gone.sh"]', 18, "start.render", ["'gone.sh'", "not in"]),
         ('["run.sh"]', '["/etc/passwd"]', 18, "start.render", ["lies elsewhere"]),
         ('["run.sh"]', '["../../x/run.sh"]', 18, "start.render", ["lies elsewhere"]),
@@ -95,13 +95,13 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
             '[served]\npath = "/x"\npattern = "(1)"\nsocket = "{x}"\n[start]',
             19,
             "served.socket",
-            ["there is no {x}"],
+            ["unknown placeholder {x}"],
         ),
         ("[start]", '[served]\npath = "/x"\npattern = "(1)"\nif_says = "a"\n[start]', 16, "served", ["only one of"]),
         ("[start]", "[warm_up]\nleast_s = 9.0\n[start]", 17, "warm_up.least_s", ["above most_s"]),
         ("[start]", '[build]\ncommand = ["make"]\n[start]', 16, "build.files", ["is missing", "files ="]),
         ("[start]", '[[install.alternatives]]\npipp = ["x"]\n[start]', 17, "install.alternatives.0.pipp", ["pip?"]),
-        ("[start]", "[start", 16, "the file", ["is no TOML"]),
+        ("[start]", "[start", 16, "the file", ["is not valid TOML"]),
         ('render = ["run.sh"]', 'copyy = ["run.sh"]', 18, "start.copyy", ["did you mean copy?"]),
     ],
 )
@@ -128,7 +128,7 @@ def test_of_several_faults_the_first_by_line_is_told(folder: Path) -> None:
 
 def test_a_text_without_quotes_is_told_what_it_lacks(folder: Path) -> None:
     """The parser calls it an invalid value, which says nothing to one who has never written TOML."""
-    with pytest.raises(BadDefinition, match=r"contender\.toml:\d+: .*Invalid value.*texts stand in quotes"):
+    with pytest.raises(BadDefinition, match=r"contender\.toml:\d+: .*Invalid value.*strings must be quoted"):
         define(folder, GOOD + "homepage = example\n")
 
 
@@ -177,8 +177,8 @@ def test_overrides_take_the_type_of_the_default(folder: Path) -> None:
         ("workers=many", ["workers=many", "a whole number"]),
         ("ratio=half", ["ratio=half", "a number"]),
         ("quick=perhaps", ["quick=perhaps", "true or false"]),
-        ("workers", ["'workers' is no override", "key=value"]),
-        ("workers=", ["is no override"]),
+        ("workers", ["'workers' is not a valid override", "key=value"]),
+        ("workers=", ["is not a valid override"]),
         ("workers=1,workers=2", ["given twice"]),
     ],
 )
@@ -203,7 +203,7 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     """Names, paths and line-ups alike."""
     with pytest.raises(BadUsage, match="did you mean nginx-return"):
         contender.find("nginx-retrun")
-    with pytest.raises(BadUsage, match="no \\./nowhere"):
+    with pytest.raises(BadUsage, match="\\./nowhere does not exist"):
         contender.find("./nowhere")
     with pytest.raises(BadUsage, match="did you mean default"):
         contender.line_up("defualt")
@@ -247,14 +247,14 @@ def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(t
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mine=./server", ["no {port}", "write --serve"]),
+        ("mine=./server", ["must contain {port}", "write --serve"]),
         ("./server --port {port}", ["a name and a command"]),
         ("=./server {port}", ["can't be shown"]),
         ("a\x1bb=./server {port}", ["can't be shown"]),
         (f"{'x' * 61}=./server {{port}}", ["1 to 60"]),
         ("mine=./server '{port}", ["can't be read"]),
-        ("mine=./server {port} {prot}", ["no {prot}", "did you mean port"]),
-        ("mine=./server {prot}", ["no {prot}", "did you mean port"]),
+        ("mine=./server {port} {prot}", ["unknown placeholder {prot}", "did you mean port"]),
+        ("mine=./server {prot}", ["unknown placeholder {prot}", "did you mean port"]),
         ("mine=", ["a name and a command"]),
     ],
 )

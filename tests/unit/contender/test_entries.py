@@ -93,7 +93,7 @@ def test_a_folder_of_ones_own_is_found_by_option_and_by_variable(mine: Path, mon
     assert rows["my-server"]["status"] == "ready"
     assert len(rows) == len(contender.shipped()) + 1
     monkeypatch.setenv("DRAGSTRIP_CONTENDERS", "/no/such/folder")
-    with pytest.raises(BadUsage, match=r"DRAGSTRIP_CONTENDERS: /no/such/folder is no folder"):
+    with pytest.raises(BadUsage, match=r"DRAGSTRIP_CONTENDERS: /no/such/folder is not a folder"):
         contender.entry("node")
 
 
@@ -179,10 +179,10 @@ def test_a_setting_counts_for_all_of_a_name_and_a_word_of_its_own_wins() -> None
 @pytest.mark.parametrize(
     ("words", "setting", "told"),
     [
-        (["node"], "nobody.workers=2", "no contender here is named so.*node"),
+        (["node"], "nobody.workers=2", "no such contender in this command.*node"),
         (["node"], "node.workers", "a key and a value are wanted"),
         (["node"], "node.wrokers=2", "no parameter 'wrokers'; did you mean workers"),
-        (["http://127.0.0.1:1/"], "node.workers=2", "no contender here is named so"),
+        (["http://127.0.0.1:1/"], "node.workers=2", "no such contender in this command"),
         (["go-luajit"], "go-luajit.mode=fil", "mode=fil: give one of cached, file, string"),
     ],
 )
@@ -199,8 +199,8 @@ def test_a_program_of_the_users_own_makes_a_missing_contender_ready(folder: Path
     (entry,) = contender.entrants(["openresty"], settings=[f"openresty.program={program}"])
     state = contender.check(entry)
     assert isinstance(state, Missing)
-    assert f"{program} is no program that can be executed" in state.reason
-    assert state.remedy == "give the path of one that is"  # to install the contender would change nothing
+    assert f"{program} is not an executable program" in state.reason
+    assert state.remedy == "give the path of one"  # to install the contender would change nothing
     program.chmod(0o755)
     state = contender.check(entry)
     assert isinstance(state, Ready)

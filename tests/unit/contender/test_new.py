@@ -56,9 +56,9 @@ def test_every_key_has_a_description_and_stands_in_the_skeleton(here: Path) -> N
     ("name", "told"),
     [
         ("node", "a shipped contender"),
-        ("My Server", "no contender's name"),
-        ("../x", "no contender's"),
-        ("old", "there already"),
+        ("My Server", "not a valid contender name"),
+        ("../x", "not a valid contender name"),
+        ("old", "already exists"),
     ],
 )
 def test_a_name_that_would_not_do_is_refused_and_nothing_is_made(here: Path, name: str, told: str) -> None:

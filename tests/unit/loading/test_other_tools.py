@@ -157,8 +157,11 @@ def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> N
     [
         (AB_HTML.replace("31200 bytes", "0 bytes"), "nothing was answered"),
         (OHA.partition("Status code")[0] + ERRORS, "nothing was answered"),
-        ("response-time,DNS+dialup,DNS,Request-write,Response-delay,Response-read,status-code,offset\n", "hey's CSV"),
-        ("request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n", "oha's CSV"),
+        (
+            "response-time,DNS+dialup,DNS,Request-write,Response-delay,Response-read,status-code,offset\n",
+            "hey's per-request CSV",
+        ),
+        ("request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n", "oha's per-request CSV"),
         (
             json.dumps({"summary": {"requestsPerSec": 5.5, "total": 2.0}, "errorDistribution": {"timeout": 11}}),
             "nothing was answered",
@@ -237,7 +240,7 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
     # Nobody listens any more. wrk and, without -r, ab then print no report at all.
     for words in here.values():
         done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
-        with pytest.raises(BadUsage, match=r"nothing was answered|is no output of"):
+        with pytest.raises(BadUsage, match=r"nothing was answered|not recognised as output of"):
             other_tools.parse(done.stdout)
 
 

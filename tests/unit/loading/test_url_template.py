@@ -51,13 +51,13 @@ def test_a_sequence_keeps_its_order_and_its_cycle() -> None:
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("/plain", "has nothing that varies"),
-        ("item/{int:1..2}", "begin with /"),
+        ("/plain", "has no placeholder"),
+        ("item/{int:1..2}", "start with /"),
         ("/a b/{int:1..2}", "percent-encode"),
         ("/{choice:a,\u00e9}", "percent-encode"),
-        ("/{int:9..1}", "the smaller number first"),
-        ("/{int}", "has no range; use {int:1..1000}"),
-        ("/{seq:a..b}", "has no range; use {seq:1..1000}"),
+        ("/{int:9..1}", "smaller number first"),
+        ("/{int}", "has no valid range; use {int:1..1000}"),
+        ("/{seq:a..b}", "has no valid range; use {seq:1..1000}"),
         ("/{choice:a}", "two different texts"),
         ("/{choice:a,a}", "two different texts"),
         ("/{text:0}", "1 to 1,024"),

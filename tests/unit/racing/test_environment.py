@@ -139,7 +139,7 @@ def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
     closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)
     assert check(closing, "connections").status == "warn"
     assert check_text(check(closing, "connections")).startswith(
-        "quick closed its connections after 1.0 answers on average"
+        "quick closed its connections after 1.0 responses on average"
     )
     anew = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
     assert check(samples.race(load=anew), "connections").status == "void"
@@ -315,7 +315,7 @@ def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any,
     told = [event_text(one) for one in watch.after() if one.kind in clock]
     assert told == [
         "heat: the processor throttled itself during a round",
-        "core 3: ran at 2.00 GHz, at 3.00 GHz at first",
+        "core 3: ran at 2.00 GHz; 3.00 GHz at the start",
     ]
 
 

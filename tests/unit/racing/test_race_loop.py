@@ -41,7 +41,7 @@ def refused(request: Request) -> str:
 def test_a_workload_wants_two_contenders_and_each_contender_a_workload() -> None:
     """nginx-static has hello alone: it may be left out of multiply, where two others have that."""
     refuse_workloads(asked("nginx-lua", "node", "nginx-static"))
-    assert "workload multiply: a race wants at least two" in refused(asked("nginx-lua", "nginx-static"))
+    assert "workload multiply: a race needs at least two" in refused(asked("nginx-lua", "nginx-static"))
     assert "nginx-static has no workload 'multiply'" in refused(
         asked("nginx-lua", "node", "nginx-static", workloads="multiply")
     )

@@ -43,10 +43,12 @@ def test_a_remedy_is_told_once_for_all_that_were_seen_alike() -> None:
     """After a colon; one that stands after a semicolon is told for each."""
     taken = [Finding(Status.WARN, observation.ServerWaitTaken(name, 0.1)) for name in "ab"]
     text = checks.check_text(check_result(CheckName.SERVER_WAIT, taken))
-    assert text.startswith("others took up to 10 % of a's time on its cores, others took up to 10 % of b's time")
+    assert text.startswith(
+        "other programs took up to 10 % of a's time on its cores, other programs took up to 10 % of b's time"
+    )
     assert text.count(": end other programs") == 1
     died = [Finding(Status.WARN, observation.Died(name, (3, 7))) for name in "ab"]
-    each = [f"{name} died before it was told to in round 3, 7; see its log" for name in "ab"]
+    each = [f"{name} exited unexpectedly in round 3, 7; see its log" for name in "ab"]
     assert checks.check_text(check_result(CheckName.LAUNCHES, died)) == "; ".join(each)
 
 
@@ -54,8 +56,8 @@ def test_a_remedy_is_told_once_for_all_that_were_seen_alike() -> None:
     ("finished", "wanted"),
     [
         ("budget", "mislead; give it a larger --budget"),
-        ("rounds", "mislead; fix more of them (--rounds)"),
-        ("interrupted", "mislead; go on with it (--resume)"),
+        ("rounds", "mislead; run more of them (--rounds)"),
+        ("interrupted", "mislead; continue it (--resume)"),
         ("too few contenders", "mislead"),
     ],
 )

@@ -28,13 +28,13 @@ REASONS: list[tuple[finding.Reason, str]] = [
     (finding.CheckVoids(samples.said("clock", "void", "the clock was set")), "the clock was set"),
     (
         finding.GivenUp(Void(kind=VoidKind.CLOCK, numbers={"step_ns": 20_000})),
-        "given up after too many void rounds, the last because: clock: it was set by 20 µs under way, "
-        "and arrivals are stamped by it",
+        "given up after too many void rounds, the last because: clock: it was set by 20 µs during the "
+        "block, and arrival times are taken from it",
     ),
     (finding.GivenUp(None), "given up after too many void rounds, the last because: they were void"),
     (
         finding.Unfit(((UnfitReason.WARMING, ("a", "b")), (UnfitReason.GENERATOR, ("c",)))),
-        "still warming up: a, b; the load generator was the limit of: c",
+        "still warming up: a, b; limited by the load generator: c",
     ),
     (
         finding.FewRounds(3, 10, ("a", "b"), samples.said("void passes", "pass", "7 void")),

@@ -71,8 +71,8 @@ def test_the_headline_says_who_leads_where_and_who_changes_places(race: Race) ->
 
     tied = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 3e4}})
     assert said(tied).startswith("a leads at hello. At multiply ")
-    assert " are not told apart at the top." in said(tied)
-    assert "No two contenders are shown to change places." in said(tied)
+    assert " are tied at the top." in said(tied)
+    assert "No pair of contenders is shown to change order." in said(tied)
     assert heading.badge(tied, judge(tied), inspect(tied)).word == "BY WORKLOAD"
 
 
@@ -84,7 +84,7 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     half = replace(race, rounds=void)
     assert "static leads at hello." in said(half)
     assert "Void at multiply:" in said(half)
-    assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "lacks it"}
+    assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "not served"}
     unclear = replace(race, rounds=race.rounds[:14])
     checks = [replace(samples.said("accounting", "void", "it adds up to nothing"), column="multiply")]
     told = heading.headline(unclear, judge(unclear), checks)
@@ -103,7 +103,7 @@ def test_the_table_has_ratios_to_the_columns_best_and_a_letter_for_those_not_tol
     assert list(rows) == ["static", "quick", "steady", "twin", HOSTILE] or list(rows)[:2] == ["static", "quick"]
     assert rows["static"][0].text.startswith("1 = 5")
     assert rows["static"][0].text.endswith("/s")
-    assert rows["static"][1].text == "lacks it"
+    assert rows["static"][1].text == "not served"
     assert rows["twin"][1].text == "out"
     hello = {name: cells[0] for name, cells in rows.items()}
     assert hello["steady"].letters == hello["twin"].letters == "a"
@@ -245,8 +245,8 @@ def test_what_shows_one_column_asks_which(store: Path, race: Race, tmp_path: Pat
         return str(error.value)
 
     svg = str(tmp_path / "x.svg")
-    assert "--column says which: 'hello' or 'multiply'" in refused(race.id, str(tmp_path / "x.hgrm"))
-    assert "--column says which" in refused(race.id, svg, "--chart", "blocks")
+    assert "choose with --column: 'hello' or 'multiply'" in refused(race.id, str(tmp_path / "x.hgrm"))
+    assert "choose with --column" in refused(race.id, svg, "--chart", "blocks")
     assert "it has 'hello' and 'multiply'" in refused(race.id, svg, "--column", "json")
     assert "it is of 'hello' alone" in refused("000000000004", svg, "--column", "hello")
     assert "has one workload" in refused("000000000004", svg, "--chart", "columns")

@@ -227,7 +227,7 @@ def test_other_tools_results_stand_apart(race: Race, tmp_path: Path) -> None:
     assert "<img>" not in [contender["name"] for contender in told["contenders"]]
     shown = run("show", "last")
     assert "50,123" in shown
-    assert "compared with nothing" in shown
+    assert "never compared" in shown
     run("report", "last", "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     assert "<img>" not in page

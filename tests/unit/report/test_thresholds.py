@@ -57,7 +57,7 @@ def test_the_first_that_is_named_is_what_others_are_compared_with(
 def test_it_is_the_interval_that_decides_and_strict_wants_it_clear() -> None:
     """A point beyond the threshold is no failure while its interval reaches over it."""
     race = samples.race({"old": 40_000.0, "new": 38_900.0}, noise=0.02)
-    assert "neither shown nor excluded" in ruled(race, SLOWER)[1]
+    assert "neither shown nor ruled out" in ruled(race, SLOWER)[1]
     assert [ruled(race, SLOWER, strict=strict)[0] for strict in (False, True)] == [0, EXIT_FAILURE]
 
 

@@ -171,7 +171,7 @@ def test_a_reader_sees_finished_rounds_while_a_writer_writes(path: Path) -> None
 def test_a_race_is_found_by_a_unique_beginning_or_as_the_last(path: Path) -> None:
     """Ambiguous and unknown ids are refused with the ids that come near."""
     with Store(path) as store:
-        with pytest.raises(StoreError, match="no race yet"):
+        with pytest.raises(StoreError, match="is empty"):
             store.load("last")
         for number, day in ((0xABC000000001, 1), (0xABD000000002, 3), (0x123000000003, 2)):
             started = f"2026-01-0{day}T00:00:00+00:00"

@@ -83,7 +83,7 @@ def test_a_clean_race_beside_its_database_passes_every_check_and_tells_both_numb
     )
     assert max(lost_shares(replace(race, rounds=waiting), waiting).values()) < 0.01
     told = database.text(race, analysis.judge(race), ["quick", "steady"])
-    assert told.startswith("PostgreSQL 15.18 on core 1, which the servers share, at most 40 % busy.")
+    assert told.startswith("PostgreSQL 15.18 on core 1, shared with the servers, at most 40 % busy.")
     use = database_use(race)["quick"]
     assert use.cpu_ns is not None
     assert f"{use.cpu_ns / 1000 / use.answered:.1f}" in told

@@ -71,10 +71,10 @@ def test_a_line_rate_that_no_driver_tells_is_not_guessed() -> None:
     ("planted", "told"),
     [
         ({"line_mbps": 10.0}, "Mbit/s of far's data link, which may set its pace: take a faster link"),
-        ({"retransmitted": 5_000.0}, "far sent 0.5 % of its TCP segments again: see cables"),
+        ({"retransmitted": 5_000.0}, "far retransmitted 0.5 % of its TCP segments: see cables"),
         ({"1": 0.9 * LASTED_NS, "2": 1e6}, "interrupts took 90 % of core 1 of far: spread the link's queues"),
-        ({"trip_ns": 1e9}, "the way from near0 and back takes 1,000,000 µs of"),
-        ({"split": (1.0, 30.0)}, "generator near0 got 3.2 % of all answers, one of 2: it or its link is slower"),
+        ({"trip_ns": 1e9}, "the round trip from near0 takes 1,000,000 µs of"),
+        ({"split": (1.0, 30.0)}, "generator near0 got 3.2 % of all responses, one of 2: it or its link is slower"),
     ],
 )
 def test_each_fault_of_a_link_is_named_with_what_to_do(planted: dict[str, float], told: str) -> None:

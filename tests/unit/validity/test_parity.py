@@ -41,12 +41,16 @@ def test_sheets_that_differ_only_in_words_tilt_nothing() -> None:
     ("change", "fact", "words"),
     [
         ({"body framing": "chunked"}, "body framing", "server-0: Content-Length; server-1: chunked"),
-        ({"header bytes": "234"}, "answer bytes", "an answer of server-1 has 246 bytes, one of server-0 158"),
+        ({"header bytes": "234"}, "answer bytes", "a response of server-1 has 246 bytes, one of server-0 has 158"),
         ({"HTTP version": "HTTP/1.0"}, "HTTP version", "server-1: HTTP/1.0"),
-        ({"access log": "on, to a file"}, "access log", "server-1 writes an access log, server-0 not"),
+        ({"access log": "on, to a file"}, "access log", "server-1 writes an access log, server-0 does not"),
         ({"compression": "gzip"}, "compression", "server-1 would compress"),
         ({"runs as": "nobody, root"}, "runs as", "server-1 runs as root"),
-        ({"an unknown path": "status 200, the same body as the right path"}, "routing", "server-1 answers every path"),
+        (
+            {"an unknown path": "status 200, the same body as the right path"},
+            "routing",
+            "server-1 gives the same response to every path",
+        ),
         ({"keep-alive limit found": "100 requests"}, "keep-alive limit", "server-1 after 100 requests"),
         ({"doubled headers": "Server 2 times ('a', 'b')"}, "doubled headers", "server-1: Server 2 times ('a', 'b')"),
         ({"note": "already running: not launched afresh"}, "note", "server-1: already running"),
@@ -79,7 +83,7 @@ def test_over_http_1_0_it_matters_who_keeps_connections_then() -> None:
     sheets = ({"HTTP/1.0": "keeps the connection"}, {"HTTP/1.0": "closes after each answer"})
     assert list(warned(raced(*sheets))) == ["parity"]
     told = warned(raced(*sheets, load=replace(raced({}, {}).load, http="1.0")))
-    assert "server-1 keeps no connection over HTTP/1.0" in told["parity, HTTP/1.0"]
+    assert "server-1 closes each HTTP/1.0 connection" in told["parity, HTTP/1.0"]
     untried = ({"HTTP/1.0": "keeps the connection"}, {"HTTP/1.0": "could not be tried: reset the connection"})
     assert list(warned(raced(*untried, load=replace(raced({}, {}).load, http="1.0")))) == ["parity"]
 

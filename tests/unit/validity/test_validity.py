@@ -75,7 +75,7 @@ def test_a_clean_block_has_no_reason() -> None:
         ({"failed": 1, "sent": 1401, "errors": {"wrong_status": 1}}, "wrong answers: wrong_status 1"),
         ({"gave_up": True}, "gave up: "),
         ({"clock_step_ns": 3_000_000}, "clock: it was set by 3000 µs"),
-        ({"early_stamps": 2}, "clock: 2 answers were stamped before their requests had left"),
+        ({"early_stamps": 2}, "clock: 2 responses carry a timestamp earlier than their request's"),
         ({"engine_cpu_ns": 24 * MS, "server_cpu_ns": 20 * MS}, "generator the limit: the engine used 96 %"),
     ],
 )
@@ -352,13 +352,15 @@ def test_a_single_threaded_server_on_two_cores_is_saturated_by_one() -> None:
         assert check(race, "saturation").status == status
 
 
-@pytest.mark.parametrize(("wait_ms", "why"), [(0, "bound by waiting"), (10, "others took the time that it lacked")])
+@pytest.mark.parametrize(
+    ("wait_ms", "why"), [(0, "waiting, not saturated"), (10, "other programs took the CPU time it lacked")]
+)
 def test_a_server_whose_core_others_had_is_not_told_to_take_more_connections(wait_ms: int, why: str) -> None:
     """It was idle for want of its core: more requests at a time would change nothing."""
     idle = with_blocks(samples.race(), lambda b: replace(b, server_cpu_ns=25 * MS, server_wait_ns=wait_ms * MS))
     idle = with_launches(idle, lambda launch: replace(launch, threads=1, processes=1))
     told = check_text(check(idle, "saturation"))
-    assert f"{why}, its throughput is no capacity" in told
+    assert f"{why}, so its throughput is not its capacity" in told
     assert ("(-c)" in told) == (wait_ms == 0)
 
 
@@ -374,7 +376,7 @@ def test_shared_cores_and_a_running_server_are_said() -> None:
     ("change", "told"),
     [
         ({"settled": False}, "warm-up had not ended in 12 of 12 launches"),
-        ({"died": True}, "died before it was told to in round 0, 1"),
+        ({"died": True}, "exited unexpectedly in round 0, 1"),
     ],
 )
 def test_launches_that_went_wrong_are_named(change: dict[str, object], told: str) -> None:
@@ -429,7 +431,7 @@ def test_another_contenders_slow_launch_is_not_laid_at_its_door() -> None:
 def test_launches_of_two_kinds_are_named() -> None:
     """Every third launch 10 % slower."""
     found = check(slower(samples.race(rounds=30), lambda r: 0.9 if r % 3 == 0 else 1.0), "launches")
-    assert "two kinds: 33 % of them" in check_text(found)
+    assert "two groups: 33 % of them" in check_text(found)
 
 
 def test_launches_of_one_kind_are_not_taken_for_two() -> None:
@@ -498,13 +500,13 @@ def test_the_cause_told_is_what_voided_most_passes() -> None:
 @pytest.mark.parametrize(
     ("told", "status", "words"),
     [
-        (None, "pass", "no server here says"),
-        (0, "pass", "steady had as many requests as were sent, within 0 %"),
-        (-2, "pass", "steady had as many"),
-        (-0.005, "warn", "fewer than the engine had answers to"),
+        (None, "pass", "no server here reports"),
+        (0, "pass", "steady received as many requests as were sent, within 0 %"),
+        (-2, "pass", "steady received as many"),
+        (-0.005, "warn", "fewer than the engine got responses to"),
         (0.005, "warn", "more than the engine sent"),
         (-0.1, "void", "what [served] in its definition reads"),
-        (0.1, "void", "nobody else serves or asks at its port"),
+        (0.1, "void", "no other program serves or calls its port"),
     ],
 )
 def test_a_servers_own_count_is_held_against_the_engines(told: float | None, status: str, words: str) -> None:

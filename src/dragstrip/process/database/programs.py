@@ -53,7 +53,7 @@ def find() -> Programs:
             major = re.match(r"\d+", version)
             if major and int(major[0]) >= LEAST_MAJOR:
                 return Programs(folder, version)
-    raise NotReady(f"{TITLE} {LEAST_MAJOR} or later is not here, and the workload asks a database; {_INSTALLS}")
+    raise NotReady(f"the workload needs {TITLE} {LEAST_MAJOR} or later, which is not installed; {_INSTALLS}")
 
 
 def _folders() -> Iterator[Path]:

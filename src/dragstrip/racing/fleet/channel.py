@@ -238,11 +238,11 @@ class Channel:
             message = json.loads(line)
         except (ValueError, RecursionError):
             return (
-                f"its agent's answer is no JSON: {line[:60]!r}; where its shell prints that to who logs in, have "
-                "it print that on terminals only"
+                f"its agent sent invalid JSON: {line[:60]!r}; if the login shell prints this, let it do so on "
+                "terminals only"
             )
         if not isinstance(message, dict) or not ({"gives", "refused", "lost", "shows"} & message.keys()):
-            return f"its agent's answer is none of ours: {line[:60]!r}"
+            return f"its agent sent an unknown message: {line[:60]!r}"
         if isinstance(message.get("lost"), str):
             return f"its agent ended: {message['lost'][:2000]}"
         with self._lock:

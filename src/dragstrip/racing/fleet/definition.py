@@ -172,9 +172,9 @@ def _check_address(source: Source, at: tuple[str | int, ...], text: str) -> None
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError as error:
-        raise source.bad(at, f"given {text!r}, which is no IPv4 address", remedy) from error
+        raise source.bad(at, f"{text!r} is not an IPv4 address", remedy) from error
     if address.is_unspecified or address.is_multicast or text == "255.255.255.255":
-        raise source.bad(at, f"given {text}, which is no single machine's", remedy)
+        raise source.bad(at, f"{text} is not the address of a single machine", remedy)
 
 
 def _from_folder(folder: Path, options: tuple[str, ...]) -> tuple[str, ...]:

@@ -140,7 +140,9 @@ class FleetPlace:
         """
         count = len(self._machines.generators)
         if load.connections < count:
-            raise BadUsage(f"--connections {load.connections}: {count} generators want one each at least; give {count}")
+            raise BadUsage(
+                f"--connections {load.connections}: each of {count} generators needs at least one; give {count} or more"
+            )
         asked = {"seed": seed, "keep_cores_awake": keep != OFF}
         opened: dict[str, Opened] = {}
 

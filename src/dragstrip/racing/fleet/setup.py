@@ -54,7 +54,9 @@ def refuse_database(workload: Workload) -> None:
         BadUsage: the workload asks one.
     """
     if workload.asks_database:
-        raise BadUsage(f"workload {workload.name} asks a database, which a fleet has not; race it without --fleet")
+        raise BadUsage(
+            f"workload {workload.name} needs a database, which fleets don't support; race it without --fleet"
+        )
 
 
 class FleetAwake(Awake):

@@ -33,7 +33,7 @@ def sentence(result: LoadResult) -> str:
     if not offer or result.reached_share is None:
         return ""
     if result.sustained:
-        return f"offered {describe_offer(offer)}: reached ({figures.percent(result.reached_share)} left in time)"
+        return f"offered {describe_offer(offer)}: sustained ({figures.percent(result.reached_share)} left on time)"
     return f"offered {describe_offer(offer)}: not sustained, only {figures.percent(result.reached_share)} left in time"
 
 
@@ -47,8 +47,8 @@ def percentiles(result: LoadResult, latencies: HdrHistogram, shown: Callable[[fl
     """Latency from the planned and from the actual departure, and the lag between the two."""
     columns = {
         "at most": latencies,
-        "from leaving": decoded(result.latency_sent_hdr),
-        "left late": decoded(result.lag_hdr),
+        "from actual send": decoded(result.latency_sent_hdr),
+        "send delay": decoded(result.lag_hdr),
     }
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
@@ -72,8 +72,8 @@ def warnings(result: LoadResult) -> list[str]:
         unsent = f", {result.unsent:,} of them never" if result.unsent else ""
         found.append(
             f"not sustained: {result.offered - result.departed:,} of {result.offered:,} requests did not leave in time"
-            f"{unsent}; latencies grow as long as such a load lasts, so they tell more of the run's length than of "
-            "the server; offer less, or open more connections (-c) if the server can take them"
+            f"{unsent}; under such a load latency grows for as long as the run lasts, so it reflects the length of "
+            "the run more than the server; offer less, or open more connections (-c) if the server can take them"
         )
     lag = decoded(result.lag_hdr)
     allowed_ns = LATE_NS + TICKS_NS[offer.precision]

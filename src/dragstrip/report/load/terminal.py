@@ -33,15 +33,15 @@ MOST_ROWS, BESIDE, BESIDE_OPEN = 12, 76, 104
 KIND_MEANS = {
     "connect": "no connection could be opened",
     "refused": "connection refused",
-    "reset": "connection reset while an answer was due",
+    "reset": "connection reset while a response was pending",
     "closed_early": "connection closed before the answer was complete",
     "timeout": "no complete answer within the time limit (--timeout)",
-    "bad_response": "not sound HTTP",
-    "wrong_status": "another status than the first plain answer's",
+    "bad_response": "malformed HTTP",
+    "wrong_status": "status differs from the reference response's",
     "wrong_length": "a body of another length than the first plain answer's",
     "wrong_body": "other bytes than the first plain answer's",
     "send": "the request could not be sent",
-    "tls": "no TLS handshake, or what came could not be decrypted",
+    "tls": "TLS handshake failed, or data could not be decrypted",
     "refused_stream": "the server refused a stream (REFUSED_STREAM); its request was sent again",
     "wrong_head": "other headers than the reference response's",
 }
@@ -56,7 +56,7 @@ def sentence(result: LoadResult) -> str:
     keep = "kept alive" if result.request.keepalive else "a new one for each request"
     if result.request.close_after:
         keep = f"each for {figures.count(result.request.close_after)} requests"
-    keep += f", {result.request.pipeline} requests on their way on each" if result.request.pipeline > 1 else ""
+    keep += f", {result.request.pipeline} requests in flight on each" if result.request.pipeline > 1 else ""
     keep += f", encrypted ({_encrypted(result)})" if result.target.tls else ""
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
     keep += f" with {result.request.streams} streams on each" if result.request.streams > 1 else ""
@@ -66,7 +66,7 @@ def sentence(result: LoadResult) -> str:
         if result.errors and not result.errors.keys() - NOT_CONNECTED:
             why = result.samples[next(iter(result.errors))].removeprefix("connect: ")
             return f"{how}no connection to {result.request.url} could be opened ({why})"
-        return f"{how}{result.request.url} answered nothing right in {result.duration_s:.2f} s {over}"
+        return f"{how}{result.request.url} sent no correct response in {result.duration_s:.2f} s {over}"
     stops = {"interrupted": "interrupted: ", "script": "ended by its script: "}
     how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
     return (
@@ -78,7 +78,7 @@ def sentence(result: LoadResult) -> str:
 
 def _encrypted(result: LoadResult) -> str:
     """How connections are encrypted, and whether they take up sessions of those before them."""
-    sessions = "sessions taken up" if result.request.handshakes == RESUMED else "whole handshakes"
+    sessions = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"
     return f"{result.learned.tls}, {sessions}" if result.learned.tls else sessions
 
 
@@ -198,7 +198,7 @@ def _checked(result: LoadResult) -> str:
 def _checks(result: LoadResult) -> list[RenderableType]:
     what = _checked(result)
     if not result.errors:
-        return [Text.assemble(("● ", "blue"), f"every answer was checked and right: {what}")]
+        return [Text.assemble(("● ", "blue"), f"every response was checked and correct: {what}")]
     right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
     parts: list[RenderableType] = [Text.assemble(("■ ", "bold magenta"), f"every answer was checked: {right}")]
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
@@ -234,19 +234,25 @@ def _cores(result: LoadResult) -> str:
 
 
 def _facts(result: LoadResult) -> Text:
-    late = f", {result.late:,} of them after the time was up" if result.late else ""
+    late = f", {result.late:,} of them after the end of the run" if result.late else ""
     unanswered = result.sent - result.requests - result.failed
     shaken = result.handshakes_per_s
     lines = [
         f"sent {result.sent:,}"
-        + (f" (the first {result.plain} to learn the right answer: not in rate or latency)" if result.plain else ""),
+        + (
+            f" (the first {result.plain} to learn the reference response: not in rate or latency)"
+            if result.plain
+            else ""
+        ),
         f"answered right {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else "")
         + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",
-        f"connections opened {result.connects:,}, answers on a reused one {result.reused:,}"
+        f"connections opened {result.connects:,}, responses on reused connections {result.reused:,}"
         + (f"; TLS handshakes under load {figures.figure(shaken)} a second" if shaken is not None else ""),
-        f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
-        f"{result.engine_share:.0%} of {_cores(result)}; connections waited for it "
-        f"{result.turn_share:.0%} of the time; {'epoll' if result.backend is Backend.EPOLL else 'io_uring'}",
+        (
+            f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
+            f"{result.engine_share:.0%} of {_cores(result)}; connections waited for it "
+            f"{result.turn_share:.0%} of the time; {'epoll' if result.backend is Backend.EPOLL else 'io_uring'}"
+        ),
     ]
     return Text("\n".join(lines), style="dim")

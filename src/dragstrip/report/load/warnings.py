@@ -33,23 +33,24 @@ def warnings(result: LoadResult) -> list[str]:
     latencies = histogram(result)
     if result.late and latencies and result.late_s * 1e9 > latencies.get_max_value():
         messages.append(
-            f"when the time was up {result.late:,} answers were still to come, the last "
-            f"{latency_text(result.late_s * 1e9)} later: slower than all in the histogram, which they are not in"
+            f"{result.late:,} responses arrived after the end of the run, the last "
+            f"{latency_text(result.late_s * 1e9)} after it, slower than anything in the histogram; the histogram "
+            "excludes them"
         )
     if result.clock_step_s:
         messages.append(
-            f"the clock was set by {latency_text(result.clock_step_s * 1e9)} meanwhile, and arrivals are stamped by "
-            "it: latencies of that second can't be trusted; load again"
+            f"the clock was set by {latency_text(result.clock_step_s * 1e9)} during the run, and arrival times are "
+            "taken from it: don't trust the latencies of that second; run again"
         )
     elif result.early_stamps:
         messages.append(
-            f"{result.early_stamps:,} answers were stamped before their requests had left: this machine's clocks "
-            "disagree; their latencies are to the time of reading"
+            f"{result.early_stamps:,} responses carry a timestamp earlier than their request's: this machine's "
+            "clocks disagree; their latencies end at the time of reading"
         )
     if result.finished == "gave up":
-        messages.append("ended early: no connection was left, the server refused or dropped them all")
+        messages.append("ended early: the server refused or dropped every connection")
     elif result.answered and result.trouble and not (result.script and result.script.fault):
-        messages.append(f"{result.trouble}; rate and latencies are of the right ones alone")
+        messages.append(f"{result.trouble}; rate and latencies cover only correct responses")
     if {"wrong_length", "wrong_body"} & result.errors.keys():
         messages.append(
             "a response that changes can't be checked against the reference; choose a URL with a constant response, or "

@@ -95,7 +95,7 @@ def remedy_text(of: Observation) -> str:
     """What to do about it; "" if there is nothing to do, or its sentence says it."""
     match of:
         case seen.Rounds():
-            return f"with fewer, rare slow launches mislead{more_rounds(of.ended)}"
+            return f"with fewer rounds, rare slow launches can mislead{more_rounds(of.ended)}"
         case seen.Lanes():
             return "trust the CPU per request more, or give each cores of its own (--server-cores, --engine-cores)"
         case seen.GeneratorLimit() | seen.GeneratorNear() | seen.CeilingNear() | seen.TurnLong():
@@ -109,9 +109,9 @@ def remedy_text(of: Observation) -> str:
         case seen.Errors():
             return SEE_LOG
         case seen.LittleOff():
-            return "rate and latency don't belong together"
+            return "rate and latency contradict each other"
         case seen.NotSustained():
-            return "not sustained, so its latency is that of a queue; lower --rate"
+            return "the rate was not sustained, so its latency is queueing delay; lower --rate"
         case seen.LeftLate():
             return "no connection was free (more by -c), or the engine woke late"
         case seen.NotSaturated():
@@ -130,9 +130,9 @@ def _launch_remedy(of: Observation) -> str:
         case seen.TwoKinds(launches=launches, wanted=wanted) if launches < wanted:
             return f"take {wanted} rounds or more (--rounds {wanted})"
         case seen.TwoKinds():
-            return "the mean is of both kinds, as it met them; pin down what differs from start to start"
+            return "the mean mixes both groups; find out what differs from start to start"
         case seen.AlreadyRunning():
-            return "how its launches differ is not in the interval"
+            return "the interval does not include launch-to-launch variation"
         case seen.Trend():
             return "give it a longer warm-up in its definition"
         case seen.Growing():
@@ -144,7 +144,7 @@ def _launch_remedy(of: Observation) -> str:
         case seen.Reused():
             return "this is a fault of the engine, please report it with `dragstrip export`"
         case seen.Miscounted():
-            return "see that nobody else serves or asks at its port, and what [served] in its definition reads"
+            return "check that no other program serves or calls its port, and what [served] in its definition reads"
         case seen.Shorter():
             return f"see what it leaves out under load (`dragstrip verify {of.contender}`)"
     return ""
@@ -157,9 +157,9 @@ def _machine_remedy(of: Observation) -> str:
         case seen.Frequency():
             return "fix it (governor performance, no turbo)"
         case seen.Pace():
-            return "pairs share that, single figures don't; race again when it is steady"
+            return "this cancels in ratios but not in single figures; race again when the machine is steady"
         case seen.DatabaseLimit():
-            return "the servers before it are not told apart; give it more cores, or ask less of it"
+            return "the servers in front of it can't be compared; give the database more cores, or send it less work"
         case seen.DatabaseMiscounted():
             return "see what its handler does beside one statement per row"
         case seen.LinkFull():

@@ -115,7 +115,7 @@ def _rows(part: Part) -> list[summary.Row]:
 def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
     found, unit = _rows(part), KNOWN[part.verdict.metric].head
     letters = summary.tie_letters([row.name for row in found], part.verdict)
-    cells = {name: Cell(lacks="lacks it") for name in part.absent}
+    cells = {name: Cell(lacks="not served") for name in part.absent}
     cells |= {entrant.name: Cell(lacks="out" if entrant.out else "no number") for entrant in part.race.entrants}
     cells |= {
         name: Cell(lacks="void")
@@ -177,7 +177,7 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     if len(void) == len(found):
         causes = [check for check in checks if check.status is Status.VOID]
         why = check_text(causes[0]) if causes else "too many of its rounds are void"
-        return f"This race is void, its numbers are no verdict: {why}"
+        return f"This race is void, so it has no verdict: {why}"
     told = [_leads(found)] if any(map(leaders, found)) else []
     silent = tuple(part.name for part in found if not leaders(part) and part not in void)
     if silent:
@@ -224,7 +224,7 @@ def _leads(found: Sequence[Part]) -> str:
     sentences = [f"{', '.join(told)}."] if told else []
     for part in found:
         if len(first := leaders(part)) > 1:
-            sentences.append(f"At {part.name} {figures.several(first)} are not told apart at the top.")
+            sentences.append(f"At {part.name} {figures.several(first)} are tied at the top.")
     return " ".join(sentences)
 
 
@@ -237,13 +237,13 @@ def _order(found: Sequence[Part]) -> list[str]:
             for one in made[:MOST_CHANGES]
         )
         left = len(made) - MOST_CHANGES
-        more = f"; so {'does' if left == 1 else 'do'} {left} other pair{'' if left == 1 else 's'}" if left > 0 else ""
+        more = f"; {left} other {'pair also changes' if left == 1 else 'pairs also change'} order" if left > 0 else ""
         return [f"The order changes: {named}{more}."]
     if sum(bool(leaders(part)) for part in found) < 2:
         return []
     whole = all(pair.verdict in ("faster", "slower") for part in found for pair in part.verdict.pairs)
     everywhere = "both" if len(found) == 2 else "all of them"
-    return [f"The order is the same at {everywhere}." if whole else "No two contenders are shown to change places."]
+    return [f"The order is the same at {everywhere}." if whole else "No pair of contenders is shown to change order."]
 
 
 def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
@@ -272,11 +272,11 @@ def legend(race: Race, verdict: Verdict, shown: Table) -> list[str]:
     """What the table's numbers and letters mean."""
     sure = figures.percent(1 - verdict.alpha)
     said = [
-        f"Ratios are to the best of the column: 0.5 is {_half(verdict)}. "
-        f"All intervals of all columns hold at once, with {sure} confidence."
+        f"Each ratio is relative to the best of its column: 0.5 means {_half(verdict)}. "
+        f"All intervals of all columns hold simultaneously, with {sure} confidence."
     ]
     if shown.tied:
-        said.append("Contenders with the same letter in a column are not told apart there.")
+        said.append("Contenders with the same letter in a column are tied there.")
     return said + ([RATES_NOTE] if of_rates(race) else [])
 
 

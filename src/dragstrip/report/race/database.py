@@ -41,7 +41,7 @@ def text(race: Race, verdict: Verdict, names: Sequence[str]) -> str:
     if not facts or not used:
         return ""
     cores = ", ".join(map(str, facts.cores))
-    where = f"on core {cores}{', which the servers share' if facts.shared else ' of its own'}"
+    where = f"on core {cores}{', shared with the servers' if facts.shared else ', not shared'}"
     busiest = max(use.busy for use in used.values())
     theirs, told = cpu_us_per_answer(race), list[str]()
     for name in names:

@@ -13,7 +13,7 @@ from dragstrip.store.json_values import JsonObject, decode
 #: The kind of event that holds one.
 KIND = EventKind.FOREIGN
 
-NOTE = "Without interval, of another tool's counting, answers unchecked: beside this race, and compared with nothing."
+NOTE = "Counted by another tool, without intervals or response checks: shown for reference and never compared."
 
 
 @dataclass(frozen=True, slots=True)

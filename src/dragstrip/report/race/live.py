@@ -100,7 +100,7 @@ class Progress:
 
     def ready(self, name: str, proved_at: str | None = None) -> None:
         """A contender is proved; ``proved_at``: when, where an earlier proof is reused."""
-        self._stands(name, State.READY, f"ready, by its scrutineering of {proved_at}" if proved_at else "ready")
+        self._stands(name, State.READY, f"ready (passed scrutineering {proved_at})" if proved_at else "ready")
 
     def out(self, name: str, reason: str) -> None:
         """A contender is out of the race."""

@@ -40,8 +40,11 @@ def _accounting(void: Void) -> str:
 
 def _clock(void: Void) -> str:
     if "step_ns" in void.numbers:
-        return f"it was set by {void.numbers['step_ns'] / 1000:.0f} µs under way, and arrivals are stamped by it"
-    return f"{void.numbers['early_stamps']} answers were stamped before their requests had left"
+        return (
+            f"it was set by {void.numbers['step_ns'] / 1000:.0f} µs during the block, and arrival times are taken "
+            "from it"
+        )
+    return f"{void.numbers['early_stamps']} responses carry a timestamp earlier than their request's"
 
 
 def _errors(void: Void) -> str:
@@ -51,7 +54,7 @@ def _errors(void: Void) -> str:
 def _server_waited(void: Void) -> str:
     usual = void.numbers.get("usual")
     beside = f" (usual for it in this round: {as_percent(usual)})" if usual else ""
-    return f"{as_percent(void.numbers['share'])} of the block for its core, taken by others{beside}"
+    return f"{as_percent(void.numbers['share'])} of the block for its core while others used it{beside}"
 
 
 def _generator(void: Void) -> str:
@@ -61,7 +64,7 @@ def _generator(void: Void) -> str:
 
 def _clocks_apart(void: Void) -> str:
     drift_us, most_us = (void.numbers[name] / 1000 for name in ("drift_ns", "most_ns"))
-    return f"a generator's clock drifted by {drift_us:.0f} µs from the server's machine's, above {most_us:.0f} µs"
+    return f"a generator's clock drifted {drift_us:.0f} µs from the server machine's clock (limit {most_us:.0f} µs)"
 
 
 def _too_few(void: Void) -> str:
@@ -73,17 +76,17 @@ _VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
     VoidKind.CLOCK: _clock,
     VoidKind.WRONG_ANSWERS: lambda void: kinds(void.errors),
     VoidKind.ERRORS: _errors,
-    VoidKind.GAVE_UP: lambda _: "every connection was lost for good before the block's end",
-    VoidKind.NO_ANSWER: lambda _: "not one right answer within the counted part",
+    VoidKind.GAVE_UP: lambda _: "every connection was permanently lost before the block ended",
+    VoidKind.NO_ANSWER: lambda _: "no correct response in the counted part",
     VoidKind.ENGINE_WAITED: lambda void: (
-        f"{as_percent(void.numbers['share'])} of the block for its core, taken by others"
+        f"{as_percent(void.numbers['share'])} of the block for its core while others used it"
     ),
     VoidKind.SERVER_WAITED: _server_waited,
     VoidKind.GENERATOR: _generator,
     VoidKind.TOO_FEW_BLOCKS: _too_few,
     VoidKind.MARK_LOST: lambda _: "the observer on the server's machine gave no reading of its CPU time",
     VoidKind.CLOCKS_APART: _clocks_apart,
-    VoidKind.MACHINE_LOST: lambda _: "one of its machines no longer answered",
+    VoidKind.MACHINE_LOST: lambda _: "one of its machines stopped responding",
     VoidKind.DATABASE: lambda _: "it ended in the round, or could not be started",
     VoidKind.OTHER: lambda _: "of a kind that this version doesn't know",
 }
@@ -109,7 +112,7 @@ def _intruder(event: Event) -> str:
 
 def _frequency(event: Event) -> str:
     core, khz, first_khz = (event.numbers[name] for name in ("core", "khz", "first_khz"))
-    return f"core {core}: ran at {khz / 1e6:.2f} GHz, at {first_khz / 1e6:.2f} GHz at first"
+    return f"core {core}: ran at {khz / 1e6:.2f} GHz; {first_khz / 1e6:.2f} GHz at the start"
 
 
 def _growing(event: Event) -> str:
@@ -137,7 +140,7 @@ def _generator_share(event: Event) -> str:
 def _link(event: Event) -> str:
     n = event.numbers
     carried = f"{n['received_bytes'] / 1e6:.1f} MB received, {n['sent_bytes'] / 1e6:.1f} MB sent"
-    return f"{event.subject}'s link: {carried}, {n['retransmitted']:.0f} of {n['segments']:.0f} segments again"
+    return f"{event.subject}'s link: {carried}, {n['retransmitted']:.0f} of {n['segments']:.0f} segments retransmitted"
 
 
 _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
@@ -146,7 +149,7 @@ _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
     EventKind.FREQUENCY: _frequency,
     EventKind.GROWING: _growing,
     EventKind.UNEQUAL_BLOCKS: _unequal_blocks,
-    EventKind.MACHINE_BACK: lambda event: f"{event.subject}: it is back, the same machine since the same boot",
+    EventKind.MACHINE_BACK: lambda event: f"{event.subject}: it is back (same machine, same boot)",
     EventKind.GENERATOR: _generator_share,
     EventKind.LINK: _link,
     EventKind.CLAIMS: lambda event: " ".join([event.subject, *event.names]),
@@ -156,12 +159,12 @@ _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
 
 def more_rounds(finished: str) -> str:
     """What gives a race more rounds, by what ended it; of one whose contenders fell out, the report says why."""
-    steps = {"rounds": "; fix more of them (--rounds)", "interrupted": "; go on with it (--resume)", TOO_FEW: ""}
+    steps = {"rounds": "; run more of them (--rounds)", "interrupted": "; continue it (--resume)", TOO_FEW: ""}
     return steps.get(finished, "; give it a larger --budget")
 
 
 def why_idle(disturbed: bool) -> str:
     """Why a server's cores were not busy, and what to do; ``disturbed``: others took the time that it lacked."""
     if disturbed:
-        return "others took the time that it lacked, its throughput is no capacity"
-    return "bound by waiting, its throughput is no capacity; try more connections (-c)"
+        return "other programs took the CPU time it lacked, so its throughput is not its capacity"
+    return "it was waiting, not saturated, so its throughput is not its capacity; try more connections (-c)"

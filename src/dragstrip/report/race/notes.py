@@ -84,13 +84,13 @@ def noise_level(race: Race) -> NoiseLevel:
         return NoiseLevel("pass", "quiet machine")
     if seen.lost is None:
         return NoiseLevel("unknown", "how disturbed the machine was is unknown")
-    lost = f"others took {figures.percent(round(seen.lost, 3))} of its cores' time"
+    lost = f"other programs and the hypervisor took {figures.percent(round(seen.lost, 3))} of its cores' time"
     wider = ""
     if seen.factor is not None:
         often = (
             "hardly wider than" if seen.factor < 1.15 else f"about {figures.two_digits(seen.factor)} times as wide as"
         )
-        wider = f"; intervals are {often} on a quiet one"
+        wider = f"; intervals are {often} on a quiet machine"
     return NoiseLevel(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
 
 
@@ -106,7 +106,7 @@ def undecided_hint(race: Race, verdict: Verdict, run: str) -> str:
         return ""
     which = "The pair is" if len(pairs) == 1 else f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'}"
     if verdict.more_s is None or race.plan.rounds_fixed:
-        return f"{which} open" if race.plan.rounds_fixed else f"{which} open; how long it would take can't be foreseen"
+        return f"{which} open" if race.plan.rounds_fixed else f"{which} undecided; the time needed can't be predicted"
     it = "it" if open_ == 1 else "them"
     needed = budget(verdict.more_s)
     about = needed.replace("m", " min").replace("s", " s")

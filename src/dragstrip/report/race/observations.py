@@ -42,27 +42,27 @@ def _plain_text(of: Plain) -> str:
         case Plain.ADDS_UP:
             return "in every block: sent = answered + failed + in flight, quantiles in order"
         case Plain.LITTLE_OPEN_LOOP:
-            return "an open loop keeps no connection busy: not looked at"
+            return "not checked: an open loop does not keep every connection busy"
         case Plain.TURN_OPEN_LOOP:
-            return "an open loop's requests wait for the clock: not looked at"
+            return "not checked: an open loop's requests wait for the clock"
         case Plain.SERVER_WAIT_SHARED:
-            return "says nothing: servers share cores with the engine or the database"
+            return "not meaningful: servers share cores with the engine or the database"
         case Plain.LAUNCHES_ALIKE:
-            return "all came up, warmed up, and were of one kind"
+            return "all launches started, warmed up and behaved alike"
         case Plain.NO_INTRUDERS:
-            return "none used over a tenth of a core for long"
+            return "no other program used over a tenth of a core for long"
         case Plain.HEAT:
             return "heat slowed the processor during the race"
         case Plain.MEMORY_STEADY:
-            return "no contender's memory grew all the while"
+            return "no contender's memory kept growing"
         case Plain.BLOCKS_ALIKE:
-            return "short blocks read as one long block does, as far as that could be compared"
+            return "short blocks give the same result as one long block, as far as that could be compared"
         case Plain.CONNECTIONS_AS_ASKED:
-            return "kept open, or not, as asked"
+            return "kept open, or closed, as requested"
         case Plain.NO_OWN_COUNT:
-            return "no server here says how many requests it had"
+            return "no server here reports how many requests it received"
         case Plain.LENGTHS_EQUAL:
-            return "as long in every block as in all"
+            return "the same length in every block"
         case Plain.NO_TILT:
             return "nothing on the parity sheet tilts the race"
     assert_never(of)
@@ -72,18 +72,18 @@ def _race_text(of: seen.RaceObservation) -> str:
     match of:
         case seen.Rounds(valid, void, least):
             rerun = f"; {void} more were void and run again" if void else ""
-            few = f"{valid} valid rounds, {least} are the least"
+            few = f"{valid} valid rounds, at least {least} are needed"
             return f"{few if valid < least else f'{valid} rounds of fresh launches'}{rerun}"
         case seen.Lanes(servers, engine, ()):
             return f"servers on cores {_listed(servers)}, engine on cores {_listed(engine)}"
         case seen.Lanes(shared=cores):
-            return f"servers and engine share core {_listed(cores)}: what the engine spends is missing from the servers"
+            return f"servers and engine share core {_listed(cores)}: the servers lose the CPU time that the engine uses"
         case seen.VoidPasses(lost, passes, cause):
             return f"{lost} of {passes} passes void{f', mostly because: {cause}' if cause else ''}"
         case seen.AccountingFaults(count, first):
             return f"{count} faults, the first: {void_text(first)}"
         case seen.NoErrors(answered):
-            return f"none: all {answered} answers were right"
+            return f"none: all {answered} responses were correct"
         case seen.Errors(name, failed, sent, errors):
             by_kind = ", ".join(f"{kind} {count}" for kind, count in errors.items())
             return f"{name}: {failed} errors to {sent} requests ({by_kind})"
@@ -97,14 +97,17 @@ def _generator_text(of: seen.GeneratorObservation) -> str:
         case seen.GeneratorLimit():
             return f"the generator is the limit: {_use_text(of)}"
         case seen.GeneratorLimitByCpu():
-            decides = "whose throughput is the generator's; the CPU time per request decides"
+            decides = "so throughput measures the generator; CPU time per request decides"
             return f"the generator is the limit: {_use_text(of)}, {decides}"
         case seen.GeneratorNear():
             return f"the generator is near its limit: {_use_text(of)}"
         case seen.CeilingNear(name, share):
-            return f"{name} was served {as_percent(share)} of what the generator can send here (dragstrip doctor)"
+            return (
+                f"{name} received {as_percent(share)} of the load generator's maximum rate on this machine "
+                "(dragstrip doctor)"
+            )
         case seen.TurnMost(most, busy):
-            nevertheless = ", and the servers were busy all the same" if busy else ""
+            nevertheless = ", but the servers were busy anyway" if busy else ""
             return f"connections spent at most {as_percent(most)} of the time waiting in the generator{nevertheless}"
         case seen.TurnLong(name, share):
             waited = f"connections spent {as_percent(share)} of the time waiting in the generator"
@@ -114,23 +117,25 @@ def _generator_text(of: seen.GeneratorObservation) -> str:
 
 def _use_text(of: seen.EngineUse) -> str:
     server = "unreadable" if of.busy is None else as_percent(of.busy)
-    return f"against {of.contender} the engine used {as_percent(of.share)} of its cores, the server {server} of its own"
+    return (
+        f"with {of.contender}, the engine used {as_percent(of.share)} of its cores and the server {server} of its own"
+    )
 
 
 def _load_text(of: seen.LoadObservation) -> str:
     match of:
         case seen.LittleHolds(within):
-            return f"connections = rate × (mean latency + the engine's own turn-round), within {as_percent(within)}"
+            return f"connections = rate × (mean latency + the engine's own turnaround), within {as_percent(within)}"
         case seen.LittleReconnects(name, busy, connections):
             return f"{_at_work(name, busy, connections)}, as it closes connections"
         case seen.LittleOff(name, busy, connections, off):
             return f"{_at_work(name, busy, connections)}, off by {as_percent(off)}"
         case seen.Offered(rate_per_s):
-            return f"{rate_per_s:,g}/s was offered to all, and on time"
+            return f"{rate_per_s:,g}/s was offered to every contender, on time"
         case seen.NotSustained(name, share, rate_per_s):
-            return f"{name}: only {as_percent(share)} of the offered {rate_per_s:,g}/s left in time"
+            return f"{name}: only {as_percent(share)} of the offered {rate_per_s:,g}/s left on time"
         case seen.LeftLate(name, lag_ns):
-            return f"{name}: one request in a hundred left over {lag_ns / 1000:,.0f} µs late"
+            return f"{name}: 1 % of its requests left more than {lag_ns / 1000:,.0f} µs late"
         case seen.Saturated(least, unread):
             unknown = f", except {_listed(unread)}, whose CPU time can't be read" if unread else ""
             return f"the servers kept their cores at least {as_percent(least)} busy{unknown}"
@@ -148,22 +153,22 @@ def _machine_text(of: seen.MachineObservation) -> str:
         case seen.EngineWaited(share, shared):
             return f"{_engine_waited(share)}{'; it shares them with the servers' if shared else ''}"
         case seen.EngineWaitTaken(share):
-            return f"{_engine_waited(share)}, taken by others"
+            return f"{_engine_waited(share)}, taken by other programs and the hypervisor"
         case seen.ServerWaitMost(most, unread):
             unknown = f"; unreadable: {_listed(unread)}" if unread else ""
-            return f"others took at most {as_percent(most)} of any server's time{unknown}"
+            return f"other programs took at most {as_percent(most)} of any server's time{unknown}"
         case seen.ServerWaitTaken(name, taken):
-            return f"others took up to {as_percent(taken)} of {name}'s time on its cores"
+            return f"other programs took up to {as_percent(taken)} of {name}'s time on its cores"
         case seen.Steal(share):
             return f"the hypervisor took {as_percent(share)} of the race's cores"
         case seen.Intruders(count, names):
-            return f"other programs were at work on the race's cores in {count} cases ({_listed(names)})"
+            return f"other programs used the race's cores {count} times ({_listed(names)})"
         case seen.Steady(drift, scatters):
             scatter = ", no more than it scatters" if scatters else ""
             return f"steady: the engine's own pace changed by {as_percent(abs(drift))} over the race{scatter}"
         case seen.Pace(drift):
             change = f"{as_percent(abs(drift))} {'slower' if drift > 0 else 'faster'}"
-            return f"the machine grew {change} over the race, by the engine's own CPU time per request"
+            return f"the machine became {change} during the race, judged by the engine's own CPU time per request"
         case seen.Frequency(event):
             return f"the cores' frequency changed ({event_text(event)})"
     assert_never(of)
@@ -176,17 +181,19 @@ def _engine_waited(share: float) -> str:
 def _launch_text(of: seen.LaunchObservation) -> str:
     match of:
         case seen.Died(name, rounds):
-            return f"{name} died before it was told to in round {_listed(rounds)}"
+            return f"{name} exited unexpectedly in round {_listed(rounds)}"
         case seen.Unsettled(name, count, launches):
             return f"{name}'s warm-up had not ended in {count} of {launches} launches"
         case seen.Shapes(name, shapes):
             listed = ", ".join(f"{processes} and {threads}" for processes, threads in shapes)
-            return f"{name} came up with different numbers of processes and threads: {listed}"
+            return f"{name} started with different numbers of processes and threads: {listed}"
         case seen.SlowLaunches(name, slow, launches):
             listed = ", ".join(f"round {index} at {as_percent(share)} of it" for index, share in slow.items())
             return f"{len(slow)} of {name}'s {launches} launches were far slower than its median: {listed}"
         case seen.TwoKinds(name, share, slower):
-            return f"{name}'s launches are of two kinds: {as_percent(share)} of them {as_percent(slower)} slower"
+            return (
+                f"{name}'s launches fall into two groups: {as_percent(share)} of them are {as_percent(slower)} slower"
+            )
         case seen.AlreadyRunning(name):
             return f"{name} was already running"
         case seen.NoTrend(most):
@@ -202,31 +209,37 @@ def _launch_text(of: seen.LaunchObservation) -> str:
 def _answer_text(of: seen.AnswerObservation) -> str:
     match of:
         case seen.Closed(name, answers):
-            return f"{name} closed its connections after {answers:.1f} answers on average, keep-alive was asked"
+            return (
+                f"{name} closed its connections after {answers:.1f} responses on average, although keep-alive was "
+                "requested"
+            )
         case seen.Reused(name, connects, answered):
-            opened = f"only {connects} connections were opened for {answered} answers of {name}"
-            return f"{opened}, each was to have its own"
+            opened = f"only {connects} connections were opened for {answered} responses of {name}"
+            return f"{opened}, but each request needs its own"
         case seen.CountedAlike(names, most):
-            return f"{_listed(names)} had as many requests as were sent, within {as_percent(most)}"
+            return f"{_listed(names)} received as many requests as were sent, within {as_percent(most)}"
         case seen.Miscounted():
             return _miscounted_text(of)
         case seen.Shorter(name, share):
-            return f"{name}'s answers were {as_percent(share)} shorter in one block than usual"
+            return f"{name}'s responses were {as_percent(share)} shorter in one block than usual"
         case seen.DatabaseAsked(most, busy):
-            within = f"it executed what the answers took, within {as_percent(most)}"
+            within = f"it executed the statements that the responses needed, within {as_percent(most)}"
             return f"{within}, and was at most {as_percent(busy)} busy"
         case seen.DatabaseLimit(name, busy):
             return f"the database is the limit: {name} kept it {as_percent(busy)} busy"
         case seen.DatabaseMiscounted(name, executed, wanted):
             counted = f"the database executed {executed:,} statements for {name}"
-            return f"{counted}, {'fewer' if executed < wanted else 'more'} than the {wanted:,.0f} that its answers took"
+            return (
+                f"{counted}, {'fewer' if executed < wanted else 'more'} than the {wanted:,.0f} that its responses "
+                "needed"
+            )
     assert_never(of)
 
 
 def _miscounted_text(of: seen.Miscounted) -> str:
     off, fewer = max(of.fewer, of.more), of.fewer > of.more
-    counted = f"by its own count {of.contender} had {off} requests {'fewer' if fewer else 'more'}"
-    than = f"than the engine {'had answers to' if fewer else 'sent'}"
+    counted = f"by its own count {of.contender} received {off} requests {'fewer' if fewer else 'more'}"
+    than = f"than the engine {'got responses to' if fewer else 'sent'}"
     return f"{counted} {than} ({as_percent(off / of.sent)} of {of.sent})"
 
 
@@ -235,19 +248,19 @@ def _link_text(of: seen.LinkObservation) -> str:
         case seen.LinksCalm(use, again, round_trip_ns):
             used = "their line rate is unknown" if use is None else f"at most {as_percent(use)} of their line rate"
             trip = f"round trip {round_trip_ns / 1000:,.0f} µs"
-            return f"links: {used}; {as_percent(again)} of the segments sent again; {trip}"
+            return f"links: {used}; {as_percent(again)} of the segments retransmitted; {trip}"
         case seen.LinkFull(name, machine, share, mbps):
             of_link = f"{as_percent(share)} of the {mbps:,} Mbit/s of {machine}'s data link"
             return f"{name} took {of_link}, which may set its pace"
         case seen.Retransmitted(machine, share):
-            return f"{machine} sent {as_percent(share)} of its TCP segments again"
+            return f"{machine} retransmitted {as_percent(share)} of its TCP segments"
         case seen.RoundTrip(name, machine, round_trip_ns, p50_ns):
             way = f"{round_trip_ns / 1000:,.0f} µs of {name}'s median latency of {p50_ns / 1000:,.0f} µs"
-            return f"the way from {machine} and back takes {way}"
+            return f"the round trip from {machine} takes {way}"
         case seen.Interrupts(machine, core, share):
             return f"interrupts took {as_percent(share)} of core {core} of {machine}"
         case seen.UnevenGenerators(machine, share, count):
-            got = f"generator {machine} got {as_percent(share)} of all answers"
+            got = f"generator {machine} got {as_percent(share)} of all responses"
             return f"{got}, one of {count}: it or its link is slower"
     assert_never(of)
 
@@ -256,34 +269,35 @@ def _parity_text(of: sheet.ParityObservation) -> str:
     match of:
         case sheet.FramingDiffers(groups):
             return (
-                f"answers are framed differently ({_groups(groups)}), which is different work; have all send the length"
+                f"responses are framed differently ({_groups(groups)}), which is different work; let all of them "
+                "send Content-Length"
             )
         case sheet.VersionsDiffer(groups):
-            return f"answers are of different versions ({_groups(groups)})"
+            return f"responses have different HTTP versions ({_groups(groups)})"
         case sheet.TlsDiffers(groups):
             return f"encryption differs ({_groups(groups)})"
         case sheet.SizeDiffers(most, least):
-            sizes = f"an answer of {most[0]} has {most[1]} bytes, one of {least[0]} {least[1]}"
-            return f"{sizes}: headers cost something, and bytes per second don't compare"
+            sizes = f"a response of {most[0]} has {most[1]} bytes, one of {least[0]} has {least[1]}"
+            return f"{sizes}: headers cost time, and bytes per second are not comparable"
         case sheet.DoubledHeaders(headers):
             listed = "; ".join(f"{name}: {which}" for name, which in headers.items())
-            costs = "bytes that others don't send, and clients may refuse it; send each once"
-            return f"headers that an answer may have once stand in it twice ({listed}): {costs}"
+            costs = "the others don't send these bytes, and clients may reject them; send each header once"
+            return f"headers that a response may have only once appear twice ({listed}): {costs}"
         case sheet.LoggingDiffers(on, off):
-            return f"{_listed(on)} writes an access log, {_listed(off)} not: switch it off for a fair race"
+            return f"{_listed(on)} writes an access log, {_listed(off)} does not: switch it off for a fair race"
         case sheet.CompressionDiffers(on, off):
-            return f"{_listed(on)} would compress, {_listed(off)} not: switch it off for a fair race"
+            return f"{_listed(on)} would compress, {_listed(off)} does not: switch it off for a fair race"
         case sheet.SomeAreRoot(names):
-            return f"{_listed(names)} runs as root and the others don't: root has no limits that they have"
+            return f"{_listed(names)} runs as root and the others don't: their resource limits do not apply to root"
         case sheet.SomeIgnorePaths(names):
-            return f"{_listed(names)} answers every path alike, so it looks at none: the others do that work"
+            return f"{_listed(names)} gives the same response to every path, so it does no routing: the others do"
         case sheet.SomeCloseOldHttp(names):
-            return f"{_listed(names)} keeps no connection over HTTP/1.0 and opens one per request, others don't"
+            return f"{_listed(names)} closes each HTTP/1.0 connection after one response; the others keep it open"
         case sheet.ParityNote(name, note):
             return f"{name}: {note}"
         case sheet.SomeClose(limits):
             closed = ", ".join(f"{name} after {limit}" for name, limit in limits.items())
-            pays = "it pays for opening new ones; lift the limit, or race all with --no-keepalive"
+            pays = "the cost of new connections is in its figures; raise the limit, or race all with --no-keepalive"
             return f"a busy connection is closed by {closed}: {pays}"
         case sheet.CoresDiffer(used):
             busy = ", ".join(f"{name} {cores:.2f}" for name, cores in used.items())

@@ -64,8 +64,8 @@ def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> s
         return ""
     causes = [check for check in checks if check.status is Status.VOID]
     if causes:
-        return f"nothing measured can stand, by the check “{figures.check(causes[0].label)}”: {advice(race, causes[0])}"
-    return f"nothing measured can stand, as no round of two contenders counts: {advice(race, None)}"
+        return f"no valid result, because of the check “{figures.check(causes[0].label)}”: {advice(race, causes[0])}"
+    return f"no valid result, because no round has two valid contenders: {advice(race, None)}"
 
 
 def advice(race: Race, check: Check | None) -> str:
@@ -81,7 +81,7 @@ def advice(race: Race, check: Check | None) -> str:
         if not race.machine.kept_awake:
             steps.append("keep its cores awake (--awake auto)")
         if cores <= 2:
-            steps.append("with two cores or fewer every other program is in the way")
+            steps.append("with two cores or fewer, any other program disturbs the race")
     elif check.name is CheckName.LITTLES_LAW:
         more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
         steps.append(f"the load generator was the limit, and {more}; the CPU time per request can still be compared")

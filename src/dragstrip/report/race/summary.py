@@ -179,16 +179,16 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     causes = [check for check in checks if check.status is Status.VOID]
     if standing.is_void(race, verdict, checks):
         if causes:
-            return f"This race is void, its numbers are no verdict: {check_text(causes[0])}"
-        return "This race is void: the machine disturbed too many of its rounds; run it again when it is quiet."
+            return f"This race is void, so it has no verdict: {check_text(causes[0])}"
+        return "This race is void: the machine disturbed too many rounds; run the race again when the machine is quiet."
     bad, noted = standing.void_contenders(race, checks), standing.unjudged(verdict)
     rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
     text = _lead(race, verdict, rows)
     if causes:
-        text += f" Without {figures.several(tuple(sorted(bad)))}, void: {_ended(check_text(causes[0]))}"
+        text += f" Excluded as void: {figures.several(tuple(sorted(bad)))}, because {_ended(check_text(causes[0]))}"
     if noted:
         own = dict.fromkeys(unfit_text([(why, (name,))]) for name, why in noted.items())
-        text += f" Without {figures.several(tuple(noted))}: {_ended(', '.join(own))}"
+        text += f" Not compared: {figures.several(tuple(noted))}, {_ended(', '.join(own))}"
     if verdict.metric_reason:
         text += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
         text += _ended(metric_reason_text(verdict.metric_reason))
@@ -206,7 +206,7 @@ def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
     first, second = rows[0].name, rows[1].name
     text = _sentence(pair_of(verdict, first, second))
     if len(rows) > 2 and all(figures.finite(pair.low) is None for pair in verdict.pairs):
-        return f"Too early to call any of {len(verdict.pairs)} pairs. {text}"
+        return f"It is too early to call any of the {len(verdict.pairs)} pairs. {text}"
     if len(rows) == 2:
         return text
     among = {row.name for row in rows}
@@ -218,7 +218,7 @@ def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
     best = f"has the lowest {quantile} latency" if quantile else best
     at_top = tuple(row.name for row in rows if row.name in top)
     if len(at_top) > 1:
-        lead = f"{figures.several(at_top)} are not told apart at the top. {text}"
+        lead = f"{figures.several(at_top)} are tied at the top. {text}"
     else:
         # One subject suffices where the sentence goes on about the same contender.
         going_on = text.removeprefix(f"{first} ")
@@ -236,12 +236,12 @@ def _without_verdict(race: Race, rows: Sequence[Row]) -> str:
     if len(race.entrants) - len(out) < 2:
         return f"No verdict: fewer than two contenders are left in the race; out: {figures.several(tuple(out))}."
     done = len(race.rounds)
-    return f"No verdict yet: {done} round{'s' if done != 1 else ''} measured, of {len(rows)} contenders with numbers."
+    return f"No verdict yet: {done} round{'s' if done != 1 else ''} measured; {len(rows)} contenders have numbers."
 
 
 def _sentence(pair: Pair | None) -> str:
     if pair is None:
-        return "The two fastest never ran in one round, so they are not compared."
+        return "The two fastest never ran in the same round, so they can't be compared."
     from dragstrip.report.race.wording import sentence
 
     return _ended(sentence(pair))

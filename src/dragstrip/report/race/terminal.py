@@ -301,10 +301,10 @@ def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[Renderab
     if found:
         lines += [figures.meaning(verdict), figures.null_race(race)]
         if rows.ties_wide(found):
-            lines.append("Contenders joined by a bar on the left are not told apart.")
+            lines.append("Contenders joined by a bar on the left are tied.")
         lines.append(
             f"* latency {_latency_of(race)}: shown, not tested. "
-            "Intervals beside single contenders describe, ratios decide."
+            "A single contender's interval is descriptive; verdicts come from the ratios."
         )
     return [Text(line, style="dim") for line in lines]
 
@@ -321,7 +321,7 @@ def summary(race: Race) -> str:
         f"{f', {race.load.rate_per_s:,g}/s offered' if race.load.rate_per_s else ''} · "
         f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
         f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
-        f"seed {race.seed} · ended: {race.finished or 'cut off, or still running'}"
+        f"seed {race.seed} · ended: {race.finished or 'interrupted, or still running'}"
     )
 
 
@@ -356,10 +356,10 @@ def show_parity(console: Console, race: Race) -> None:
         return
     facts = parity_rows(race)
     if not facts:
-        glyphs.emit(console, Text("no parity sheet: no contender came through scrutineering"))
+        glyphs.emit(console, Text("no parity sheet: no contender passed scrutineering"))
         return
     names = [entrant.name for entrant in race.entrants if entrant.parity]
-    title = Text("parity sheet: what can't be equal is shown; ▲ marks a difference", style="bold")
+    title = Text("parity sheet: how the contenders differ; ▲ marks a difference", style="bold")
     parts: list[RenderableType] = [title, Text()]
     # Side by side while it fits, else one contender's facts below the other's.
     if 26 + 16 * len(names) <= console.width:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 #: Goes before the names of those whom it is about.
 _UNFIT = {
-    UnfitReason.GENERATOR: "the load generator was the limit of",
-    UnfitReason.RATE: "the offered rate was not sustained by",
+    UnfitReason.GENERATOR: "limited by the load generator",
+    UnfitReason.RATE: "could not sustain the offered rate",
     UnfitReason.WARMING: "still warming up",
-    UnfitReason.DATABASE: "the database was the limit of",
+    UnfitReason.DATABASE: "limited by the database",
 }
 
 
@@ -38,11 +38,9 @@ def sentence(pair: Pair) -> str:
         return _told_apart(pair)
     if not math.isfinite(pair.low):
         early = pair.rounds < FLOOR
-        least = f"it takes at least {FLOOR} rounds" if early else "the race's fixed number of rounds is not reached"
+        least = f"at least {FLOOR} rounds are needed" if early else "the fixed number of rounds is not complete yet"
         return f"{names}: too early to call after {_spent(pair)}, {least} (so far {_times(pair.ratio)} times the speed)"
-    more = (
-        "" if pair.more_s is None else f"; about {_seconds(pair.more_s)} more would decide it if it goes on like this"
-    )
+    more = "" if pair.more_s is None else f"; about {_seconds(pair.more_s)} more would decide it if this trend holds"
     edges = f"between {_edge(pair.low)} and {_edge(pair.high)}"
     return f"{names}: too close to call, {edges} ({_spent(pair)}{more})"
 
@@ -80,18 +78,18 @@ def contradiction_text(contradiction: Contradiction) -> str:
     """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
     ahead, behind = contradiction.ahead, contradiction.behind
     return (
-        f"{ahead} serves more requests, but {behind} takes less CPU per request: {behind} leaves its cores "
-        'idle for a part of the time, or uses fewer of them (see the check "saturation")'
+        f"{ahead} serves more requests, but {behind} uses less CPU time per request: it leaves its cores "
+        'idle part of the time, or uses fewer of them (see the check "saturation")'
     )
 
 
 def pauses_text(pauses: Pauses, verdict: Verdict) -> str:
     """Who loses how much to pauses of its own, and whether what decides counts them."""
-    judged = "totals, which decide, count them"
+    judged = "the verdict is by totals, which include pauses"
     if verdict.metric == "cpu":
-        judged = "CPU time per request, which decides, does not count them"
+        judged = "the verdict is by CPU time per request, which does not include them"
     elif verdict.typical:
-        judged = "the median over passes, which decides here, ignores them"
+        judged = "the verdict is by the median over passes, which ignores pauses"
     return (
         f"{pauses.contender} loses {100 * pauses.lost:.1f} % of its throughput to pauses "
         f"({pauses.least}: {100 * pauses.others:.1f} %); {judged}"
@@ -104,10 +102,14 @@ def metric_reason_text(reason: MetricReason | None) -> str:
         case None:
             return ""
         case SameRate(waits):
-            return "all were offered the same rate" + ("; how long each one waits, the latencies show" if waits else "")
+            return "every contender was offered the same rate" + (
+                "; the latencies show how long each one waits" if waits else ""
+            )
         case GeneratorLimit(contenders, waits):
-            unseen = ", and who waits for one answer at a time does not show; fewer connections would show it"
-            limit = f"the load generator, not {' or '.join(contenders)}, was the limit of the throughput"
+            unseen = (
+                ", so a server that handles one wait at a time can't be recognised; use fewer connections to see it"
+            )
+            limit = f"the load generator, not {' or '.join(contenders)}, limited the throughput"
             return limit + (unseen if waits else "")
         case TimeTaken(share, stolen):
             others = "other programs and the hypervisor" if stolen else "other programs"
