@@ -171,9 +171,10 @@ def table(outcomes: list[Outcome]) -> list[str]:
 
 
 def merged(lines: list[str], page: list[str]) -> list[str]:
-    """These rows in the place of those on the page that tell of the same lines; the others stay."""
+    """These rows in place of the page's rows about the same lines, and new ones below; the others stay."""
     of = {row.split(" | ")[0] + row.split(" | ")[1]: row for row in lines[2:]}
-    return [of.get("".join(row.split(" | ")[:2]), row) for row in page]
+    kept = [of.pop("".join(row.split(" | ")[:2]), row) for row in page]
+    return [*kept, *of.values()]
 
 
 def main() -> int:
