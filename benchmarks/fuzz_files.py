@@ -26,7 +26,6 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,6 +180,7 @@ class Cases:
         self.store, self.render, self.load, self.pool = Store, render, load, request_pool.read_pool
         self.claim, self.everyone, self.commands = definition.load, contenders.everyone, commands
         self.request_of, self.export, self.digest = request_of, export.race_json, export_file._digest
+        self.unguarded = samples.unguarded
         self.judge, self.inspect = analysis.judge, validity.inspect
         with Store(place / "good.sqlite") as store:
             store.begin(samples.race(seed=1, rounds=5))
@@ -282,9 +282,7 @@ class Cases:
             "a" * 10**6,
             json.dumps({"k": {"requests": 1, "failed": 0, "latency_sum_ns": 1, "latency_hdr": "eA=="}}),
         ]  # fmt: skip
-        with closing(sqlite3.connect(file)) as db, db:
-            for name in [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]:
-                db.execute(f"DROP TRIGGER {name}")
+        with self.unguarded(file) as db:
             for _ in range(rng.randint(1, 3)):
                 table = rng.choice(("race", "contender", "round", "launch", "block", "event"))
                 column = rng.choice([row[1] for row in db.execute(f"PRAGMA table_info({table})")])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +28,8 @@ from dragstrip.record import (
     Race,
     Round,
     Void,
+    VoidKind,
 )
-from dragstrip.store.facts import event_of_text, void_of_text
 from dragstrip.validity.check import Check, CheckName, Status
 from dragstrip.validity.observation import Growing
 
@@ -47,24 +50,31 @@ def hdr(*values_ns: int) -> bytes:
     return base64.b64decode(histogram.encode())
 
 
-def voided(*sentences: str) -> tuple[Void, ...]:
-    """Reasons as an earlier version recorded them."""
-    return tuple(map(void_of_text, sentences))
+#: What reasons of each kind measured; kinds that measure nothing are not here.
+_NUMBERS: Mapping[VoidKind, Mapping[str, float]] = {
+    VoidKind.CLOCK: {"step_ns": 20_000},
+    VoidKind.ERRORS: {"failed": 3, "sent": 1403},
+    VoidKind.ENGINE_WAITED: {"share": 0.2},
+    VoidKind.GENERATOR: {"engine_share": 0.99, "server_share": 0.4},
+    VoidKind.TOO_FEW_BLOCKS: {"valid": 0, "blocks": 8},
+}
 
 
-def told(kind: str, sentence: str, at_ns: int = 1) -> Event:
-    """An event as an earlier version recorded it."""
-    return event_of_text(at_ns, kind, sentence)
+def voided(kind: str, **errors: int) -> tuple[Void, ...]:
+    """One reason of this kind, with the failures that it is about."""
+    known = VoidKind(kind)
+    errors = errors or ({"reset": 3} if known is VoidKind.ERRORS else {})
+    return (Void(kind=known, numbers=_NUMBERS.get(known, {}), errors=errors),)
 
 
 def noted(kind: EventKind, text: str = "", **facts: Any) -> Event:
-    """An event of now."""
+    """An event of the race's beginning."""
     return Event(at_ns=1, kind=kind, text=text, **facts)
 
 
 def said(check: str, status: str, sentence: str) -> Check:
     """A check that says this and nothing else, of the whole race; "parity, x": of the fact x of the parity sheet."""
-    event = Event(at_ns=1, kind=EventKind.OTHER, text=sentence)
+    event = noted(EventKind.MACHINE_LOST, sentence)  # whose text is its sentence
     name, _, fact = check.partition(", ")
     return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=Growing("", event))
 
@@ -277,3 +287,24 @@ def _moved(this: Round, index: int, column: int) -> Round:
         launches=tuple(replace(launch, round=index) for launch in this.launches),
         blocks=tuple(replace(block, round=index, started_ns=block.started_ns + by_ns) for block in this.blocks),
     )
+
+
+@contextmanager
+def unguarded(path: Path) -> Iterator[sqlite3.Connection]:
+    """A store's file without the guards of its schema (types, checks, triggers), which are back in place afterwards."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        tables = db.execute("SELECT sql, name FROM sqlite_master WHERE sql LIKE '%STRICT'").fetchall()
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET sql = substr(sql, 1, length(sql) - 7) WHERE sql LIKE '%STRICT'")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        yield db
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.executemany("UPDATE sqlite_master SET sql = ? WHERE name = ?", tables)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for _, sql in triggers:
+            db.execute(sql)

@@ -45,8 +45,6 @@ class VoidKind(StrEnum):
     MACHINE_LOST = "machine lost"
     #: Of a round: the database ended in it.
     DATABASE = "database"
-    #: None that this version knows.
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +56,12 @@ class Void:
         numbers: what was measured, by name; which names a kind has, ``validity.block`` says.
         errors: failures by kind, where the reason is about them.
         cause: of a round's: the kind that voided most of its blocks.
-        text: the sentence of a record that was written before reasons were values; else "".
     """
 
     kind: VoidKind
     numbers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
     cause: VoidKind | None = None
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,8 +309,6 @@ class EventKind(StrEnum):
     EXTENDED = "extended"
     #: The race was read from a file (its name).
     IMPORTED = "imported"
-    #: None that this version knows (the kind as it was recorded; text).
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +318,7 @@ class Event:
     Args:
         at_ns: monotonic.
         kind: what it is about; it says what subject, names and numbers are.
-        text: what came as a text (``EventKind``), or the sentence of a record written before events were values.
+        text: what came as a text (``EventKind``).
         column: which of ``Race.columns`` it was seen in; None: it is the whole race's.
     """
 

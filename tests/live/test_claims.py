@@ -220,9 +220,7 @@ def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_tha
         assert outcome == Outcome.HOLDS or finding_text(found) == f"void: the load generator was the limit of: {name}"
 
 
-@pytest.mark.parametrize(
-    ("reason", "void"), [("generator the limit: 99 %", "lasting"), ("clock: it was set by 20 µs", "passing")]
-)
+@pytest.mark.parametrize(("reason", "void"), [("generator the limit", "lasting"), ("clock", "passing")])
 @pytest.mark.parametrize(("count", "left"), [(12, 0), (12, 4), (6, 0)])
 def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_them_is_told(
     tmp_path: Path, reason: str, void: str, count: int, left: int
@@ -348,10 +346,10 @@ ENDS: dict[str, tuple[Callable[[Race], Race], bool]] = {
     "undecided, others had the engine's core": (lambda race: _all(_even(race), engine_wait_ns=20_000_000), AGAIN),
     "undecided, steal": (lambda race: _all(_even(race), steal_ns=16_000_000), AGAIN),
     "passes lost to a clock that was set": (
-        lambda race: _all(race, void=samples.voided("clock: set by 20 µs")),
+        lambda race: _all(race, void=samples.voided("clock")),
         AGAIN,
     ),
-    "given up for a clock that was set": (lambda race: _given_up(race, "clock: set by 20 µs"), AGAIN),
+    "given up for a clock that was set": (lambda race: _given_up(race, "clock"), AGAIN),
     "too few rounds": (lambda race: _changed(race, rounds=race.rounds[:6]), AGAIN),
     "another version": (
         lambda race: _changed(race, entrants=tuple(_changed(one, version="0.9") for one in race.entrants)),
@@ -362,8 +360,8 @@ ENDS: dict[str, tuple[Callable[[Race], Race], bool]] = {
         KEPT,
     ),
     "wrong answers": (lambda race: _all(race, errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400), KEPT),
-    "passes lost to the generator": (lambda race: _all(race, void=samples.voided("generator the limit: 99 %")), KEPT),
-    "given up for the generator": (lambda race: _given_up(race, "generator the limit: 99 %"), KEPT),
+    "passes lost to the generator": (lambda race: _all(race, void=samples.voided("generator the limit")), KEPT),
+    "given up for the generator": (lambda race: _given_up(race, "generator the limit"), KEPT),
     # The generator is the limit, by CPU time, which no wait of its own adds to.
     "both": (
         lambda race: _all(race, engine_wait_ns=20_000_000, engine_cpu_ns=25_000_000, server_cpu_ns=12_000_000),

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 from commands import dragstrip, process
 from hdrh.histogram import HdrHistogram
+from samples import voided
 from scipy import stats
 
 from dragstrip.cli.sweep import Rates
 from dragstrip.metrics import ANSWERS
 from dragstrip.report.sweep import headline, reason_text
 from dragstrip.report.sweep_json import data, schema
-from dragstrip.store.facts import void_of_text
 from dragstrip.sweep import file as sweep_file
 from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points
 from dragstrip.sweep.run import counted_ns, least_rate
 
 HELLO = f"{sys.executable} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}} none"
-WAITED = void_of_text("engine waited: 20 % of the block")
-FULL = void_of_text("generator the limit: …")
+(WAITED,) = voided("engine waited")
+(FULL,) = voided("generator the limit")
 SLO = Objective(quantile="p99", limit_us=5000.0)
 
 

@@ -289,7 +289,7 @@ def test_totals_are_answers_over_time_and_cpu_over_all_answers() -> None:
 
 def test_a_void_block_drops_only_itself() -> None:
     """The other contender's block of the same pass counts."""
-    blocks = [*two_passes()[:3], samples.block("b", pass_index=1, void=samples.voided("errors: planted"))]
+    blocks = [*two_passes()[:3], samples.block("b", pass_index=1, void=samples.voided("errors"))]
     race = racing("ab", [of_blocks(0, blocks)])
     assert totals(race) == [pytest.approx([60_000, 40_000])]
     estimates = analysis.judge(race).estimates
@@ -313,9 +313,7 @@ def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() 
 
 def test_a_void_round_is_dropped_and_counted() -> None:
     """It was run again; its blocks are kept, and shown as void."""
-    race = racing(
-        "ab", [of_blocks(0, two_passes(), void=samples.voided("errors: planted")), of_blocks(1, two_passes())]
-    )
+    race = racing("ab", [of_blocks(0, two_passes(), void=samples.voided("errors")), of_blocks(1, two_passes())])
     judged = analysis.judge(race)
     assert analysis.round_numbers(race).rounds == (1,)
     assert (judged.rounds, judged.void_rounds) == (1, 1)
@@ -334,8 +332,7 @@ def test_a_round_with_less_than_a_tenth_of_its_blocks_left_is_too_thin() -> None
 def test_a_contender_that_is_out_yields_nothing_and_voids_nobody_elses_passes() -> None:
     """Its last blocks were void; the others' numbers stand, and it has none, not even from the rounds before."""
     rounds = [
-        of_blocks(i, [*two_passes(), samples.block("c", pass_index=0, void=samples.voided("gave up: planted"))])
-        for i in (0, 1)
+        of_blocks(i, [*two_passes(), samples.block("c", pass_index=0, void=samples.voided("gave up"))]) for i in (0, 1)
     ]
     race = racing("abc", rounds)
     gone = replace(race, entrants=(*race.entrants[:2], replace(race.entrants[2], out="died", out_round=1)))

@@ -126,8 +126,8 @@ def _span(span: Span | None) -> str:
 
 
 def _about(event: Event) -> tuple[object, ...]:
-    """Whom an event is about: a program's process, a core, a contender; a sentence of before is about itself."""
-    return event.kind, event.subject, event.numbers.get("pid"), event.numbers.get("core"), event.text
+    """Whom an event is about: a program's process, a core, a contender."""
+    return event.kind, event.subject, event.numbers.get("pid"), event.numbers.get("core")
 
 
 def _rate(rate_per_s: float) -> str:

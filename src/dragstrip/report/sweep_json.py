@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dragstrip.record import Entrant
-from dragstrip.report.race.messages import event_text, void_text
+from dragstrip.report.race.messages import event_text
 from dragstrip.report.sweep import reason_text
+from dragstrip.store.facts import void_values
 from dragstrip.store.json_values import JsonObject, encode
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
 from dragstrip.sweep.file import SCHEMA, Sweep
@@ -37,11 +38,11 @@ def data(sweep: Sweep) -> JsonObject:
 
 
 def _sample(sample: Sample) -> JsonObject:
-    """One block as the file has it: reasons as sentences, bytes as base64."""
+    """One block as the file has it: reasons as values, bytes as base64."""
     return asdict(sample) | {
         "latency_hdr": base64.b64encode(sample.latency_hdr).decode(),
-        "void": list(map(void_text, sample.void)),
-        "generator": void_text(sample.generator) if sample.generator else "",
+        "void": list(map(void_values, sample.void)),
+        "generator": void_values(sample.generator) if sample.generator else None,
     }
 
 

@@ -29,11 +29,10 @@ from dragstrip.record import Block, Entrant, Event, EventKind, Launch, Load, Pla
 from dragstrip.store.columns import columns_of, columns_text, out_of, out_of_all
 from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, differing, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
-from dragstrip.store.messages import ELSEWHERE, few, refused
+from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
 from dragstrip.store.rows import insert, json_of, pick, refuse_other_method, rows, values
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
-from dragstrip.store.schema import MIGRATIONS as MIGRATIONS
-from dragstrip.store.schema import migrate, roll_back
+from dragstrip.store.schema import create, refuse_other_versions, roll_back
 
 #: How long another writer is waited for.
 BUSY_S = 10.0
@@ -79,19 +78,20 @@ class Store:
         write: False for a command that only shows: nothing is made, a store that is not there is an empty one.
 
     Raises:
-        StoreError: the path can't be written, is no Dragstrip store, is newer than this Dragstrip, or is damaged.
+        StoreError: the path can't be written, is not a Dragstrip store, has another schema version, or is damaged.
     """
 
     def __init__(self, path: Path, *, write: bool = True) -> None:
         self.path = Path(path)
         #: Whose records were passed over because they can't be read, and why; a command tells them.
         self.passed_over: list[str] = []
+        refuse_other_versions(self.path, self.path)
         with self._told("opened"):
             self._db = sqlite3.connect(self._place(write=write), timeout=BUSY_S, isolation_level=None)
         try:
             with self._told("opened"):
                 self._db.execute("PRAGMA foreign_keys = ON")
-                migrate(self._db, self.path)
+                create(self._db, self.path)
                 # FULL: a round that append_round has returned from survives a power cut.
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute("PRAGMA synchronous = FULL")
@@ -235,7 +235,7 @@ class Store:
         columns = columns_of(race_id, row["columns"], rounds)
         plan = Plan(**_plan_values(race_id, row))
         for event in events:
-            if event["kind"] == EventKind.OUT and event["contender"] in entrants:
+            if event["kind"] == EventKind.OUT:
                 name, gone = event["contender"], {"out": event["detail"], "out_round": event["round"]}
                 if columns:
                     columns = out_of(columns, event_of(race_id, event).column, name, gone)
@@ -253,7 +253,7 @@ class Store:
                 kept.append(event_of(race_id, event))
         own = pick(race_id, row, _RACE)
         return Race(
-            **own | {"backend": backend_of(row["backend"], own["machine"])},
+            **own | {"backend": backend_of(race_id, own["backend"])},
             load=Load(**pick(race_id, row, _LOAD)),
             plan=plan,
             entrants=tuple(entrants.values()),
@@ -361,7 +361,7 @@ class Store:
         """Takes in the race of an exported file and returns its id; the same race a second time changes nothing.
 
         Raises:
-            StoreError: the file is missing, damaged, newer than this Dragstrip, not an export, or differs from the
+            StoreError: the file is missing, damaged, not an export, of another schema version, or differs from the
                 race of that id that is already here.
         """
         path = Path(path)
@@ -388,8 +388,9 @@ class Store:
                         self._put_event(race_id, mark)
                 except StoreError as error:
                     if isinstance(error.__cause__, sqlite3.IntegrityError):  # the schema's own checks of each row
-                        why = error.__cause__
-                        raise StoreError(f"import of {path}: invalid data ({why}); nothing was imported") from why
+                        why = constraint_in_words(str(error.__cause__))
+                        said = f"import of {path}: invalid data ({why}); nothing was imported"
+                        raise StoreError(said) from error.__cause__
                     raise
         return race_id
 

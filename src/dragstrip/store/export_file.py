@@ -13,8 +13,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dragstrip.errors import StoreError
-from dragstrip.store.messages import AGAIN
-from dragstrip.store.schema import migrate, refuse_foreign, roll_back, version_of
+from dragstrip.store.messages import AGAIN, constraint_in_words
+from dragstrip.store.schema import create, refuse_foreign, refuse_other_versions, roll_back
 
 TABLES = ("race", "contender", "round", "launch", "block", "event")
 
@@ -88,7 +88,7 @@ def differing(db: sqlite3.Connection, race_id: str, source: str, target: str, bu
 def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
     """Writes one race, and the seal over it, into a new file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
-        migrate(made, path)
+        create(made, path)
     with attached(db, path, "outgoing"):
         db.execute("BEGIN")
         try:
@@ -113,18 +113,26 @@ def _digest(db: sqlite3.Connection, race_id: str) -> str:
 
 
 def checked_export(copy: Path, path: Path) -> str:
-    """The id of the race in an export, after every check; brings the copy to the present schema version."""
+    """The id of the race in an export, after every check.
+
+    Raises:
+        StoreError: names ``path``, which ``copy`` is a copy of.
+    """
+    refuse_other_versions(copy, path)
     try:
         with closing(sqlite3.connect(copy, isolation_level=None)) as db:
-            version_of(db, path)
+            create(db, path)
+            # Values that a CHECK refuses are refused by name when the race's rows are copied.
+            db.execute("PRAGMA ignore_check_constraints = ON")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone():
                 raise StoreError(f"import of {path}: it is not one exported race; `dragstrip export` makes one")
             refuse_foreign(db, path, (SEAL,))
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             (race_id, sealed), *more = db.execute("SELECT race, sha256 FROM seal").fetchall()
-            if found != "ok" or more or _digest(db, race_id) != sealed:
+            if found != "ok":
+                raise StoreError(f"import of {path}: it is damaged ({constraint_in_words(found)}); {AGAIN}")
+            if more or _digest(db, race_id) != sealed:
                 raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {AGAIN}")
-            migrate(db, path)
             _refuse_impossible_counts(db)
             _refuse_odd_histograms(db)
             return str(race_id)

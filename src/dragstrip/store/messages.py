@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,15 @@ from dragstrip.errors import StoreError, StoreFull
 
 ELSEWHERE = "name another with --store or DRAGSTRIP_STORE"
 AGAIN = "export it again where it was run"
+
+#: A STRICT column's types in words.
+TYPES = {"INTEGER": "a whole number", "REAL": "a number", "TEXT": "text", "BLOB": "bytes"}
+
+#: How SQLite words a value of another type, when it is written and in its integrity check.
+_OTHER_TYPE = (
+    re.compile(r"cannot store \w+ value in (?P<kind>\w+) column (?P<column>[\w.]+)"),
+    re.compile(r"non-(?P<kind>\w+) value in (?P<column>[\w.]+)"),
+)
 
 
 def refused(error: sqlite3.Error, what: str, busy_s: float, path: Path | None = None) -> StoreError:
@@ -42,7 +52,7 @@ def _no_space(path: Path) -> bool:
 
 def _in_words(error: sqlite3.Error, busy_s: float) -> str:
     """SQLite's error in our words, with what to do."""
-    said, code = str(error), getattr(error, "sqlite_errorcode", None)
+    said, code = constraint_in_words(str(error)), getattr(error, "sqlite_errorcode", None)
     told = {
         sqlite3.SQLITE_NOTADB: f"it is not a database; {ELSEWHERE}",
         sqlite3.SQLITE_CORRUPT: (
@@ -55,6 +65,14 @@ def _in_words(error: sqlite3.Error, busy_s: float) -> str:
     told |= dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), no_place)
     # Python's own refusals have no code; an extended code holds the plain one in its lowest byte.
     return said if code is None else told.get(code & 0xFF, said)
+
+
+def constraint_in_words(said: str) -> str:
+    """What the schema refused, by table and column; a CHECK's name is its sentence. Other words stay as they are."""
+    for pattern in _OTHER_TYPE:
+        if found := pattern.search(said):
+            return f"{found['column']} must be {TYPES[found['kind']]}"
+    return said.removeprefix("CHECK constraint failed: ")
 
 
 def few(ids: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Rows of the store as the record's values, and back; whatever a row holds is checked when it is read.
 
-The schema refuses values of a wrong kind when they are written (step 7). Older files may hold them; a row that does is
-refused by name, so that one bad record is one line, and not a traceback in every command that comes across it.
+The schema refuses values of another type when they are written. A damaged file may hold them; such a row is refused by
+name, so that one bad record is one line, and not a traceback in every command that comes across it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,15 @@ from dragstrip.machine_facts import Facts
 from dragstrip.record import METHOD_VERSION
 from dragstrip.store.facts import kind_of, kind_values, void_of, void_values
 from dragstrip.store.json_values import decode, encode
+from dragstrip.store.messages import TYPES
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
 JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks", "kinds"}
 FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up", "waits"})
 
-#: numpy's truth values, which SQLite took for bytes: races before step 7 of the schema hold them.
-_NUMPY_FLAGS: Mapping[Any, bool] = {b"\x00": False, b"\x01": True}
-
-#: What a column of a declared type may hold, as Python has it, and in words.
-_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "INTEGER": ((int,), "whole number"),
-    "REAL": ((float, int), "number"),
-    "TEXT": ((str,), "text"),
-    "BLOB": ((bytes,), "bytes"),
-}
+#: What a column of a declared type holds, as Python has it.
+_HELD: Mapping[str, type] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 
 
 def values(part: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -67,7 +60,7 @@ def rows(
     """A race's rows of a table.
 
     Raises:
-        Unreadable: a column holds what it can't hold.
+        Unreadable: a column holds a value of another type.
     """
     declared = {name: (kind, needed) for _, name, kind, needed, *_ in db.execute(f"PRAGMA table_info({table})")}
     cursor = db.execute(f"SELECT * FROM {table} WHERE {by} = ? ORDER BY {order}", (race_id,))
@@ -100,11 +93,8 @@ def refuse_other_method(db: sqlite3.Connection, race_id: str, store: str = "main
 
 
 def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, needed: int) -> None:
-    allowed, words = _KINDS[kind]
-    if name in FLAGS and value in _NUMPY_FLAGS:
-        return
-    if not isinstance(value, allowed) and (value is not None or needed):
-        raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, expected {words}")
+    if not isinstance(value, _HELD[kind]) and (value is not None or needed):
+        raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, expected {TYPES[kind]}")
 
 
 def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -118,11 +108,11 @@ def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str
 
 def _value(race_id: str, name: str, value: Any) -> Any:
     if name not in JSON_COLUMNS:
-        return _NUMPY_FLAGS.get(value, bool(value)) if name in FLAGS else value
+        return bool(value) if name in FLAGS else value
     wanted = list if name in TUPLES else dict
     made = json_of(race_id, name, value)
     if not isinstance(made, wanted):
-        raise Unreadable(race_id, f"{name} is {value!r:.60}, no {'list' if wanted is list else 'map'}")
+        raise Unreadable(race_id, f"{name} is {value!r:.60}, expected a JSON {'array' if wanted is list else 'object'}")
     if name == "void":
         return tuple(void_of(race_id, one) for one in made)
     if name == "machine":
@@ -139,9 +129,9 @@ def json_of(race_id: str, name: str, text: str) -> Any:
     """A JSON text of a record.
 
     Raises:
-        Unreadable: it is none.
+        Unreadable: it can't be read.
     """
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(race_id, f"{name} is {text!r:.60}, no JSON ({error})") from error
+        raise Unreadable(race_id, f"{name} is {text!r:.60}, expected JSON ({error})") from error

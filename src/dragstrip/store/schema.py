@@ -1,11 +1,11 @@
-"""The store's tables, step by step: what a file must be to be ours, and what brings it up to date."""
+"""The store's tables: what makes a file ours, and which of our files this Dragstrip reads."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from functools import lru_cache
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from dragstrip.errors import StoreError
@@ -14,31 +14,84 @@ from dragstrip.store.messages import ELSEWHERE
 #: "DRAG": tells our files from other programs' databases.
 APPLICATION_ID = 0x44524147
 
-#: Step n takes a store from version n - 1 to n; steps are only ever added.
-MIGRATIONS = tuple(f"store_{step}.sql" for step in range(1, 15))
+#: ``PRAGMA user_version`` of the files that this Dragstrip writes and reads.
+SCHEMA_VERSION = 1
+
+#: The first SQLite with STRICT tables.
+OLDEST_SQLITE = (3, 37, 0)
+
+#: Where SQLite's file format has both numbers: the first 100 bytes of a file are its header.
+_USER_VERSION, _APPLICATION_ID = slice(60, 64), slice(68, 72)
 
 
-def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Brings a store up to date, step by step; each step is one transaction.
+def refuse_other_versions(file: Path, path: Path) -> None:
+    """Refuses a store of another schema by its header alone: SQLite would write files beside it.
+
+    Args:
+        file: where it is read; path: how messages name it.
 
     Raises:
-        StoreError: the file is another program's, or newer than this Dragstrip.
+        StoreError: the file is a store of another schema version, or Python's SQLite is too old for ours.
     """
-    newest = len(MIGRATIONS)
-    while version_of(db, path) < newest:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            # Asked again under the lock: another process may have been quicker.
-            version = version_of(db, path)
-            if version < newest:
-                for statement in _statements(MIGRATIONS[version]):
-                    db.execute(statement)
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version = {version + 1}")
-            db.execute("COMMIT")
-        except BaseException:
-            roll_back(db)
-            raise
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE[:2]))
+        raise StoreError(
+            f"store {path}: Python's SQLite is {sqlite3.sqlite_version}, and stores need {needed} or later; "
+            "run Dragstrip with a Python that has it"
+        )
+    head = b""
+    with suppress(OSError, ValueError), file.open("rb") as opened:  # whatever can't be read, SQLite reports
+        head = opened.read(100)
+    version = int.from_bytes(head[_USER_VERSION])
+    if int.from_bytes(head[_APPLICATION_ID]) == APPLICATION_ID and version != SCHEMA_VERSION:
+        by = _written_by(file)
+        raise StoreError(
+            f"{path} has store schema {version}, this Dragstrip reads schema {SCHEMA_VERSION}; "
+            f"use the Dragstrip that wrote it{f' ({by})' if by else ''}, or {ELSEWHERE}"
+        )
+
+
+def _written_by(file: Path) -> str:
+    """The version of Dragstrip that ran a store's newest race, read without a change to any file; "" if unknown."""
+    newest = "SELECT software FROM race ORDER BY rowid DESC LIMIT 1"
+    with suppress(sqlite3.Error, ValueError), closing(sqlite3.connect(_immutable(file), uri=True)) as db:
+        (software,) = db.execute(newest).fetchone() or ("",)
+        return f"version {software:.40}" if isinstance(software, str) and software else ""
+    return ""
+
+
+def _immutable(file: Path) -> str:
+    return f"{file.absolute().as_uri()}?immutable=1"
+
+
+def create(db: sqlite3.Connection, path: Path) -> None:
+    """Makes the tables of an empty file, in one transaction; a store is left as it is.
+
+    Raises:
+        StoreError: the file is another program's.
+    """
+    if _is_ours(db, path):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if not _is_ours(db, path):  # asked again under the lock: another process may have been quicker
+            for statement in _statements():
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        roll_back(db)
+        raise
+
+
+def _is_ours(db: sqlite3.Connection, path: Path) -> bool:
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (tables or version):
+        raise StoreError(f"{path} is another program's database, not a Dragstrip store; {ELSEWHERE}")
+    return bool(tables)
 
 
 def roll_back(db: sqlite3.Connection) -> None:
@@ -47,25 +100,22 @@ def roll_back(db: sqlite3.Connection) -> None:
         db.execute("ROLLBACK")
 
 
-def _statements(name: str) -> Iterator[str]:
-    """The statements of a step's file, one by one: ``executescript`` would commit between them."""
-    held = ""
-    for line in (
-        (Path(__file__).parents[1] / "data" / "schema" / name).read_text(encoding="utf-8").splitlines(keepends=True)
-    ):
+def _statements() -> Iterator[str]:
+    """The statements of the schema, one by one: ``executescript`` would commit between them."""
+    path, held = Path(__file__).parents[1] / "data" / "schema" / "store.sql", ""
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         held += line
         if sqlite3.complete_statement(held):
             yield held
             held = ""
 
 
-@lru_cache(maxsize=2)
-def _made_by_us(version: int) -> frozenset[tuple[str, str, str]]:
-    """Every table and trigger of a schema version, as SQLite keeps them."""
+@cache
+def _made_by_us() -> frozenset[tuple[str, str, str]]:
+    """Every table, index and trigger of the schema, as SQLite keeps them."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        for step in MIGRATIONS[:version]:
-            for statement in _statements(step):
-                db.execute(statement)
+        for statement in _statements():
+            db.execute(statement)
         return frozenset(_objects(db))
 
 
@@ -84,24 +134,8 @@ def refuse_foreign(db: sqlite3.Connection, path: Path, ours: Sequence[str]) -> N
     Raises:
         StoreError: names the first of them.
     """
-    known = _made_by_us(version_of(db, path))
     for kind, name, sql in _objects(db):
-        if (kind, name, sql) not in known and not (kind == "table" and sql in ours):
+        if (kind, name, sql) not in _made_by_us() and not (kind == "table" and sql in ours):
             raise StoreError(
                 f"import of {path}: it has a {kind} {name!r} that Dragstrip did not make; have the race exported again"
             )
-
-
-def version_of(db: sqlite3.Connection, path: Path) -> int:
-    """The schema version; refuses files that are not ours or newer than we are."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != APPLICATION_ID and (tables or version):
-        raise StoreError(f"{path} is another program's database, not a Dragstrip store; {ELSEWHERE}")
-    if version > len(MIGRATIONS):
-        raise StoreError(
-            f"{path} has schema version {version}, this Dragstrip knows up to {len(MIGRATIONS)}; "
-            f"update Dragstrip, or {ELSEWHERE}"
-        )
-    return int(version)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dragstrip import paths
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadUsage, Unreadable
 from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Event, EventKind, Load
-from dragstrip.store.facts import void_of_text
+from dragstrip.store.facts import void_of
 from dragstrip.store.json_values import decode
 from dragstrip.store.messages import ELSEWHERE
 from dragstrip.sweep.capacity import Objective, Point, Sample, points
@@ -74,13 +74,12 @@ def read(path: Path) -> Sweep:
     """A sweep from its file; only what was measured is read, what was found of it is found again.
 
     Raises:
-        BadUsage: the file can't be read, or is no sweep of a version known here.
+        BadUsage: the file can't be read, or is not a sweep.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
-        samples = tuple(map(_read_sample, raw["samples"]))
         own = {name: raw[name] for name in Sweep.__slots__ if name in raw}
         parts: dict[str, Any] = {
             "load": Load(**raw["load"]),
@@ -89,30 +88,25 @@ def read(path: Path) -> Sweep:
             "server_cores": tuple(raw["server_cores"]),
             "engine_cores": tuple(raw["engine_cores"]),
             "entrants": tuple(Entrant(**one) for one in raw["entrants"]),
-            "samples": samples,
-            "events": tuple(_events(raw)),
+            "samples": tuple(_read_sample(raw["id"], one) for one in raw["samples"]),
+            "events": tuple(_read_event(one) for one in raw["events"]),
         }
         return Sweep(**own | parts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, Unreadable) as error:
+        why = error.problem if isinstance(error, Unreadable) else error
         raise BadUsage(
-            f"{path}: not a file written by `dragstrip sweep` ({error}); give one of its JSON files"
+            f"{path}: not a file written by `dragstrip sweep` ({why}); give one of its JSON files"
         ) from error
 
 
-def _read_sample(one: Mapping[str, Any]) -> Sample:
+def _read_sample(sweep_id: str, one: Mapping[str, Any]) -> Sample:
     values = {
         "latency_hdr": base64.b64decode(one["latency_hdr"]),
-        "void": tuple(map(void_of_text, one["void"])),
-        "generator": void_of_text(one["generator"]) if one["generator"] else None,
+        "void": tuple(void_of(sweep_id, reason) for reason in one["void"]),
+        "generator": void_of(sweep_id, one["generator"]) if one["generator"] else None,
     }
     return Sample(**{**one, **values})
 
 
-def _events(raw: Mapping[str, Any]) -> Iterator[Event]:
-    """What the machine did; files of before had sentences only."""
-    if "events" not in raw:
-        yield from (Event(at_ns=0, kind=EventKind.OTHER, text=note) for note in raw["notes"])
-        return
-    for event in raw["events"]:
-        own = {"kind": EventKind(event["kind"]), "names": tuple(event["names"])}
-        yield Event(**{**event, **own})
+def _read_event(one: Mapping[str, Any]) -> Event:
+    return Event(**{**one, "kind": EventKind(one["kind"]), "names": tuple(one["names"])})

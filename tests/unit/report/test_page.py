@@ -29,7 +29,9 @@ def race_of_eight() -> Race:
     nasty = {"server header": f"{HOSTILE}\x1b]0;owned\x07<svg onload=alert(3)>", "HTTP version": "1.1"}
     entrants = tuple(replace(e, parity=nasty) if e.name == HOSTILE else e for e in race.entrants)
     first = race.rounds[0]
-    first = replace(first, blocks=(replace(first.blocks[0], void=samples.voided(HOSTILE)), *first.blocks[1:]))
+    first = replace(
+        first, blocks=(replace(first.blocks[0], void=samples.voided("errors", **{HOSTILE: 1})), *first.blocks[1:])
+    )
     return replace(race, entrants=entrants, rounds=(first, *race.rounds[1:]))
 
 

@@ -34,7 +34,7 @@ from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.cli import race as cli_race
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
-from dragstrip.record import Race, Void, VoidKind
+from dragstrip.record import EventKind, Race, Void, VoidKind
 from dragstrip.report import figures, glyphs, listing
 from dragstrip.report.race import (
     badge,
@@ -150,12 +150,12 @@ def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
             position=k,
             pass_index=k,
             latency_hdr=samples.hdr(*these),
-            void=samples.voided("x") if k == 2 else (),
+            void=samples.voided("errors") if k == 2 else (),
         )
         for k, these in enumerate(values)
     ]
     good = replace(samples.race(rounds=1).rounds[0], blocks=tuple(blocks[:3]))
-    bad = replace(good, index=1, blocks=(blocks[3],), void=samples.voided("steal"))
+    bad = replace(good, index=1, blocks=(blocks[3],), void=samples.voided("database"))
     direct = HdrHistogram(1, 60 * samples.S, 3)
     for value in values[0] + values[1]:
         direct.record_value(value)
@@ -298,9 +298,13 @@ def hostile_race() -> Race:
     )
     first = race.rounds[0]
     first = replace(
-        first, blocks=(replace(first.blocks[0], void=samples.voided(nasty), errors={nasty: 1}), *first.blocks[1:])
+        first,
+        blocks=(
+            replace(first.blocks[0], void=samples.voided("errors", **{nasty: 1}), errors={nasty: 1}),
+            *first.blocks[1:],
+        ),
     )
-    event = samples.told(nasty, nasty, samples.START_NS)
+    event = samples.noted(EventKind.INTRUDER, subject=nasty, numbers={"pid": 7, "share": 0.5})
     return replace(
         race,
         entrants=entrants,
@@ -399,7 +403,7 @@ def spoilt_race() -> Race:
     race = samples.race(rounds=12, passes=6)
     first = race.rounds[0]
     voided = replace(first, blocks=(replace(first.blocks[0], void=samples.voided("errors")), *first.blocks[1:]))
-    return replace(race, rounds=(voided, replace(race.rounds[1], void=samples.voided("steal")), *race.rounds[2:]))
+    return replace(race, rounds=(voided, replace(race.rounds[1], void=samples.voided("database")), *race.rounds[2:]))
 
 
 def test_every_block_is_drawn_and_void_ones_are_marked() -> None:
@@ -414,7 +418,7 @@ def test_every_block_is_drawn_and_void_ones_are_marked() -> None:
     }
     assert sorted(counts.values()) == [[65, 6, 1, 11], [65, 7, 0, 11]]
     assert [seen.kind for seen in chart_data.blocks(race)][:1] == ["void"]
-    assert next(p["why"] for p in points if p["kind"] == "void") == "errors"
+    assert next(p["why"] for p in points if p["kind"] == "void") == "errors: 3 to 1403 requests (reset 3)"
 
 
 KINDS = ("used", "dropped", "void", "level")
@@ -744,7 +748,7 @@ def test_void_rounds_are_told_while_a_race_runs_and_hold_up_no_decided_one() -> 
     race = samples.race({"quick": 40_000.0, "steady": 30_000.0}, rounds=24)
 
     def told(void: int) -> str:
-        stolen = samples.voided("errors: planted")
+        stolen = samples.voided("errors")
         after = replace(race, rounds=tuple(replace(r, void=stolen if r.index < void else ()) for r in race.rounds))
         judged, file = judge(after), io.StringIO()
         assert all(pair.decided for pair in judged.pairs)
@@ -962,7 +966,7 @@ def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> No
     race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
     limit = check_result(CheckName.TREND, [Finding(Status.VOID, seen.Trend("a: b", 0.2))])
     assert standing.void_contenders(race, [limit]) == {"a: b"}
-    first = Void(kind=VoidKind.OTHER, text="a: b")
+    first = Void(kind=VoidKind.WRONG_ANSWERS, errors={"a: b": 1})
     everybody = check_result(CheckName.ACCOUNTING, [Finding(Status.VOID, seen.AccountingFaults(3, first))])
     assert standing.void_contenders(race, [everybody]) == {"a", "a: b", "faults"}
 

@@ -38,7 +38,7 @@ def race() -> Race:
     found = samples.race()
     rounds = [replace(this, blocks=tuple(map(of_two_kinds, this.blocks))) for this in found.rounds]
     first = rounds[0]
-    void = replace(first.blocks[0], void=samples.voided("errors: many"))
+    void = replace(first.blocks[0], void=samples.voided("errors"))
     return replace(found, rounds=(replace(first, blocks=(void, *first.blocks[1:])), *rounds[1:]))
 
 

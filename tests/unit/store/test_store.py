@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 import zlib
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import samples
 
-import dragstrip
 from dragstrip.errors import StoreError, Unreadable
-from dragstrip.machine_facts import Facts
 from dragstrip.record import Backend, Event, EventKind, Round, Void, VoidKind
 from dragstrip.store import export_file
-from dragstrip.store.database import APPLICATION_ID, MIGRATIONS, Store, default_path
-from dragstrip.store.facts import backend_of
+from dragstrip.store.database import Store, default_path
+from dragstrip.store.schema import SCHEMA_VERSION
 
 HERE = Path(__file__).parents[2]
 
@@ -44,7 +42,7 @@ def test_a_store_that_can_not_grow_says_why(tmp_path: Path) -> None:
 def test_a_race_comes_back_equal(path: Path) -> None:
     """Every field of every part, in order: maps, tuples, bytes, None, void reasons, events, non-ASCII text."""
     voided = (
-        *samples.voided("too much – steal", "x"),
+        *samples.voided("errors", **{"too much – steal": 2}),
         Void(kind=VoidKind.ERRORS, numbers={"failed": 2, "sent": 9}, errors={"reset": 2}),
         Void(kind=VoidKind.TOO_FEW_BLOCKS, numbers={"valid": 0, "blocks": 9}, cause=VoidKind.ERRORS),
     )
@@ -55,10 +53,10 @@ def test_a_race_comes_back_equal(path: Path) -> None:
         ended_ns=2,
         launches=(samples.launch("quick", 12, exit_status=-9, died=True, log_tail="a\nb", peak_memory_bytes=None),),
         blocks=(replace(first, round=12),),
-        void=samples.voided("steal"),
+        void=samples.voided("database"),
     )
     events = (
-        samples.told("note", "d – é"),
+        samples.noted(EventKind.FOREIGN, "d – é"),
         samples.noted(EventKind.GROWING, subject="a: b", numbers={"bytes_per_s": 1e7, "share_per_s": 0.25}),
         samples.noted(EventKind.CLAIMS, subject="published", names=("one", "two")),
         samples.noted(EventKind.VERDICT, "FASTER"),
@@ -269,10 +267,7 @@ def test_a_damaged_export_is_refused_and_nothing_is_taken_in(tmp_path: Path) -> 
 
 def _resealed(file: Path, *statements: str) -> None:
     """Changes an export as anybody can, seal included."""
-    with closing(sqlite3.connect(file)) as db, db:
-        for name in ("race", "contender", "round", "launch", "block", "event"):
-            for way in ("update", "delete"):
-                db.execute(f"DROP TRIGGER IF EXISTS {name}_{way}")
+    with samples.unguarded(file) as db:
         for statement in statements:
             db.execute(statement)
         (race,) = db.execute("SELECT race FROM seal").fetchone()
@@ -314,32 +309,43 @@ def test_what_is_no_export_is_refused(tmp_path: Path, contents: bytes, told: str
             store.import_race(tmp_path / "nowhere")
 
 
-def test_newer_stores_and_exports_are_refused_with_both_versions(tmp_path: Path) -> None:
-    """An old Dragstrip never guesses at a schema that it doesn't know."""
-    export, newer = _exported(tmp_path), len(MIGRATIONS) + 1
-    for file in (export, tmp_path / "source.sqlite"):
-        with sqlite3.connect(file) as db:
-            db.execute(f"PRAGMA user_version = {newer}")
-    said = rf"version {newer}, .* up to {newer - 1}; update"
-    with Store(tmp_path / "target.sqlite") as store, pytest.raises(StoreError, match=said):
-        store.import_race(export)
-    with pytest.raises(StoreError, match=said):
-        Store(tmp_path / "source.sqlite")
+@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, 14])
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "with a log beside it"])
+def test_a_store_of_another_schema_is_refused_by_name_and_left_as_it_was(
+    tmp_path: Path, version: int, killed: bool
+) -> None:
+    """Byte by byte, and with nothing beside it; the message names the Dragstrip that wrote it."""
+    made, folder = Path(_exported(tmp_path)), tmp_path / "theirs"
+    folder.mkdir()
+    with Store(tmp_path / "source.sqlite") as store:
+        store.append_event(store.resolve("last"), Event(at_ns=1, kind=EventKind.VERDICT, text="in the log"))
+        for file in tmp_path.glob("source.sqlite*" if killed else "none"):
+            shutil.copyfile(file, folder / file.name.replace("source", "races"))
+    path = folder / "races.sqlite"
+    shutil.copyfile(tmp_path / "source.sqlite", path)
+    for file in (made, path):
+        with file.open("r+b") as head:  # the header's user version
+            head.seek(60)
+            head.write(version.to_bytes(4))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert len(before) == (3 if killed else 1)
+    said = rf"races\.sqlite has store schema {version}, this Dragstrip reads schema {SCHEMA_VERSION}; "
+    for write in (True, False):
+        with pytest.raises(StoreError, match=rf"{said}use the Dragstrip that wrote it \(version 0\.1"):
+            Store(path, write=write)
+    with Store(tmp_path / "target.sqlite") as store, pytest.raises(StoreError, match=rf"one\.race has .* {version}, "):
+        store.import_race(made)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
-def test_a_store_of_the_first_version_is_taken_along(tmp_path: Path) -> None:
-    """What its races did not record is what every race then did."""
-    path = tmp_path / "old.sqlite"
-    with sqlite3.connect(path) as db:
-        db.executescript((Path(dragstrip.__file__).parent / "data" / "schema" / "store_1.sql").read_text())
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("PRAGMA user_version = 1")
-        (columns,) = zip(*db.execute("SELECT name FROM pragma_table_info('race')"), strict=True)
-        texts = {"id": "0123456789ab", "server_cores": "[1]", "engine_cores": "[0]", "machine": "{}", "metric": "cpu"}
-        row = [6 if name == "method" else texts.get(name, 1) for name in columns]
-        db.execute(f"INSERT INTO race VALUES ({','.join('?' * len(row))})", row)
-    with Store(path) as store:
-        assert store.load("last").load.http == "1.1"
+def test_a_python_whose_sqlite_has_no_strict_tables_is_refused_by_both_versions(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is made."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(StoreError, match=r"Python's SQLite is .*, and stores need 3\.37 or later"):
+        Store(path)
+    assert not path.parent.exists()
 
 
 def test_a_race_of_two_workloads_comes_back_equal(path: Path, tmp_path: Path) -> None:
@@ -377,49 +383,11 @@ def test_columns_that_are_none_are_refused_by_the_races_name(path: Path, columns
         store.begin(samples.race(seed=9))
         store.begin(replace(race, columns=shaped.get(columns, race.columns)))
         if columns not in shaped:
-            _tampered(path, race.id, columns)
+            with samples.unguarded(path) as db:
+                db.execute("UPDATE race SET columns = ? WHERE id = ?", (columns, race.id))
         with pytest.raises(Unreadable, match=said):
             store.load(race.id)
         assert store.load("000000000009").seed == 9
-
-
-def _tampered(path: Path, race_id: str, columns: str) -> None:
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("DROP TRIGGER race_update")
-        db.execute("UPDATE race SET columns = ? WHERE id = ?", (columns, race_id))
-        db.commit()
-
-
-def test_a_store_of_version_1_is_brought_up_to_date_and_its_blocks_read_as_before(tmp_path: Path) -> None:
-    """What its records could not know reads as none recorded; nothing else changes."""
-    race = samples.race()
-    with Store(tmp_path / "old.sqlite") as store:
-        store.begin(race)
-    with sqlite3.connect(tmp_path / "old.sqlite") as db:
-        for table in ("race", "contender", "round", "launch", "block", "event"):
-            db.execute(f"DROP TRIGGER {table}_kinds")
-        ours = ("race_pipelining", "race_streams", "race_waits", "block_kinds_of_requests", "launch_database")
-        for trigger in ("race_backend", "event_facts", "race_columns", "round_column", *ours):
-            db.execute(f"DROP TRIGGER {trigger}")
-        for table, column in _columns(db) - _columns_of_version_1():
-            db.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
-        db.execute("PRAGMA user_version = 1")
-    with Store(tmp_path / "old.sqlite") as store:
-        assert store.load("last") == race
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
-
-
-def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
-    query = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
-    return {(table, column) for table, column in db.execute(query) if not table.startswith("sqlite_")}
-
-
-def _columns_of_version_1() -> set[tuple[str, str]]:
-    schema = Path(sys.modules["dragstrip.store.database"].__file__ or "").parents[1] / "data" / "schema" / MIGRATIONS[0]
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(schema.read_text())
-        return _columns(db)
 
 
 def test_other_files_are_never_written_to(tmp_path: Path) -> None:
@@ -506,26 +474,10 @@ def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_
     impossible = replace(this, blocks=(first, *this.blocks[1:]))
     with Store(path) as store:
         store.begin(replace(race, rounds=()))
-        with pytest.raises(StoreError, match=r"block\.counted_ns is not above 0"):
+        with pytest.raises(StoreError, match=r"block\.counted_ns must be above 0"):
             store.append_round(race.id, impossible)
         store.append_round(race.id, died)
         assert store.load(race.id).rounds == (died,)
-
-
-@pytest.mark.parametrize(
-    ("shown", "backend"),
-    [
-        ("epoll; latency by user stamps", Backend.EPOLL),
-        ("epoll (io_uring: not permitted); latency by user stamps", Backend.EPOLL),
-        ("io_uring (single issuer); epoll for a connection per request; latency by user stamps", Backend.URING),
-        ("io_uring (x); a read that waits where a worker has one connection; latency by user stamps", Backend.BEST),
-        ("", Backend.EPOLL),
-    ],
-)
-def test_a_race_of_before_goes_on_by_the_back_end_that_its_machine_shows(shown: str, backend: Backend) -> None:
-    """Which was all that was kept of it."""
-    assert backend_of(None, Facts(engine_io=shown)) is backend
-    assert backend_of(str(backend), Facts(engine_io="what else it says")) is backend
 
 
 @pytest.mark.parametrize(
@@ -537,15 +489,17 @@ def test_a_race_of_before_goes_on_by_the_back_end_that_its_machine_shows(shown: 
         ("facts", '{"subject": 7, "names": [], "numbers": {}}'),
         ("facts", '{"subject": "", "names": [], "numbers": {"share": true}}'),
         ("facts", "{}"),
+        ("kind", "none such"),
+        ("backend", "none such"),
     ],
 )
 def test_facts_of_another_shape_are_refused_by_name(column: str, value: str, tmp_path: Path) -> None:
     """An imported file may hold anything."""
     race = samples.race(rounds=1, events=[samples.noted(EventKind.HEAT)])
-    table = "round" if column == "void" else "event"
+    table = {"void": "round", "backend": "race"}.get(column, "event")
     with Store(tmp_path / "races.sqlite") as store:
         store.begin(race)
-        store._db.execute(f"DROP TRIGGER {table}_update")
-        store._db.execute(f"UPDATE {table} SET {column} = ?", (value,))
-        with pytest.raises(Unreadable, match=column):
-            store.load(race.id)
+    with samples.unguarded(tmp_path / "races.sqlite") as db:
+        db.execute(f"UPDATE {table} SET {column} = ?", (value,))
+    with Store(tmp_path / "races.sqlite") as store, pytest.raises(Unreadable, match=column):
+        store.load(race.id)

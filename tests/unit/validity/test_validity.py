@@ -224,11 +224,11 @@ def test_steal_and_waits_void_no_round() -> None:
 
 def test_a_round_in_which_only_one_contender_has_blocks_that_count_is_run_again() -> None:
     """With the commonest cause named; two that stand are enough, whoever else has none."""
-    blocks = [replace(b, void=samples.voided("errors: planted")) if b.pass_index else b for b in a_round().blocks]
+    blocks = [replace(b, void=samples.voided("errors")) if b.pass_index else b for b in a_round().blocks]
     (why,) = validity.round_reasons(replace(a_round(), blocks=tuple(blocks)))
     assert void_text(why) == "too few blocks: 2 of 12 are valid (errors)"
     assert (why.kind, why.cause) == (VoidKind.TOO_FEW_BLOCKS, VoidKind.ERRORS)
-    one = [replace(b, void=samples.voided("errors: planted")) if b.contender == "a" else b for b in a_round().blocks]
+    one = [replace(b, void=samples.voided("errors")) if b.contender == "a" else b for b in a_round().blocks]
     assert len(validity.round_reasons(replace(a_round(), blocks=tuple(one)))) == 1
     third = [samples.block("c", pass_index=at) for at in range(6)]
     assert validity.round_reasons(replace(a_round(), blocks=(*one, *third))) == ()
@@ -238,7 +238,7 @@ def test_a_round_in_which_only_one_contender_has_blocks_that_count_is_run_again(
 def test_a_contender_that_falls_out_does_not_make_the_others_round_void(fault: str) -> None:
     """Its blocks are void, but it leaves the race with them."""
     changes = {"wrong": {"errors": {"wrong_body": 9}}, "gave up": {"gave_up": True}, "died": {}}[fault]
-    made = a_round(void=samples.voided("planted: fault"), **changes)
+    made = a_round(void=samples.voided("database"), **changes)
     if fault == "died":
         made = replace(made, launches=(samples.launch("a", died=True), made.launches[1]))
     assert validity.round_reasons(made) == ()
@@ -270,7 +270,7 @@ def test_a_clean_race_passes_every_check() -> None:
         ("errors", "warn", {"failed": 20, "errors": {"reset": 20}}),
         ("errors", "void", {"failed": 1, "errors": {"wrong_length": 1}}),
         ("saturation", "warn", {"server_cpu_ns": 25 * MS}),
-        ("void passes", "warn", {"void": samples.voided("errors: planted")}),
+        ("void passes", "warn", {"void": samples.voided("errors")}),
     ],
 )
 def test_each_planted_fault_is_found_and_said_what_to_do(name: str, status: str, change: dict[str, object]) -> None:
@@ -466,7 +466,7 @@ def test_more_than_a_tenth_of_the_passes_void_warns(every: int, status: str) -> 
     race = with_blocks(
         samples.race(rounds=20, passes=6),
         lambda b: (
-            replace(b, void=samples.voided("clock: planted"))
+            replace(b, void=samples.voided("clock"))
             if (b.round * 6 + b.pass_index) % every == 0 and b.contender == "quick"
             else b
         ),
@@ -480,7 +480,7 @@ def test_more_than_a_tenth_of_the_passes_void_warns(every: int, status: str) -> 
 def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     """The cause is told from the void rounds themselves."""
     race = samples.race(rounds=5)
-    gone = replace(race, rounds=tuple(replace(this, void=samples.voided("clock: planted")) for this in race.rounds))
+    gone = replace(race, rounds=tuple(replace(this, void=samples.voided("clock")) for this in race.rounds))
     assert "clock" in check_text(check(gone, "void passes"))
     assert check(gone, "rounds").status == "warn"
 
@@ -488,8 +488,8 @@ def test_a_race_whose_rounds_are_all_void_says_why() -> None:
 def test_the_cause_told_is_what_voided_most_passes() -> None:
     """Eight rounds of twelve by a clock, which has one reason a round; half of their passes also by errors."""
     race = samples.race(rounds=12, passes=8)
-    waited = with_blocks(race, lambda b: replace(b, void=samples.voided("errors: planted")) if b.pass_index % 2 else b)
-    stolen = samples.voided("clock: planted")
+    waited = with_blocks(race, lambda b: replace(b, void=samples.voided("errors")) if b.pass_index % 2 else b)
+    stolen = samples.voided("clock")
     race = replace(race, rounds=tuple(replace(r, void=stolen) if r.index < 8 else r for r in waited.rounds))
     assert "80 of 96 passes void, mostly because: clock; let the clock be slewed" in check_text(
         check(race, "void passes")
@@ -546,7 +546,8 @@ def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:
 def test_a_contender_that_is_out_is_not_looked_at() -> None:
     """It has no number that could be void."""
     race = with_blocks(
-        samples.race(), lambda b: replace(b, errors={"wrong_body": 5}, void=samples.voided("wrong answers: 5"))
+        samples.race(),
+        lambda b: replace(b, errors={"wrong_body": 5}, void=samples.voided("wrong answers", wrong_body=5))
         if b.contender == "steady" else b,
     )  # fmt: skip
     assert validity.is_void(validity.inspect(race))

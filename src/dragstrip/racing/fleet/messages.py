@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from dragstrip.record import EventKind
+
 #: Of the lines between the two sides: it rises where one side would not understand the other.
 PROTOCOL = 1
 
@@ -181,9 +183,9 @@ class Counted(Reply):
 
 
 class Seen(Reply):
-    """An event of the machine (``record.Event``), by the kind's value."""
+    """An event of the machine (``record.Event``)."""
 
-    kind: _Name
+    kind: Annotated[EventKind, Field(strict=False)]  # JSON has its value
     subject: _Text
     numbers: dict[str, float]
 

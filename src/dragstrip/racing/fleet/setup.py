@@ -106,10 +106,9 @@ class FleetSurroundings:
         events = list[Event]()
         for name, seen in found:
             for one in seen.events:
-                kind = EventKind(one.kind) if one.kind in set(EventKind) else EventKind.OTHER
                 subject = f"{one.subject} on {name}" if one.subject else name
                 at_ns = time.monotonic_ns()
-                events.append(Event(at_ns=at_ns, kind=kind, subject=subject, numbers=one.numbers))
+                events.append(Event(at_ns=at_ns, kind=one.kind, subject=subject, numbers=one.numbers))
         return events
 
     def _role(self, one: Connected) -> str:

@@ -14,7 +14,7 @@ from dragstrip.report.comparison import Ruled
 from dragstrip.report.race import columns, database, external, heading, latency, standing, summary, wording
 from dragstrip.report.race.badge import KIND
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.messages import event_kind, event_text, void_text
+from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.report.race.parts import parts
 from dragstrip.report.race.request_kinds import KindRow, kind_rows
 from dragstrip.store.json_values import Json, JsonObject, plain
@@ -90,7 +90,7 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
         "void_rounds": [{"round": r.index, "reasons": list(map(void_text, r.void))} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
         "events": [
-            {"at_ns": event.at_ns, "kind": event_kind(event), "detail": event_text(event)}
+            {"at_ns": event.at_ns, "kind": event.kind, "detail": event_text(event)}
             for event in race.events
             if event.kind not in (external.KIND, KIND)
         ],

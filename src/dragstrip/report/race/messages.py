@@ -18,7 +18,7 @@ def kinds(errors: Mapping[str, int]) -> str:
 
 def void_text(void: Void) -> str:
     """Why a block or a round is void, as one sentence that begins with the kind."""
-    return void.text or f"{void.kind}: {_VOIDS[void.kind](void)}"
+    return f"{void.kind}: {_VOIDS[void.kind](void)}"
 
 
 def _accounting(void: Void) -> str:
@@ -88,21 +88,13 @@ _VOIDS: Mapping[VoidKind, Callable[[Void], str]] = {
     VoidKind.CLOCKS_APART: _clocks_apart,
     VoidKind.MACHINE_LOST: lambda _: "one of its machines stopped responding",
     VoidKind.DATABASE: lambda _: "it ended in the round, or could not be started",
-    VoidKind.OTHER: lambda _: "of a kind that this version doesn't know",
 }
-
-
-def event_kind(event: Event) -> str:
-    """An event's kind as schema 1 of the race's JSON has it."""
-    if event.kind is EventKind.OTHER:
-        return event.subject
-    return "clock" if event.kind in (EventKind.HEAT, EventKind.FREQUENCY) else event.kind
 
 
 def event_text(event: Event) -> str:
     """What was seen, as one sentence; of events that hold a text, that."""
     write = _EVENTS.get(event.kind)
-    return event.text if event.text or write is None else write(event)
+    return write(event) if write else event.text
 
 
 def _intruder(event: Event) -> str:
