@@ -177,7 +177,7 @@ def test_a_race_is_found_by_a_unique_beginning_or_as_the_last(path: Path) -> Non
         assert store.resolve("abc") == "abc000000001"
         assert store.resolve("last") == "abd000000002"
         assert [run.race for run in store.runs()] == ["abd000000002", "123000000003", "abc000000001"]
-        with pytest.raises(StoreError, match="could be abd000000002, abc000000001"):
+        with pytest.raises(StoreError, match="is ambiguous: abd000000002, abc000000001"):
             store.resolve("ab")
         with pytest.raises(StoreError, match="nearest are abc000000001"):
             store.resolve("abc000000009")
