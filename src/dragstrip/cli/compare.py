@@ -28,7 +28,7 @@ from dragstrip.record import Race
 from dragstrip.report import comparison as comparison_report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
-from dragstrip.store.json_values import JsonObject
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
 from dragstrip.validity import Status, inspect
 
 
@@ -167,7 +167,7 @@ def _json(before: Race, after: Race, each: list[_Compared]) -> JsonObject:
     if not each[0].column:
         return made[0][1]
     listed = [{"column": column, **content} for column, content in made]
-    return {"schema": 1, "old": before.id, "new": after.id, "columns": listed}
+    return {"schema": JSON_SCHEMA, "old": before.id, "new": after.id, "columns": listed}
 
 
 def _markdown(each: list[_Compared], disturbed: str) -> str:

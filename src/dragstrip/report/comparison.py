@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
-from dragstrip.store.json_values import JsonObject
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Change, Comparison, Differs, Unlike
@@ -207,7 +207,7 @@ def disturbance(before: Race, after: Race) -> str:
 def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> JsonObject:
     """The comparison, schema 1; ratios are null where the races can't be compared."""
     return {
-        "schema": 1,
+        "schema": JSON_SCHEMA,
         "old": comparison.old,
         "new": comparison.new,
         "metric": comparison.metric,

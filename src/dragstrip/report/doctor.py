@@ -12,7 +12,7 @@ from rich.table import Table
 from dragstrip.doctor.finding import PASS, Finding, Report, Subject
 from dragstrip.machine import show_cores
 from dragstrip.report.figures import as_percent
-from dragstrip.store.json_values import JsonObject, encode
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def remedy_text(finding: Finding) -> str:
 def as_json(report: Report) -> JsonObject:
     """JSON-able, schema 1."""
     return {
-        "schema": 1,
+        "schema": JSON_SCHEMA,
         "at": report.at,
         "software": report.software,
         "machine": encode(report.machine)

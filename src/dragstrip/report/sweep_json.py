@@ -12,9 +12,9 @@ from dragstrip.record import Entrant
 from dragstrip.report.race.messages import event_text
 from dragstrip.report.sweep import reason_text
 from dragstrip.store.facts import void_values
-from dragstrip.store.json_values import JsonObject, encode
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
-from dragstrip.sweep.file import SCHEMA, Sweep
+from dragstrip.sweep.file import Sweep
 
 
 def schema() -> JsonObject:
@@ -29,7 +29,7 @@ def data(sweep: Sweep) -> JsonObject:
     raw = asdict(sweep) | {"machine": encode(sweep.machine)}
     raw["samples"] = [_sample(sample) for sample in sweep.samples]
     return {
-        "schema": SCHEMA,
+        "schema": JSON_SCHEMA,
         **raw,
         "notes": list(dict.fromkeys(map(event_text, sweep.events))),
         "interval": {"alpha": ALPHA, "share_of_a_look": 1 / (1 + STEPS), "over": "launches"},

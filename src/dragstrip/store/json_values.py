@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 JsonObject = dict[str, Json]
 
+#: Version of the shapes in data/schema: a field may be added within one, never changed or taken away.
+JSON_SCHEMA = 1
+
 _Made = TypeVar("_Made")
 
 

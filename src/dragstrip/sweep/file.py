@@ -18,12 +18,9 @@ from dragstrip.errors import BadUsage, Unreadable
 from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Event, EventKind, Load
 from dragstrip.store.facts import void_of
-from dragstrip.store.json_values import decode
+from dragstrip.store.json_values import JSON_SCHEMA, decode
 from dragstrip.store.messages import ELSEWHERE
 from dragstrip.sweep.capacity import Objective, Point, Sample, points
-
-#: Of the JSON; ``schema/sweep.schema.json`` says what each field means, `report/sweep_json.py` writes it.
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +75,7 @@ def read(path: Path) -> Sweep:
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        if raw["schema"] != SCHEMA:
+        if raw["schema"] != JSON_SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
         own = {name: raw[name] for name in Sweep.__slots__ if name in raw}
         parts: dict[str, Any] = {

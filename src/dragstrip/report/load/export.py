@@ -20,13 +20,10 @@ from dragstrip.report.load.latency import histogram, recorded_histogram
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
 from dragstrip.report.race.histograms import percentiles_text
-from dragstrip.store.json_values import JsonObject
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult, Slice
-
-#: Version of the JSON's shape; a field may be added within one, never changed or taken away.
-JSON_SCHEMA = 1
 
 
 def schema() -> JsonObject:

@@ -17,14 +17,11 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.report.race.parts import parts
 from dragstrip.report.race.request_kinds import KindRow, kind_rows
-from dragstrip.store.json_values import Json, JsonObject, plain
+from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, plain
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
     from dragstrip.validity import Check
-
-#: Version of the JSON's shape; a field may be added within one, never changed or taken away.
-JSON_SCHEMA = 1
 
 
 def schema() -> JsonObject:
