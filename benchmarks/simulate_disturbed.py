@@ -34,7 +34,7 @@ from disturbed_record import MAY_LACK, RECORDINGS, TIMES  # noqa: E402
 from dragstrip import analysis  # noqa: E402
 from dragstrip.analysis import cpu_shares  # noqa: E402
 from dragstrip.machine_facts import Facts  # noqa: E402
-from dragstrip.record import METHOD_VERSION, Block, Entrant, Launch, Load, Plan, Race, Round  # noqa: E402
+from dragstrip.record import METHOD_VERSION, Backend, Block, Entrant, Launch, Load, Plan, Race, Round  # noqa: E402
 
 NOISE = ROOT / "tests" / "noise" / "disturbed.csv.gz"
 NAMES = {recording.name: recording for recording in RECORDINGS}
@@ -82,8 +82,8 @@ def _block(index: int, row: dict[str, str]) -> Block:
     return Block(
         contender=row["contender"], round=index, pass_index=int(row["pass"]), position=int(row["position"]),
         started_ns=0, sent=told["answered"], failed=0, in_flight=0, errors={}, bytes_in=0, bytes_out=0, connects=0,
-        latency_hdr=b"", latency_sum_ns=0, p50_ns=0, p90_ns=0, p99_ns=0, p999_ns=0, max_ns=0, engine_switches=0,
-        engine_threads=1, gave_up=False, **told,
+        latency_hdr=b"", latency_sum_ns=0, turn_sum_ns=0, clock_step_ns=0, early_stamps=0,
+        p50_ns=0, p90_ns=0, p99_ns=0, p999_ns=0, max_ns=0, engine_switches=0, engine_threads=1, gave_up=False, **told,
     )  # fmt: skip
 
 
@@ -112,7 +112,6 @@ def race_of(rounds: Sequence[Round]) -> Race:
     """A race of two that these rounds were, judged by the current version of the method."""
     first = rounds[0].blocks[0]
     passes = 1 + max(block.pass_index for block in rounds[0].blocks)
-    metric = "auto" if METHOD_VERSION >= 5 else "throughput"
     entrants = (
         Entrant(name=name, title=name, kind="definition", version="", language="", parameters={}, definition_hash="")
         for name in OTHER
@@ -122,10 +121,10 @@ def race_of(rounds: Sequence[Round]) -> Race:
         load=Load(connections=32, threads=1, keepalive=True, timeout_ns=2_000_000_000),
         plan=Plan(
             lead_ns=first.lead_ns, counted_ns=first.counted_ns, passes=passes, budget_s=60.0,
-            planned_rounds=LOOKS, metric=metric,
+            planned_rounds=LOOKS, metric="auto",
         ),
         software="", method=METHOD_VERSION, machine=Facts(), server_cores=(1,), engine_cores=(0,),
-        entrants=tuple(entrants),
+        backend=Backend.EPOLL, entrants=tuple(entrants),
         rounds=tuple(replace(this, index=at) for at, this in enumerate(rounds)),
     )  # fmt: skip
 

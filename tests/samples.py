@@ -17,6 +17,7 @@ from hdrh.histogram import HdrHistogram
 from dragstrip.machine_facts import Facts
 from dragstrip.record import (
     METHOD_VERSION,
+    Backend,
     Block,
     Column,
     Entrant,
@@ -104,6 +105,9 @@ def block(contender: str, **changes: Any) -> Block:
         "connects": 0,
         "latency_hdr": hdr(*latencies),
         "latency_sum_ns": requests * p50_ns,
+        "turn_sum_ns": 0,
+        "clock_step_ns": 0,
+        "early_stamps": 0,
         "p50_ns": p50_ns,
         "p90_ns": latencies[-2],
         "p99_ns": latencies[-1],
@@ -216,6 +220,7 @@ def race(
         "load": Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * S),
         "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=max(rounds, 1)),
         "software": "0.1.0",
+        "backend": Backend.EPOLL,
         "method": METHOD_VERSION,
         "machine": MACHINE,
         "server_cores": (1,),

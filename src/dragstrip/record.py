@@ -152,6 +152,9 @@ class Block:
     connects: int
     latency_hdr: bytes
     latency_sum_ns: int
+    turn_sum_ns: int
+    clock_step_ns: int
+    early_stamps: int
     p50_ns: int
     p90_ns: int
     p99_ns: int
@@ -173,9 +176,6 @@ class Block:
     lag_hdr: bytes | None = None
     latency_sent_hdr: bytes | None = None
     void: tuple[Void, ...] = ()
-    turn_sum_ns: int = 0
-    clock_step_ns: int = 0
-    early_stamps: int = 0
     server_runs: int | None = None
     kinds: Mapping[str, KindCount] = field(default_factory=dict)
 
@@ -468,11 +468,11 @@ class Race:
     machine: Facts
     server_cores: tuple[int, ...]
     engine_cores: tuple[int, ...]
+    backend: Backend
     entrants: tuple[Entrant, ...]
     rounds: Sequence[Round] = ()
     events: Sequence[Event] = ()
     finished: str = ""
-    backend: Backend = Backend.EPOLL
     columns: tuple[Column, ...] = ()
     family: int = 1
     waits: bool = False
