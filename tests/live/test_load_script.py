@@ -310,9 +310,9 @@ def test_a_done_that_fails_does_not_take_the_report_along(served: Nginx, tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--no-keepalive"], "--no-keepalive and -s contradict"),
-        (["--close-after", "3"], "--close-after and -s contradict"),
-        (["--pool", "p.toml"], "--pool and -s contradict"),
+        (["--no-keepalive"], "--no-keepalive and -s can't be combined"),
+        (["--close-after", "3"], "--close-after and -s can't be combined"),
+        (["--pool", "p.toml"], "--pool and -s can't be combined"),
         (["-R", "100"], "made under load"),
     ],
 )

@@ -15,6 +15,7 @@ from commands import dragstrip
 from dragstrip import contender
 from dragstrip.contender import Entry, Ready, serve_entry, url_entry
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts, Limits
 from dragstrip.racing import qualification_store
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.record import Load
@@ -22,7 +23,7 @@ from dragstrip.workload import load as load_workload
 
 LANES = Lanes((1,), (0,), False, "")
 LOAD = Load(connections=32, threads=1, keepalive=True, timeout_ns=2_000_000_000)
-FACTS = {"cpu": "a", "cores_online": "0-1", "kernel": "6", "boot": "b", "limits": {}, "mitigations": {}}
+FACTS = Facts(cpu="a", cores_online="0-1", kernel="6", boot="b", limits=Limits(), mitigations={})
 CONTEXT = ("all alike",)
 
 PROOF = KeptQualification(
@@ -147,8 +148,8 @@ def test_an_ad_hoc_server_is_never_known_again(tmp_path: Path) -> None:
         {"load": replace(LOAD, http="1.0")},
         {"lanes": Lanes((2,), (0,), False, "")},
         {"io": "epoll"},
-        {"facts": FACTS | {"boot": "c"}},
-        {"facts": FACTS | {"kernel": "7"}},
+        {"facts": replace(FACTS, boot="c")},
+        {"facts": replace(FACTS, kernel="7")},
         {"more": ("awake",)},
     ],
     ids=str,

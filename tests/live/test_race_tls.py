@@ -66,7 +66,7 @@ def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
     env = settings(tmp_path)
     for given, told in (
         (["tornado", "nginx-return", "--tls"], "tornado has no parameter 'tls' in its definition; these have: "),
-        (["http://127.0.0.1:1/", "nginx-return", "--tls"], "is a running server"),
+        (["http://127.0.0.1:1/", "nginx-return", "--tls"], "is already running"),
         (["nginx-return", "--serve", "mine=server {port}", "--tls"], "{certificate}"),
         (["nginx-return", "node", "--workload", "handshakes"], "is about TLS, and nginx-return is raced in the clear"),
         (["nginx-return", "node", "--tls", "--workload", "hello,handshakes"], "race it by itself"),

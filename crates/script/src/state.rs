@@ -251,7 +251,7 @@ fn lookup(lua: &Lua, host: &str, port: &str) -> mlua::Result<Table> {
         }
     }
     if addresses.is_empty() {
-        return Err(refused("no loopback address, and only the machine that Dragstrip runs on is loaded".to_owned()));
+        return Err(refused("not a loopback address; Dragstrip loads only the machine that it runs on".to_owned()));
     }
     let table = lua.create_table()?;
     for address in addresses {

@@ -324,7 +324,7 @@ def _check_beside_script(request: LoadRequest) -> None:
     }
     if said := next((name for name, given in at_odds.items() if given), None):
         raise BadUsage(
-            f"{said} and -s contradict each other: the script makes the requests; have it say so by wrk.headers"
+            f"{said} and -s can't be combined: the script makes the requests; have it say so by wrk.headers"
             '["Connection"] = "close", or by a first line of its own'
         )
 
