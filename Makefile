@@ -82,7 +82,7 @@ soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server,
 	$(BIN)/python tests/tiers.py soak
 
 PYTEST := $(BIN)/python -m pytest
-# Several at a time, each file by one process: noise voids nothing, and no test decides by time. Four, since most wait.
+# Several at a time, each file by one process: noise does not make a test fail, and no test decides by time.
 test-unit: .stamps/test-deps
 	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 3 tests/unit tests/statistics
 

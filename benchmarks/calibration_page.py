@@ -89,7 +89,7 @@ HEAD = """# Calibration
 
 Is the error rate what it says, and how soon is a difference found? Short races of known truth on real servers, each
 kind in turn, every look counted (a race stops as soon as it has decided). `make calibrate` runs them, for as long as
-it is told, and adds to [what there is](calibration/races.jsonl);
+you set, and adds to [what there is](calibration/races.jsonl);
 [the simulation](method/simulation.md) has the same for simulated races.
 
 ## Races of known truth

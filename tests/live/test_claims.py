@@ -488,7 +488,7 @@ def test_a_claim_of_one_s_own_from_two_outputs_is_listed_and_one_that_can_t_be_i
     framed.write_text("Application protocol: h2c\nfinished in 1.00s, 17162.82 req/s, 1.30MB/s\n")
     for words, told in (
         (("mine", "one", "two", *outputs, *serve), "already exists"),
-        (("other", "one", "two", "--ratio", "2"), "there is no contender 'one'"),
+        (("other", "one", "two", "--ratio", "2"), "unknown contender 'one'"),
         (("Other", "one", "two", "--ratio", "2", *serve), "small letters"),
         (("other", "one", "two", *serve), "--rates"),
         (("other", "one", "two", "--outputs", str(framed), str(framed), *serve), "is from HTTP/2"),

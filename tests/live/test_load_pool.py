@@ -121,7 +121,7 @@ def test_a_sequence_that_repeats_is_learned_once(nginx: Nginx) -> None:
     ("words", "said"),
     [
         (["--url-template", "/{int:1..2}", "--raw", "r"], "--raw and --url-template contradict"),
-        (["--url-template", "/{integer:1..2}"], "no placeholder"),
+        (["--url-template", "/{integer:1..2}"], "not a valid placeholder"),
         (["--urls", "5"], "add --url-template PATH"),
         (["--seed", "5"], "give -R RATE"),
     ],

@@ -64,7 +64,7 @@ TOLD = {
     "plus-length": f"{LENGTH}, '+12'",
     "blank-in-length": f"{LENGTH}, '1 2'",
     "two-lengths": f"{LENGTH}, '13, 12'",
-    "length-and-chunked": "says both Content-Length and Transfer-Encoding",
+    "length-and-chunked": "sends both Content-Length and Transfer-Encoding",
     "huge-chunk": "unsound body's framing (illegal chunk header",
     "negative-chunk": "unsound body's framing (illegal chunk header",
     "wrong-status": "answered status 500 where 200 is right",

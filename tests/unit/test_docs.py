@@ -158,3 +158,89 @@ def test_the_pages_build(tmp_path: Path) -> None:
     for name in ("index", "tutorial", "verdicts", "METHOD"):
         text = (tmp_path / "site" / f"{name}.html").read_text(encoding="utf-8")
         assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.?https?://", text), name
+
+
+#: What pages name in backquotes although this checkout lacks it, and why.
+ELSEWHERE = {
+    "runs/latest.html": "`make race` writes it",
+    "package.json": "a contender's own file",
+}
+
+#: Where a path on a page may begin.
+ROOTS = (
+    "",
+    "src/dragstrip/",
+    "src/dragstrip/data/",
+    "crates/engine/",
+    "crates/engine/src/",
+    "crates/engine/src/worker/",
+    "crates/engine/tests/",
+    "docs/",
+)
+
+
+def quoted(page: Path) -> list[str]:
+    """Each word in backquotes on a page, outside blocks of code."""
+    plain = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`\n]+)`", plain)
+
+
+PATHS = sorted(
+    {
+        (str(page.relative_to(ROOT)), word)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for word in quoted(page)
+        if re.fullmatch(r"(?:[\w.-]+/)+[\w.-]+\.(?:py|rs|md|toml|sql|yml|txt|jsonl|html)", word)
+    }
+)
+
+
+@pytest.mark.parametrize(("page", "path"), PATHS)
+def test_each_path_on_a_page_exists(page: str, path: str) -> None:
+    """A file in backquotes is in the checkout; NAME, YEAR and N stand for any."""
+    if path in ELSEWHERE:
+        return
+    pattern = re.sub(r"NAME|YEAR|(?<=_)N(?=\.)", "*", path)
+    assert any(next(ROOT.glob(root + pattern), None) for root in ROOTS), f"{page}: {path}"
+
+
+TARGETS = sorted(
+    {
+        (str(page.relative_to(ROOT)), target)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for target in re.findall(r"(?:`|^)make(?: -n)?\s+([a-z][\w-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+)
+
+
+@pytest.mark.parametrize(("page", "target"), TARGETS)
+def test_each_target_on_a_page_is_the_makefile_s(page: str, target: str) -> None:
+    """`make TARGET` on a page can be typed."""
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), page
+
+
+SYMBOLS = sorted(
+    {
+        (str(page.relative_to(ROOT)), word.rstrip("()"))
+        for page in PAGES
+        if page.name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "ENGINE.md", "testing.md", "newcomer.md")
+        for word in quoted(page)
+        if re.fullmatch(r"_?[A-Z][a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z0-9]+)+(?:\(\))?|[A-Z]+(?:_[A-Z]+)+", word)
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def sources() -> str:
+    """All that programs are made of: Python, Rust, TOML, the Makefile and the tests."""
+    kinds = ("src/**/*.py", "crates/**/*.rs", "tests/**/*.py", "benchmarks/*.py", "docs/*.py", "src/**/*.toml")
+    files = [path for kind in kinds for path in ROOT.glob(kind) if path.name != "test_docs.py"]
+    return "\n".join(path.read_text(encoding="utf-8") for path in [*files, ROOT / "Makefile", ROOT / "pyproject.toml"])
+
+
+@pytest.mark.parametrize(("page", "symbol"), SYMBOLS)
+def test_each_symbol_on_a_page_about_code_is_in_the_sources(page: str, symbol: str, sources: str) -> None:
+    """A class, a function, a constant or a field in backquotes is found as a whole word."""
+    assert re.search(rf"\b{re.escape(symbol)}\b", sources), f"{page}: {symbol}"

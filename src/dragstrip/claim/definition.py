@@ -40,8 +40,8 @@ class LoadFields(Strict):
     http: Literal["1.0", "1.1"] = "1.1"
     keepalive: bool = True
     connections: int = Field(default=32, ge=1, le=60_000)
-    requests: int | None = Field(default=None, ge=1, description="a run of so many")
-    duration_s: float | None = Field(default=None, gt=0, description="or of so long")
+    requests: int | None = Field(default=None, ge=1, description="number of requests in the run")
+    duration_s: float | None = Field(default=None, gt=0, description="duration of the run, in seconds")
     workers: str = Field(default="", description='how many of each server, like "1" or "one per core"')
 
     def text(self) -> str:
@@ -61,7 +61,7 @@ FAIR_LOAD = LoadFields()
 class PublishedFields(Strict):
     """The published figures: a rate for each contender, or only the first one's ratio to the second."""
 
-    per_s: Rates = Field(default=(), description="answers a second, one for each contender")
+    per_s: Rates = Field(default=(), description="responses per second, one for each contender")
     ratio: float | None = Field(default=None, gt=0, description="the first contender's speed over the second's")
 
 
@@ -94,7 +94,7 @@ class ClaimFile(Strict):
     load: LoadFields = LoadFields()
     published: PublishedFields = PublishedFields()
     fair: FairFields = FairFields()
-    stand_ins: dict[str, str] = Field(default_factory=dict, description="who races for whom where that one is missing")
+    stand_ins: dict[str, str] = Field(default_factory=dict, description="contenders that race instead of missing ones")
     serve: dict[str, str] = Field(default_factory=dict, description='own servers: mine = "./server --port {port}"')
     folder: str = Field(default="", description="where own servers start; this file's folder if not given")
 

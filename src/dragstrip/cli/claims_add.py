@@ -54,7 +54,7 @@ class AddOptions:
 @click.option("--rates", nargs=2, type=Rate(), help="Responses per second of FIRST and of SECOND.")
 @click.option("--ratio", type=float, help="Speed of FIRST divided by speed of SECOND, instead of --outputs or --rates.")
 @click.option("--statement", default="", help="The claim in one sentence. [default: derived from the figures]")
-@click.option("--source", default="added here", help="Where the claim was published: a URL or a title.")
+@click.option("--source", default="added here", help="URL or title of the publication.")
 @click.option("--year", type=Count(1, 9999), default=None, help="Year of publication. [default: this year]")
 @click.option("--workload", default="hello", show_default=True, help="Workload that the claim is about.")
 @serve_option("Command of a server that the claim names.", starts=False)

@@ -298,7 +298,7 @@ class LoadOptions(OpenLoopOptions):
     type=click.Choice(["auto", "full", "length", "status"]),
     default="auto",
     show_default=True,
-    help="What to compare in each response: full (every byte), length (its length), status (only the status), "
+    help="Compare this much of each response: full (every byte), length (its length), status (only the status), "
     "auto (length from 64 KiB on).",
 )
 @io_option

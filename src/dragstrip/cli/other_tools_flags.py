@@ -40,13 +40,13 @@ def _flag(
 
 _SAME = "the same"
 _HTTP2 = "HTTP/2's own windows, frames and tables are chosen by the engine; leave it out"
-_ONE_RESOLVER = "the URL names the address: only loopback is loaded; leave it out"
+_ONE_RESOLVER = "the URL names the address; leave it out"
 
 WRK = (
     _flag("-c --connections", "connections in all", f"{_SAME}; 10k and 1M, too"),
     _flag("-d --duration", "length of the run", _SAME),
     _flag("-t --threads", "threads", f"{_SAME}; at most one per core"),
-    _flag("-s --script", "a script in Lua", f"{_SAME}; its arguments stand behind `--`"),
+    _flag("-s --script", "a script in Lua", f"{_SAME}; its arguments follow `--`"),
     _flag("-H --header", "a header", _SAME),
     _flag("--latency", "prints percentiles", "always shown; in `--style wrk` the same"),
     _flag("--timeout", "time for an answer", f"{_SAME}; what takes longer is an error, and the connection ends"),
@@ -54,7 +54,7 @@ WRK = (
 )
 
 H2LOAD = (
-    _flag("-n --requests", "requests in all", f"{_SAME}; the plain ones before the load are among them"),
+    _flag("-n --requests", "requests in all", f"{_SAME}; the reference requests before the load are among them"),
     _flag("-c --clients", "connections in all", "`-c N` (`--connections`)"),
     _flag("-t --threads", "threads", f"{_SAME}; at most one per core"),
     _flag("-i --input-file", "a file of URLs", "`--pool FILE` (TOML or JSON lines), or `--url-template PATH`"),
@@ -64,12 +64,12 @@ H2LOAD = (
     _flag("-w --window-bits", "HTTP/2 window of a stream", _HTTP2),
     _flag("-W --connection-window-bits", "HTTP/2 window of a connection", _HTTP2),
     _flag("-H --header", "a header", _SAME),
-    _flag("--ciphers", "ciphers of TLS 1.2", "those of rustls; the report names the one that was used"),
-    _flag("--tls13-ciphers", "ciphers of TLS 1.3", "those of rustls; the report names the one that was used"),
+    _flag("--ciphers", "ciphers of TLS 1.2", "rustls's ciphers; the report names the one that was used"),
+    _flag("--tls13-ciphers", "ciphers of TLS 1.3", "rustls's ciphers; the report names the one that was used"),
     _flag("-p --no-tls-proto", "protocol in the clear", "HTTP/1.1 unless `--http` says otherwise"),
     _flag("-d --data", "a file with the body", "`-b @FILE` with `-m POST`", "`-d` is the duration"),
-    _flag("-r --rate", "new connections a second", "`--no-keepalive -R RATE`: a connection for each request"),
-    _flag("--rate-period", "period of `-r`", "`-R RATE` is a second's"),
+    _flag("-r --rate", "new connections per second", "`--no-keepalive -R RATE`: a connection for each request"),
+    _flag("--rate-period", "period of `-r`", "`-R RATE` is per second"),
     _flag("-D --duration", "length of the run", "`-d TIME`", "`-D` is a file with the body"),
     _flag("--warm-up-time", "load that is not counted", "run `load` once before; a race warms up by itself"),
     _flag("-T --connection-active-timeout", "how long a connection is used", "`--close-after N` counts its requests",
@@ -86,15 +86,15 @@ H2LOAD = (
     _flag("--log-file", "a line for each request", "`--hlog FILE` has a histogram for each second"),
     _flag("--qlog-file-base", "QUIC's log", "HTTP/3 is not spoken"),
     _flag("--connect-to", "another address than the URL's", _ONE_RESOLVER),
-    _flag("--rps", "requests a second of each connection", "`-R RATE` is that of all connections"),
-    _flag("--groups", "TLS key exchange", "those of rustls"),
+    _flag("--rps", "requests per second on each connection", "`-R RATE` counts all connections together"),
+    _flag("--groups", "TLS key exchange", "rustls's key exchange groups"),
     _flag("--no-udp-gso", "QUIC's packets", "HTTP/3 is not spoken"),
     _flag("--max-udp-payload-size", "QUIC's packets", "HTTP/3 is not spoken"),
     _flag("--ktls", "TLS by the kernel", "TLS is rustls' own"),
     _flag("--sni", "the name asked for by TLS", "the URL's name; `--unix` or the hosts file leads it elsewhere",
           since="1.60"),
     _flag("--histogram", "a histogram of latencies", "`--style oha` has one; `--hgrm FILE`", since="1.69"),
-    _flag("--tls-session-file", "takes up a session of TLS", "`--tls resumed`", since="1.69"),
+    _flag("--tls-session-file", "resumes a TLS session", "`--tls resumed`", since="1.69"),
     _flag("--output-file", "JSON", "`--json FILE`", since="1.69"),
     _flag("-v --verbose", "more output", "`--json FILE` has everything"),
     _flag("--version", "version", "`dragstrip --version`"),
@@ -102,12 +102,12 @@ H2LOAD = (
 )  # fmt: skip
 
 OHA = (
-    _flag("-n", "requests in all", f"{_SAME}; the plain ones before the load are among them"),
+    _flag("-n", "requests in all", f"{_SAME}; the reference requests before the load are among them"),
     _flag("-c", "connections", _SAME),
     _flag("-p", "parallel requests on an HTTP/2 connection", "`--streams N`; `--pipeline N` in HTTP/1.1"),
     _flag("-z", "length of the run", f"{_SAME}, or `-d TIME`"),
-    _flag("-w --wait-ongoing-requests-after-deadline", "waits for what is under way at the end", "always done"),
-    _flag("-q", "requests a second in all", "`-R RATE`", "`-q` is `--quiet`"),
+    _flag("-w --wait-ongoing-requests-after-deadline", "waits for requests in flight at the end", "always done"),
+    _flag("-q", "requests per second in all", "`-R RATE`", "`-q` is `--quiet`"),
     _flag("--burst-delay", "pause between bursts", "a script's `delay()`, or `--steps` with a rate of 0"),
     _flag("--burst-rate", "requests of a burst", "`--steps RATE:TIME,0:TIME`"),
     _flag("--rand-regex-url", "URLs at random", "`--url-template '/item/{int:1..1000}'`"),
@@ -115,8 +115,8 @@ OHA = (
     _flag("--max-repeat", "bound of the random URLs", "`{text:8}` has its own length"),
     _flag("--dump-urls", "prints the random URLs", "the server's log has them"),
     _flag("--latency-correction", "latency from when a request was due", "always so with `-R`; leave it out"),
-    _flag("--no-tui", "no live view", "leave it out: one line, on a terminal, gone at the end"),
-    _flag("--fps", "pictures a second of the live view", "once a second; leave it out"),
+    _flag("--no-tui", "no live view", "leave it out: one line, on a terminal, removed at the end"),
+    _flag("--fps", "frames per second of the live view", "the live line changes every second; leave it out"),
     _flag("-m --method", "method", _SAME),
     _flag("-H", "a header", _SAME),
     _flag("--proxy-header", "a header for the proxy", "no proxy is used"),
@@ -129,8 +129,8 @@ OHA = (
     _flag("-F --form", "a form", "`-b TEXT -T TYPE`", since="1.10"),
     _flag("-T", "content type", _SAME),
     _flag("-a", "name and password", f"{_SAME}, or `--basic-auth USER:PASS`"),
-    _flag("--aws-session", "AWS credentials", "only loopback is loaded"),
-    _flag("--aws-sigv4", "AWS signature", "only loopback is loaded; a script can sign"),
+    _flag("--aws-session", "AWS credentials", "requests are not signed; a script can add headers"),
+    _flag("--aws-sigv4", "AWS signature", "requests are not signed; a script can add headers"),
     _flag("-x", "a proxy", "no proxy is used; leave it out"),
     _flag("--proxy-http-version", "the proxy's HTTP", "no proxy is used; leave it out"),
     _flag("--proxy-http2", "the proxy's HTTP", "no proxy is used; leave it out"),
@@ -143,7 +143,7 @@ OHA = (
     _flag("--no-pre-lookup", "looks names up later", _ONE_RESOLVER),
     _flag("--ipv6", "IPv6 only", "the URL: `http://[::1]:8080/`"),
     _flag("--ipv4", "IPv4 only", "the URL: `http://127.0.0.1:8080/`"),
-    _flag("--cacert", "whose certificates are taken", _SAME),
+    _flag("--cacert", "trusted CA certificates", _SAME),
     _flag("--cert", "the client's certificate", "none is shown to servers"),
     _flag("--key", "the client's key", "none is shown to servers"),
     _flag("--insecure", "takes any certificate", _SAME),

@@ -166,7 +166,7 @@ def line_up(word: str) -> LineUp:
     file = Path(word) if word.endswith(".toml") else LINE_UPS / f"{word}.toml"
     if not is_file(file):
         known = sorted(one.stem for one in LINE_UPS.glob("*.toml"))
-        raise BadUsage(f"there is no line-up {word!r}; {nearest(word, known, 'there are')}, or give a TOML file")
+        raise BadUsage(f"unknown line-up {word!r}; {nearest(word, known, 'known:')}, or give a TOML file")
     return read(file, LineUp)[0]
 
 
@@ -196,7 +196,7 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
             return load_once(file)
     if "/" in word or word.endswith(".toml"):
         raise BadUsage(f"{word} does not exist; name a {FILE_NAME} or a folder that contains one")
-    raise BadUsage(f"there is no contender {word!r}; {nearest(word, {*shipped(), *more}, 'there are')}")
+    raise BadUsage(f"unknown contender {word!r}; {nearest(word, {*shipped(), *more}, 'known:')}")
 
 
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
@@ -467,7 +467,7 @@ def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
         mark=AD_HOC_MARK,
         parameters=MappingProxyType({"url": name}),
         definition_hash=hashlib.sha256(name.encode()).hexdigest(),
-        parity={"started by": "somebody else, before the race"},
+        parity={"started by": "another user or program, before the race"},
         url=Address(host, port),
     )
 

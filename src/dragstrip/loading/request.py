@@ -171,7 +171,7 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise BadUsage(f"{url} is no URL ({error}); {remedy}") from error
+        raise BadUsage(f"{url} is not a valid URL ({error}); {remedy}") from error
     if parts.scheme not in ("http", "https"):
         hint = "--unix PATH http://localhost/" if parts.scheme == "unix" else "http://127.0.0.1:8080/"
         if re.fullmatch(r"[\w.-]+(:\d+)?(/\S*)?", url):  # as ab takes it

@@ -166,10 +166,10 @@ def _place(template: str, text: str) -> _Place:
     if kind == "choice":
         words = given.split(",")
         if len(words) < 2 or len(set(words)) < len(words):
-            raise refused("is no choice; give two different texts or more: {choice:a,b}")
+            raise refused("is not a valid choice; give at least two different texts: {choice:a,b}")
         return _Choice(tuple(words))
     if kind == "text":
         if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= LONGEST_TEXT:
-            raise refused(f"has no length; give 1 to {LONGEST_TEXT:,} characters: {{text:8}}")
+            raise refused(f"has no valid length; give 1 to {LONGEST_TEXT:,} characters: {{text:8}}")
         return _Text(int(given))
-    raise refused(f"is no placeholder; use {_PLACES}")
+    raise refused(f"is not a valid placeholder; use {_PLACES}")

@@ -268,7 +268,7 @@ class _Reading:
 
     def _interim(self, event: h11.InformationalResponse) -> None:
         if event.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS:
-            raise AnswerError("switches protocols (status 101), which nobody asked for; a plain answer would be right")
+            raise AnswerError("switches protocols (status 101) without being asked; expected a plain response")
         self._interim_bytes = self._read_bytes()
         if self._read_bytes() > HEAD_BYTES:
             raise AnswerError(
@@ -289,9 +289,7 @@ class _Reading:
         lengths = [value for name, value in fields if name.lower() == b"content-length"]
         codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
         if lengths and codings:
-            raise AnswerError(
-                "says both Content-Length and Transfer-Encoding, of which only one can hold; one of them would be right"
-            )
+            raise AnswerError("sends both Content-Length and Transfer-Encoding; expected one of them")
         if codings and event.http_version == b"1.0":
             raise AnswerError(
                 "frames an HTTP/1.0 answer as chunked, which that version has not; Content-Length would be right"

@@ -129,5 +129,5 @@ def _numbers(values: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.20} is no text")
+        raise TypeError(f"{value!r:.20}, expected a text")
     return value

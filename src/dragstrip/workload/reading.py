@@ -31,8 +31,8 @@ def load(word: str | Path) -> Workload:
     """
     file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
     if not is_file(file):
-        there = nearest(str(word), names(), "there are")
-        raise BadUsage(f"there is no workload {str(word)!r}; {there}, or give a TOML file")
+        there = nearest(str(word), names(), "known:")
+        raise BadUsage(f"unknown workload {str(word)!r}; {there}, or give a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 
@@ -174,7 +174,7 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
     if (answer.body is None) == (answer.data is None):
         raise bad((*at, "body"), "is missing" if answer.body is None else "stands beside `data`", "give one of the two")
     if answer.data is not None and not workload.needs_data:
-        raise bad((*at, "data"), "there are no files", "add `[[data]]`")
+        raise bad((*at, "data"), "needs `[[data]]`, which is missing", "add `[[data]]`")
 
 
 def _check_headers(kind: Kind, source: Source) -> None:

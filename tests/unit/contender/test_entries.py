@@ -83,7 +83,7 @@ def dragstrip(*words: str) -> Result:
 
 def test_a_folder_of_ones_own_is_found_by_option_and_by_variable(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the name in the definition, not the folder's; listed with the shipped ones; its file is kept in the record."""
-    with pytest.raises(BadUsage, match="no contender 'my-server'"):
+    with pytest.raises(BadUsage, match="unknown contender 'my-server'"):
         contender.entry("my-server")
     entry = contender.entry("my-server", [mine])
     assert entry.parameters["definition"] == str(mine / "anything" / "contender.toml")
@@ -131,7 +131,7 @@ def test_a_broken_definition_keeps_no_other_from_racing(mine: Path, text: str) -
     for word in ("bad", str(bad)):
         with pytest.raises(BadDefinition, match=str(bad)):
             contender.entry(word, [mine])
-    with pytest.raises(BadUsage, match="no contender 'other'"):
+    with pytest.raises(BadUsage, match="unknown contender 'other'"):
         contender.entry("other", [mine])
 
 

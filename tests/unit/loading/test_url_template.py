@@ -62,7 +62,7 @@ def test_a_sequence_keeps_its_order_and_its_cycle() -> None:
         ("/{choice:a,a}", "two different texts"),
         ("/{text:0}", "1 to 1,024"),
         ("/{text:}", "1 to 1,024"),
-        ("/{uuid}", "no placeholder; use {int:1..1000}, {choice:a,b}, {text:8} or {seq:1..1000}"),
+        ("/{uuid}", "not a valid placeholder; use {int:1..1000}, {choice:a,b}, {text:8} or {seq:1..1000}"),
         ("/{int:1..2", "write {{"),
         ("/}{int:1..2}", "write }}"),
         ("/{seq:1..2000}", "give --urls 2000"),

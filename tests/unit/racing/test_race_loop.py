@@ -46,7 +46,7 @@ def test_a_workload_wants_two_contenders_and_each_contender_a_workload() -> None
         asked("nginx-lua", "node", "nginx-static", workloads="multiply")
     )
     assert "hello is given twice" in refused(asked("nginx-lua", "node", workloads="hello,hello"))
-    with pytest.raises(BadUsage, match="there is no workload 'helo'; did you mean hello"):
+    with pytest.raises(BadUsage, match="unknown workload 'helo'; did you mean hello"):
         several("multiply,helo")
 
 

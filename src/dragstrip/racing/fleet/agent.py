@@ -140,7 +140,7 @@ class Agent:
             os._exit(0)  # whatever a thread still waits for ended with the servers
 
     def _told_to_end(self, number: int, _frame: object) -> None:
-        self._ending = f"it was told to ({signal.Signals(number).name})"
+        self._ending = f"a signal ended it ({signal.Signals(number).name})"
 
     def _serve(self, woken: int) -> None:
         """Reads requests until there is a reason to end.

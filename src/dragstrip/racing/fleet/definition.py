@@ -138,7 +138,7 @@ def _machine(source: Source, number: int, one: MachineFields) -> Machine:
     if re.match(r"-|.*[\s\x00-\x1f]", one.ssh):
         raise source.bad((*at, "ssh"), f"given {one.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
     if one.via and (one.ssh or not one.via[0].strip()):
-        given = f"given {list(one.via)!r}" + (f" besides ssh = {one.ssh!r}" if one.ssh else "")
+        given = f"given {list(one.via)!r}" + (f" in addition to ssh = {one.ssh!r}" if one.ssh else "")
         raise source.bad((*at, "via"), given, "say how the machine is reached by one of the two, ssh or via")
     if one.role == SERVER and not one.address:
         raise source.bad(

@@ -166,7 +166,7 @@ class Machines:
         until = time.monotonic() + self.node_wait_s
         with self.silence():
             for one in self.all:
-                one.channel.lose("its race begins anew")
+                one.channel.lose("its race starts again")
                 one.channel.close()
             missing = list(self.fleet.machines)
             while missing and time.monotonic() < until:

@@ -330,7 +330,8 @@ def _left_early(generators: Sequence[Connected], ran: Sequence[LoadRan]) -> list
         return []  # the report's sentence says so
     why = "the server refused or dropped them all"
     return [
-        f"{name} ended early, without a connection: {why}; what is told is of the others from then on" for name in ended
+        f"{name} ended early, without a connection: {why}; from then on the figures cover only the other generators"
+        for name in ended
     ]
 
 

@@ -48,10 +48,10 @@ def asked(answer: str) -> str:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("no JSON", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("17", "none of ours"),
-        ('{"id": {id}}', "none of ours"),
+        ("no JSON", "invalid JSON"),
+        ("[" * 100_000, "invalid JSON"),
+        ("17", "an unknown message"),
+        ('{"id": {id}}', "an unknown message"),
         ('{"id": {id}, "gives": {}}', "now_ns: Field required"),
         ('{"id": {id}, "gives": {"now_ns": "5"}}', "now_ns: Input should be a valid integer"),
         ('{"id": {id}, "gives": {"now_ns": -5}}', "now_ns: Input should be greater than or equal to 0"),
@@ -59,7 +59,7 @@ def asked(answer: str) -> str:
         ('{"id": {id}, "gives": {"now_ns": 5, "more": 1}}', "more: Extra inputs are not permitted"),
         ('{"id": {id}, "gives": null}', "the whole"),
         ('{"id": {id}, "refused": 5}', "refusal (clock) is none of ours"),
-        ('{"lost": "it was told to (SIGTERM)"}', "its agent ended: it was told to (SIGTERM)"),
+        ('{"lost": "a signal ended it (SIGTERM)"}', "its agent ended: a signal ended it (SIGTERM)"),
     ],
 )
 def test_an_answer_that_no_agent_of_ours_gives_ends_it(answer: str, told: str) -> None:
@@ -153,7 +153,7 @@ def test_an_agent_of_ours_that_is_told_to_end_says_so() -> None:
         far.ask("clock", Clock, 60.0)
         os.kill(far._process.pid, signal.SIGTERM)
         far._threads[0].join(60)
-        assert str(far.lost) == "far: its agent ended: it was told to (SIGTERM)"
+        assert str(far.lost) == "far: its agent ended: a signal ended it (SIGTERM)"
     finally:
         far.close()
 
