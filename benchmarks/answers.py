@@ -169,7 +169,8 @@ def dragstrip(words: Sequence[str], code: Path) -> tuple[int, str]:
 
 def told_of(kind: Kind, told: dict[str, Any]) -> Line:
     """What a race's JSON says, in short: method 5's fields where there are any."""
-    metric = told["pairs"][0]["metric"] if told["pairs"] else told["method"]["metric"]  # what decides comes first
+    (column,) = told["columns"]
+    metric = column["metric"]
     pairs = [short(pair) for pair in told["pairs"] if pair["metric"] == metric]
     line: Line = {
         "race": told["race"],
@@ -178,7 +179,7 @@ def told_of(kind: Kind, told: dict[str, Any]) -> Line:
         "method": told["method"]["version"],
         "metric": metric,
         "asked": told["plan"]["metric"],
-        "metric_reason": told.get("metric_reason"),
+        "metric_reason": column["metric_reason"],
         "noise": told.get("noise"),
         "more_s": told.get("more_s"),
         "seed": told["seed"],

@@ -197,7 +197,8 @@ def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
 def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
     fields = ("ratio", "low", "high", "verdict", "rounds", "spent_s", "median_ratio")
     pairs = {pair["metric"]: {name: _short(pair[name]) for name in fields} for pair in told["pairs"]}
-    decisive = pairs.get(told["method"]["metric"], {})
+    (column,) = told["columns"]
+    decisive = pairs.get(column["metric"], {})
     # Called against the truth: a difference where none is planted, or the wrong side.
     wrong_words = {"faster", "slower"} if kind.truth == 1 else {"slower"}
     return {
@@ -207,7 +208,7 @@ def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
         "at": told["started"],
         "software": told["software"],
         "method": told["method"]["version"],
-        "metric": told["method"]["metric"],
+        "metric": column["metric"],
         "seed": told["seed"],
         "cpu": told["machine"].get("cpu"),
         "kernel": told["machine"].get("kernel"),
@@ -216,14 +217,14 @@ def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
         "right": not told["void"] and decisive.get("verdict") in kind.right,
         "wrong": not told["void"] and decisive.get("verdict") in wrong_words,
         "pairs": pairs,
-        "pauses": told["pauses"],
+        "pauses": column["pauses"],
         "checks": {check["check"]: check["status"] for check in told["validity"] if check["status"] != "pass"},
         "details": [check["detail"] for check in told["validity"] if check["status"] == "void"],
         "looked_at": [check["check"] for check in told["validity"]],
         "took_s": round(took_s, 2),
         "rounds": told["rounds"],
-        "passes": told["plan"]["passes"],
-        "block_ms": [told["plan"]["lead_ns"] / 1e6, told["plan"]["counted_ns"] / 1e6],
+        "passes": column["plan"]["passes"],
+        "block_ms": [column["plan"]["lead_ns"] / 1e6, column["plan"]["counted_ns"] / 1e6],
     }
 
 

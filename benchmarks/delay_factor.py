@@ -59,7 +59,7 @@ def race(connections: int, rounds: int) -> dict[str, Seen]:
         found = json.loads(told.read_text())
     return {
         one["name"]: Seen(one["throughput_per_s"]["estimate"], one["latency_us"]["p50"] / 1e3)
-        for one in found["contenders"]
+        for one in found["columns"][0]["contenders"]
     }
 
 

@@ -66,7 +66,7 @@ def race(machines: fleets.Machines, fleet: Path, kind: Kind, budget_s: float) ->
     if not out.exists():
         return line | {"failed": (done.stdout + done.stderr)[-500:]}
     told = json.loads(out.read_text())
-    pair = next((one for one in told["pairs"] if one["metric"] == told["method"]["metric"]), None)
+    pair = next((one for one in told["pairs"] if one["metric"] == told["columns"][0]["metric"]), None)
     if pair is None:
         return line | {"failed": f"no pair: {told['finished']}"}
     if pair["a"] != "base":  # the pair as its first contender is told it, turned round

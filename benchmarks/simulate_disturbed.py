@@ -143,7 +143,7 @@ def looks(race: Race, truth: float) -> Seen:
     """Judges after every round from the tenth on; a race that has decided is looked at to its end all the same."""
     seen = Seen({}, {})
     for count in range(analysis.FLOOR, len(race.rounds) + 1):
-        judged = analysis.judge(replace(race, rounds=race.rounds[:count]))
+        judged = analysis.judge_column(replace(race, rounds=race.rounds[:count]))
         by = {judged.metric: judged.pairs, **judged.beside}
         for name, pairs in (("what decides", judged.pairs), *((name, by[name]) for name in ("throughput", "cpu"))):
             for pair in pairs:

@@ -29,12 +29,12 @@ from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import heading, standing, summary, tables
 from dragstrip.report.race import page as race_page
+from dragstrip.report.race import standing, summary, tables
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import CheckWithText, with_text
 from dragstrip.report.race.live import Progress
-from dragstrip.report.race.parts import parts
+from dragstrip.report.race.parts import Part, parts
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import Status, inspect
 from dragstrip.workload import several as workloads_of
@@ -67,18 +67,16 @@ class Result:
     @property
     def headline(self) -> str:
         """The race in a sentence or two."""
-        return heading.headline(self.record, self.verdict, self.checks)
+        return columns_of.headline(self.record, self.verdict, self.checks)
 
     @property
     def columns(self) -> Mapping[str, Result]:
-        """Of a race of several workloads or rates: each as a race of its own, by the column's name; else none.
-
-        Their intervals hold for all columns at once. The whole race's verdict has every column's pairs and no estimate.
-        """
-        if not self.record.columns:
-            return {}
+        """Each workload or rate as a race of its own, by the column's name; their intervals hold at once."""
         found = parts(self.record, self.verdict, self.checks)
-        return {part.name: Result(part.race, part.verdict, tuple(map(with_text, part.checks))) for part in found}
+        return {
+            part.name: Result(part.race, judging.Verdict((part.verdict,)), tuple(map(with_text, part.checks)))
+            for part in found
+        }
 
     @property
     def void(self) -> bool:
@@ -91,10 +89,10 @@ class Result:
         Raises:
             BadUsage: they were not compared, or the race has several columns.
         """
-        if self.record.columns:
-            names = ", ".join(column.name for column in self.record.columns)
+        if len(self.verdict.columns) > 1:
+            names = ", ".join(self.columns)
             raise BadUsage(f"race {self.record.id} has a pair for each column; use columns[NAME].pair, NAME of {names}")
-        found = summary.pair_of(self.verdict, a, b)
+        found = summary.pair_of(self.verdict.column, a, b)
         if found is None:
             compared = ", ".join(sorted({name for pair in self.verdict.pairs for name in (pair.a, pair.b)}))
             raise BadUsage(f"race {self.record.id} did not compare {a} with {b}; compared pairs: {compared}")
@@ -109,8 +107,8 @@ class Result:
         return _frame(tables.round_rows(self.record), self._with_column(tables.ROUNDS))
 
     def _with_column(self, names: Sequence[str]) -> Sequence[str]:
-        """Of a race of several columns the last cell says which."""
-        return (*names, "column") if self.record.columns else names
+        """The last cell names the column if the race has several."""
+        return (*names, "column") if len(self.verdict.columns) > 1 else names
 
     def pairs(self) -> DataFrame:
         """Every pair and metric: ratio, interval, verdict."""
@@ -136,9 +134,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The sentence and the ranking; escaped: names come from outside."""
-        if self.record.columns:
-            return self._columns_html()
-        cpu = self.verdict.metric == "cpu"
+        found = parts(self.record, self.verdict, self.checks)
+        if len(found) > 1:
+            return self._columns_html(found)
+        verdict = found[0].verdict
+        cpu = verdict.metric == "cpu"
         heads = ("contender", "version", "CPU µs/request" if cpu else "requests/s", "interval", "rounds")
         lines = [
             (
@@ -148,7 +148,7 @@ class Result:
                 figures.span(r.main.low, r.main.high),
                 str(r.estimate.rounds),
             )
-            for r in summary.ranked(self.record, self.verdict, with_latency=False)
+            for r in summary.ranked(found[0].race, verdict, with_latency=False)
         ]
         body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
         head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
@@ -162,9 +162,8 @@ class Result:
             f"{f'<ul>{worst}</ul>' if worst else ''}<p>race {_escaped(self.record.id)}</p>"
         )
 
-    def _columns_html(self) -> str:
+    def _columns_html(self, found: Sequence[Part]) -> str:
         """The sentence, and contender by column."""
-        found = parts(self.record, self.verdict, self.checks)
         shown = columns_of.table(self.record, found)
         heads = ("contender", *(f"{name}, {of}" for name, of in shown.heads))
         lines = [(name, *(f"{cell.text} {cell.letters}".strip() for cell in cells)) for name, cells in shown.rows]

@@ -82,5 +82,9 @@ def test_the_skeleton_races_at_once_beside_two_git_revisions_of_ones_own_server(
         "--json",
         "out.json",
     )
-    out = json.loads((here / "out.json").read_text())
-    assert {one["name"] for one in out["contenders"] if one["blocks"] > 0} == {"my-server", "old", "new"}, told.stdout
+    (column,) = json.loads((here / "out.json").read_text())["columns"]
+    assert {one["name"] for one in column["contenders"] if one["blocks"] > 0} == {
+        "my-server",
+        "old",
+        "new",
+    }, told.stdout

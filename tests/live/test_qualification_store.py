@@ -250,7 +250,7 @@ def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path)
         assert out.exists(), done.stdout + done.stderr
         told = json.loads(out.read_text())
         assert [one["out"] for one in told["contenders"]] == ["", ""], done.stdout + done.stderr
-        return done.stdout, {one["name"]: one["parity"] for one in told["contenders"]}
+        return done.stdout, {one["name"]: one["parity"] for one in told["columns"][0]["contenders"]}
 
     shown, first = raced()
     assert all("scrutineering" not in sheet for sheet in first.values())

@@ -72,8 +72,11 @@ class Raced:
     url: str
 
     def contender(self, name: str) -> dict[str, Any]:
-        (found,) = [one for one in self.told["contenders"] if one["name"] == name]
-        return found
+        """Who it is, and what it did in the race's only column."""
+        (column,) = self.told["columns"]
+        (entrant,) = [one for one in self.told["contenders"] if one["name"] == name]
+        (found,) = [one for one in column["contenders"] if one["name"] == name]
+        return {**entrant, **found}
 
     def names_left(self) -> list[str]:
         return [one["name"] for one in self.told["contenders"] if not one["out"]]
@@ -237,7 +240,7 @@ def test_a_race_of_two_ends_in_a_verdict(tmp_path: Path) -> None:
     # A disturbed machine may void the race; then it must say so, and never exit as if it had an answer.
     assert done.returncode == (3 if told["void"] else 0), done.stdout + done.stderr
     # CPU time per request decides where other programs spoil the throughput.
-    (pair,) = [pair for pair in told["pairs"] if pair["metric"] == told["metric"]]
+    (pair,) = [pair for pair in told["pairs"] if pair["metric"] == told["columns"][0]["metric"]]
     assert told["void"] or {pair["metric"] for pair in told["pairs"]} == {"throughput", "cpu", "memory"}
     assert {pair["a"], pair["b"]} == {"nginx-lua", "node"}
     assert told["void"] or pair["verdict"] in ("faster", "slower")
@@ -294,7 +297,7 @@ def test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0(tmp_
         assert (served < 0.95 * answered) if name == "liar" else (answered <= served <= sent), launches
 
     assert told["load"]["http"] == "1.0"
-    assert all(not one["errors"] for one in told["contenders"]), done.stdout
+    assert all(not one["errors"] for one in told["columns"][0]["contenders"]), done.stdout
     assert ", HTTP/1.0" in done.stdout
     sheet = dragstrip_run(env, "show", "last", "--parity").stdout
     assert " 0 of " in sheet.split("keep-alive on the wire")[1].splitlines()[0], sheet

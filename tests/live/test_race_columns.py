@@ -90,7 +90,7 @@ def test_a_race_says_where_two_servers_change_places(tmp_path: Path) -> None:
     assert {"first": "json-slow", "second": "hello-slow", "ahead": "hello", "behind": "json"} in told["changes"]
     assert "The order changes: json-slow is ahead of hello-slow at hello and behind at json" in " ".join(text.split())
     assert [column.pipelining for column in race.columns] == [1, 1, 16]
-    assert [column.get("pipelining") for column in told["columns"]] == [None, None, 16]
+    assert [column["pipelining"] for column in told["columns"]] == [1, 1, 16]
     assert race.load.pipelining == 1
 
 

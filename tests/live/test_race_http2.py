@@ -30,7 +30,7 @@ def test_one_server_races_itself_over_both_versions_and_the_sheet_names_them(tmp
     assert out.exists(), done.stdout + done.stderr
     told = json.loads(out.read_text())
     assert [one["name"] for one in told["contenders"]] == ["nginx-return", "nginx-return:http=2"]
-    assert all(not one["errors"] for one in told["contenders"]), done.stdout
+    assert all(not one["errors"] for one in told["columns"][0]["contenders"]), done.stdout
     assert {pair["metric"] for pair in told["pairs"]} >= {"throughput"}
     sheet = dragstrip_run(env, "show", "last", "--parity").stdout
     # A note below the sheet may begin with the same words.
@@ -70,9 +70,9 @@ def test_a_server_against_itself_over_the_other_version_ends_with_a_verdict(name
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(out.read_text())
     assert told["finished"] in ("rounds", "decided")
-    (pair,) = (one for one in told["pairs"] if one["metric"] == told["metric"])
+    (pair,) = (one for one in told["pairs"] if one["metric"] == told["columns"][0]["metric"])
     assert pair["verdict"] in ("faster", "slower", "same", "undecided")
-    assert {one["name"]: one["parity"]["HTTP version"] for one in told["contenders"]} == {
+    assert {one["name"]: one["parity"]["HTTP version"] for one in told["columns"][0]["contenders"]} == {
         name: "HTTP/1.1",
         f"{name}:http=2": "HTTP/2",
     }

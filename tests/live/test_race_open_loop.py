@@ -47,7 +47,7 @@ def check_of(race: Race, name: str) -> validity.Check:
 
 def test_a_latency_quantile_is_judged_by_the_median_over_passes_of_the_ratio() -> None:
     """Twice the latency is half the quickness; a quantile that too few answers tell is compared with nobody."""
-    judged = analysis.judge(at_one_rate(2.0))
+    judged = analysis.judge_column(at_one_rate(2.0))
     (pair,) = judged.pairs
     assert (pair.metric, pair.verdict) == ("latency-p99", "faster")
     assert pair.ratio == pytest.approx(2.0, rel=0.02)
@@ -72,7 +72,9 @@ def test_one_stalled_block_does_not_decide_a_quantile() -> None:
 
 def test_a_closed_loop_has_no_latency_to_compare() -> None:
     """Its quantiles are those of its own queue."""
-    assert not any(analysis.judge(samples.race()).beside.get(f"latency-{q}") for q in ("p50", "p90", "p99", "p99.9"))
+    assert not any(
+        analysis.judge(samples.race()).column.beside.get(f"latency-{q}") for q in ("p50", "p90", "p99", "p99.9")
+    )
     with pytest.raises(BadUsage, match="--rate auto"):
         schedule.refuse_metric("latency-p99", None)
     schedule.refuse_metric("latency-p99", schedule.AUTO_RATE)
@@ -119,7 +121,7 @@ def test_a_race_at_one_rate_offers_it_to_all_and_keeps_what_became_of_it(tmp_pat
     assert done.returncode in (0, 3), done.stderr  # 3: the machine was disturbed
     told = json.loads((tmp_path / "race.json").read_text())
     jsonschema.validate(told, SCHEMA)
-    assert (told["load"]["rate_per_s"], told["plan"]["metric"]) == (500.0, "latency-p50")
+    assert (told["columns"][0]["rate_per_s"], told["plan"]["metric"]) == (500.0, "latency-p50")
     with Store(store) as kept:
         race = kept.load("last")
     assert race.load.rate_per_s == 500.0

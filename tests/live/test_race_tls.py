@@ -31,8 +31,8 @@ def test_one_server_races_itself_in_the_clear_and_over_tls_in_both_versions(tmp_
     assert out.exists(), done.stdout + done.stderr
     told = json.loads(out.read_text())
     assert [one["name"] for one in told["contenders"]] == names
-    assert all(not one["out"] and not one["errors"] for one in told["contenders"]), done.stdout
-    sheets = {one["name"]: one["parity"] for one in told["contenders"]}
+    assert all(not one["out"] and not one["errors"] for one in told["columns"][0]["contenders"]), done.stdout
+    sheets = {one["name"]: one["parity"] for one in told["columns"][0]["contenders"]}
     assert "TLS version" not in sheets[names[0]]
     for name in names[1:]:
         assert sheets[name]["TLS version"] == "TLSv1.3"
@@ -54,7 +54,8 @@ def test_a_command_that_takes_the_certificate_is_raced_over_tls(tmp_path: Path) 
     done = dragstrip_run(env, *words, "nginx-return", "--json", str(out))
     assert out.exists(), done.stdout + done.stderr
     mine, plain_one = (
-        {one["name"]: one for one in json.loads(out.read_text())["contenders"]}[n] for n in ("mine", "plain")
+        {one["name"]: one for one in json.loads(out.read_text())["columns"][0]["contenders"]}[n]
+        for n in ("mine", "plain")
     )
     assert not mine["out"]
     assert mine["parity"]["TLS version"] == "TLSv1.3"

@@ -172,7 +172,7 @@ def test_a_race_tells_each_kind_of_request(tmp_path: Path) -> None:
     )  # fmt: skip
     race = json.loads((tmp_path / "race.json").read_text())
     assert told.returncode in (0, EXIT_VOID), told.stderr
-    for one in race["contenders"]:
+    for one in race["columns"][0]["contenders"]:
         kinds = {kind["name"]: kind for kind in one["requests_by_kind"]}
         assert set(kinds) == {"length", "chunked"}
         assert abs(kinds["length"]["share"] - 0.5) < 0.05

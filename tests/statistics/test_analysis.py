@@ -292,7 +292,7 @@ def test_a_void_block_drops_only_itself() -> None:
     blocks = [*two_passes()[:3], samples.block("b", pass_index=1, void=samples.voided("errors"))]
     race = racing("ab", [of_blocks(0, blocks)])
     assert totals(race) == [pytest.approx([60_000, 40_000])]
-    estimates = analysis.judge(race).estimates
+    estimates = analysis.judge(race).column.estimates
     assert [(e.blocks, e.void_blocks, e.requests) for e in estimates.values()] == [(2, 0, 3000), (2, 1, 1000)]
 
 
@@ -314,7 +314,7 @@ def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() 
 def test_a_void_round_is_dropped_and_counted() -> None:
     """It was run again; its blocks are kept, and shown as void."""
     race = racing("ab", [of_blocks(0, two_passes(), void=samples.voided("errors")), of_blocks(1, two_passes())])
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     assert analysis.round_numbers(race).rounds == (1,)
     assert (judged.rounds, judged.void_rounds) == (1, 1)
     assert (judged.estimates["a"].blocks, judged.estimates["a"].void_blocks) == (4, 2)
@@ -336,7 +336,7 @@ def test_a_contender_that_is_out_yields_nothing_and_voids_nobody_elses_passes() 
     ]
     race = racing("abc", rounds)
     gone = replace(race, entrants=(*race.entrants[:2], replace(race.entrants[2], out="died", out_round=1)))
-    judged = analysis.judge(gone)
+    judged = analysis.judge_column(gone)
     assert totals(gone) == [pytest.approx([60_000, 40_000])] * 2
     assert [(pair.a, pair.b) for pair in judged.pairs] == [("a", "b")]
     assert judged.estimates["c"].throughput_per_s is None
@@ -361,7 +361,10 @@ def test_the_order_of_the_line_up_and_of_the_blocks_changes_no_number(names: lis
     race = samples.race(rates, rounds=15, passes=4)
     mixed = [replace(this, blocks=tuple(random.sample(this.blocks, len(this.blocks)))) for this in race.rounds]
     entrants = sorted(race.entrants, key=lambda entrant: names.index(entrant.name))
-    one, other = analysis.judge(race), analysis.judge(replace(race, entrants=tuple(entrants), rounds=mixed))
+    one, other = (
+        analysis.judge_column(race),
+        analysis.judge_column(replace(race, entrants=tuple(entrants), rounds=mixed)),
+    )
     assert one.groups == other.groups
     assert one.estimates == other.estimates
     turned = {"faster": "slower", "slower": "faster"}
@@ -414,7 +417,7 @@ def test_a_race_that_has_hardly_begun_is_judged_without_complaint(rounds: int) -
     """Undecided, everybody still needed; what there is of numbers is shown."""
     race = race_of({"a": [0.1] * 3, "b": [0.0] * 3})
     race = replace(race, rounds=race.rounds[:rounds])
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     assert [pair.verdict for pair in judged.pairs] == ["undecided"]
     assert analysis.still_needed(judged, race) == {"a", "b"}
     assert judged.groups == ((("a", "b"),) if rounds else ())
@@ -440,7 +443,7 @@ def test_cpu_that_cannot_be_read_gives_no_verdict_and_no_number() -> None:
     pair = only(race, metric="cpu")
     assert (pair.verdict, pair.rounds) == ("undecided", 0)
     assert "readable CPU time" in sentence(pair)
-    estimate = analysis.judge(race).estimates["a"]
+    estimate = analysis.judge(race).column.estimates["a"]
     assert estimate.server_cpu_us_per_request is None
     assert estimate.throughput_per_s is not None
 
@@ -458,7 +461,7 @@ def test_every_other_metric_is_compared_beside_the_one_that_decides() -> None:
         peaks = {"a": round(5e7 * math.exp(noise[2])), "b": round(1e7 * math.exp(noise[3]))}
         launches = tuple(samples.launch(name, index, peak_memory_bytes=peak) for name, peak in peaks.items())
         rounds.append(of_blocks(index, blocks, launches=launches))
-    judged = analysis.judge(racing(["a", "b"], rounds))
+    judged = analysis.judge_column(racing(["a", "b"], rounds))
     assert (judged.metric, judged.pairs[0].verdict, judged.all_decided) == ("throughput", "same", True)
     (cpu,), (memory,) = judged.beside["cpu"], judged.beside["memory"]
     assert (cpu.verdict, memory.verdict) == ("slower", "slower")
@@ -481,7 +484,7 @@ def test_who_serves_more_but_spends_more_is_said() -> None:
         )
         for index, (a, b) in enumerate(noise)
     ]
-    (found,) = analysis.judge(racing(["a", "b"], rounds)).contradictions
+    (found,) = analysis.judge(racing(["a", "b"], rounds)).column.contradictions
     assert (found.ahead, found.behind) == ("a", "b")
     assert contradiction_text(found).startswith("a serves more requests, but b uses less CPU time per request")
 
@@ -509,9 +512,9 @@ def test_typical_judges_by_the_median_over_passes_and_says_that_pauses_are_ignor
     assert (by_totals.verdict, by_median.verdict) == ("faster", "same")
     assert (by_median.metric, by_median.typical) == ("throughput", True)
     assert "by the median over passes: pauses ignored" in sentence(by_median)
-    typical = analysis.judge(race)
+    typical = analysis.judge_column(race)
     assert "ignores pauses" in pauses_text(typical.pauses[0], typical)
-    shown = [analysis.judge(race).estimates[name].throughput_per_s.estimate for name in "ab"]  # type: ignore[union-attr]
+    shown = [analysis.judge(race).column.estimates[name].throughput_per_s.estimate for name in "ab"]  # type: ignore[union-attr]
     assert shown[0] == pytest.approx(shown[1], rel=0.01)
 
 
@@ -521,13 +524,13 @@ def test_tie_groups_are_maximal_sets_that_may_overlap_fastest_first() -> None:
     level = {"c": -0.014, "a": 0.014}
     logs = {name: list(np.array(noise[0]) + np.array(normal(9, 20, 0.002)) + mean) for name, mean in level.items()}
     logs |= {"b": list(np.array(noise[1]) * 3), "d": [x - 1 for x in noise[2]]}
-    assert analysis.judge(race_of(logs)).groups == (("a", "b"), ("b", "c"), ("d",))
+    assert analysis.judge(race_of(logs)).column.groups == (("a", "b"), ("b", "c"), ("d",))
 
 
 def test_all_tied_is_one_group() -> None:
     """No order is printed where there is none."""
     logs = {name: normal(i, 12) for i, name in enumerate("abcdefgh")}
-    (group,) = analysis.judge(race_of(logs)).groups
+    (group,) = analysis.judge(race_of(logs)).column.groups
     assert sorted(group) == list("abcdefgh")
 
 
@@ -535,7 +538,7 @@ def test_a_contender_whose_pairs_are_all_decided_rests_and_a_reference_stays() -
     """a and b are close, c and d far: d rests; c, first of the line-up among equals, stays as the reference."""
     noisy = {"c": 0.5, "a": 0.0, "b": 0.001, "d": -0.5}
     race = race_of({name: normal(i, 15, 0.02, mean) for i, (name, mean) in enumerate(noisy.items())})
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     assert [(p.a, p.b) for p in judged.pairs if not p.decided] == [("a", "b")]
     assert not judged.all_decided
     assert analysis.still_needed(judged, race) == {"a", "b", "c"}
@@ -544,7 +547,7 @@ def test_a_contender_whose_pairs_are_all_decided_rests_and_a_reference_stays() -
 def test_nobody_is_needed_when_all_is_decided() -> None:
     """The race is over."""
     race = race_of({name: normal(i, 12, 0.002, i / 5) for i, name in enumerate("abc")})
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     assert judged.all_decided
     assert analysis.still_needed(judged, race) == frozenset()
 
@@ -553,8 +556,8 @@ def test_a_fixed_design_needs_all_contenders_to_its_end() -> None:
     """Decided or not."""
     race = race_of({name: normal(i, 12, 0.002, i) for i, name in enumerate("abc")}, planned=12, rounds_fixed=True)
     before = replace(race, rounds=race.rounds[:11])
-    assert analysis.still_needed(analysis.judge(before), before) == {"a", "b", "c"}
-    assert analysis.still_needed(analysis.judge(race), race) == frozenset()
+    assert analysis.still_needed(analysis.judge_column(before), before) == {"a", "b", "c"}
+    assert analysis.still_needed(analysis.judge_column(race), race) == frozenset()
 
 
 def test_one_that_never_gets_warm_is_not_compared_as_if_it_had() -> None:
@@ -564,7 +567,7 @@ def test_one_that_never_gets_warm_is_not_compared_as_if_it_had() -> None:
         replace(this, launches=tuple(replace(one, settled=one.contender != "b") for one in this.launches))
         for this in race.rounds
     ]
-    judged = analysis.judge(replace(race, rounds=cold))
+    judged = analysis.judge_column(replace(race, rounds=cold))
     assert judged.warming == ("b",)
     assert [pair.verdict for pair in judged.pairs] == ["undecided", "faster", "undecided"]
     assert "still warming up: b" in sentence(judged.pairs[0])
@@ -588,7 +591,7 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
                 ],
             )
         )
-    judged = analysis.judge(racing("ab", rounds))
+    judged = analysis.judge_column(racing("ab", rounds))
     (pair,) = judged.pairs
     assert pair.ratio == pytest.approx(0.9, rel=0.01)
     assert pair.median_ratio == pytest.approx(1.0, rel=0.001)
@@ -596,10 +599,10 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
     assert (found.contender, found.least) == ("a", "b")
     assert found.lost == pytest.approx(0.099, abs=5e-4)
     assert pauses_text(found, judged).startswith("a loses 9.9 %")
-    assert analysis.judge(samples.race(rounds=12)).pauses == ()
+    assert analysis.judge(samples.race(rounds=12)).column.pauses == ()
     by_cpu = racing("ab", rounds)
     by_cpu = replace(by_cpu, plan=replace(by_cpu.plan, metric="cpu"))
-    judged = analysis.judge(by_cpu)
+    judged = analysis.judge_column(by_cpu)
     assert "does not include them" in pauses_text(judged.pauses[0], judged)
 
 
@@ -625,7 +628,7 @@ def test_what_told_two_apart_is_named_as_pauses_in_nine_of_ten_races() -> None:
             rounds.append(of_blocks(len(rounds), blocks))
             if len(rounds) % 5 or len(rounds) < 10:
                 continue
-            judged = analysis.judge(racing("ab", rounds, planned=300))
+            judged = analysis.judge_column(racing("ab", rounds, planned=300))
             if judged.pairs[0].verdict in ("faster", "slower"):
                 break
         named += any(found.contender == "a" for found in judged.pauses)
@@ -648,7 +651,7 @@ def test_the_forecast_is_where_the_same_mean_and_scatter_would_decide() -> None:
 def test_own_intervals_are_the_ordinary_ones_on_the_log_scale() -> None:
     """Geometric mean and scipy's t interval; they describe one contender and decide nothing."""
     logs = normal(4, 16)
-    estimate = analysis.judge(race_of({"a": logs, "b": [0.0] * 16})).estimates["a"].throughput_per_s
+    estimate = analysis.judge(race_of({"a": logs, "b": [0.0] * 16})).column.estimates["a"].throughput_per_s
     assert estimate is not None
     rates = np.exp(logs) * 1e8 / 0.025
     assert estimate.estimate == pytest.approx(stats.gmean(rates))

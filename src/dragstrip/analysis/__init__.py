@@ -11,7 +11,16 @@ from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compar
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within
 from dragstrip.analysis.interval import Interval
-from dragstrip.analysis.judgement import Contradiction, Estimate, Pauses, Verdict, judge, still_needed, together
+from dragstrip.analysis.judgement import (
+    ColumnVerdict,
+    Contradiction,
+    Estimate,
+    Pauses,
+    Verdict,
+    judge,
+    judge_column,
+    still_needed,
+)
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
 from dragstrip.analysis.significance import FLOOR
@@ -22,6 +31,7 @@ __all__ = [
     "METRICS",
     "MOST_VOID_ROUNDS",
     "Change",
+    "ColumnVerdict",
     "Comparison",
     "Contradiction",
     "Differs",
@@ -40,8 +50,8 @@ __all__ = [
     "compare_columns",
     "factor_within",
     "judge",
+    "judge_column",
     "round_numbers",
     "still_needed",
-    "together",
     "with_column",
 ]

@@ -78,8 +78,8 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """All that the records support.
+class ColumnVerdict:
+    """All that the records of one column support.
 
     Args:
         metric: what decides; typical: by the median over passes, which ignores pauses, instead of by totals.
@@ -97,8 +97,6 @@ class Verdict:
             (``--metric auto``); None where the user named the metric, or nothing spoke against throughput.
         more_s: forecast of the further budget that would decide every open pair, in seconds; None where nothing is
             open, or it can't be foreseen.
-        columns: of a race of several columns: each column's verdict, in their order. The whole then has every column's
-            pairs and nothing else of theirs: no estimate, group or pair goes across columns.
     """
 
     metric: str
@@ -117,26 +115,74 @@ class Verdict:
     void_rounds: int
     metric_reason: MetricReason | None = None
     more_s: float | None = None
-    columns: tuple[Verdict, ...] = ()
 
 
-def judge(
-    race: Race,
-    *,
-    metric: str | None = None,
-    margin: float | None = None,
-    alpha: float | None = None,
-) -> Verdict:
-    """Judges a race, at any time of it; None takes the race's own plan.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A race's verdict: each column's, in their order. No estimate, group or pair goes across columns.
 
-    Of a race of several columns every column is judged, and all intervals hold at once.
+    Properties are facts of the whole race; ``rounds`` and ``void_rounds`` are sums over the columns.
+    """
+
+    columns: tuple[ColumnVerdict, ...]
+
+    @property
+    def column(self) -> ColumnVerdict:
+        """The verdict of a race's only column."""
+        (only,) = self.columns
+        return only
+
+    @property
+    def margin(self) -> float:
+        """The margin of every column."""
+        return self.columns[0].margin
+
+    @property
+    def alpha(self) -> float:
+        """The error rate of all statements of all columns together."""
+        return self.columns[0].alpha
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every column's pairs by the metric that decides there."""
+        return tuple(pair for column in self.columns for pair in column.pairs)
+
+    @property
+    def all_decided(self) -> bool:
+        """Whether every pair of every column has a verdict."""
+        return all(column.all_decided for column in self.columns)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that count."""
+        return sum(column.rounds for column in self.columns)
+
+    @property
+    def void_rounds(self) -> int:
+        """Rounds that were run again."""
+        return sum(column.void_rounds for column in self.columns)
+
+    @property
+    def more_s(self) -> float | None:
+        """Seconds of further budget that would decide every open pair; None if nothing is open or it is unforeseen."""
+        known_s = [column.more_s for column in self.columns if column.more_s is not None]
+        foreseen = all(column.all_decided or column.more_s is not None for column in self.columns)
+        return sum(known_s) if known_s and foreseen else None
+
+
+def judge(race: Race, *, metric: str | None = None, margin: float | None = None, alpha: float | None = None) -> Verdict:
+    """Judges every column of a race, at any time of it; all intervals hold at once. None takes the race's own plan.
 
     Raises:
-        BadUsage: unknown metric, or a margin or alpha that is no share between 0 and 1.
+        BadUsage: unknown metric, or a margin or alpha that is not a share between 0 and 1.
     """
-    if race.columns:
-        each_column = (judge(column, metric=metric, margin=margin, alpha=alpha) for column in by_column(race))
-        return together(race, tuple(each_column))
+    return Verdict(tuple(judge_column(column, metric=metric, margin=margin, alpha=alpha) for column in by_column(race)))
+
+
+def judge_column(
+    race: Race, *, metric: str | None = None, margin: float | None = None, alpha: float | None = None
+) -> ColumnVerdict:
+    """Judges one column, given as a race of its own; see ``judge``."""
     plan = race.plan
     margin, alpha = plan.margin if margin is None else margin, plan.alpha if alpha is None else alpha
     for what, given in (("margin", margin), ("alpha", alpha)):
@@ -161,7 +207,7 @@ def judge(
     pairs, beside = _all_pairs(race, tables, each, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
     told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict in ("faster", "slower"))
-    return Verdict(
+    return ColumnVerdict(
         metric=rules.metric,
         margin=margin,
         alpha=alpha,
@@ -178,34 +224,6 @@ def judge(
         void_rounds=len(race.rounds) - done,
         metric_reason=chosen.reason,
         more_s=_more_s(pairs),
-    )
-
-
-def together(race: Race, columns: tuple[Verdict, ...]) -> Verdict:
-    """The verdict of a race of several columns, from each column's."""
-    if not race.columns:
-        return columns[0]
-    named = list(zip((column.name for column in race.columns), columns, strict=True))
-    first = columns[0]
-    known_s = [column.more_s for column in columns if column.more_s is not None]
-    foreseen = all(column.all_decided or column.more_s is not None for column in columns)
-    return Verdict(
-        metric=first.metric,
-        margin=first.margin,
-        alpha=first.alpha,
-        typical=first.typical,
-        pairs=tuple(replace(pair, column=name) for name, column in named for pair in column.pairs),
-        beside={},
-        contradictions=(),
-        estimates={},
-        groups=(),
-        all_decided=all(column.all_decided for column in columns),
-        warming=tuple(dict.fromkeys(name for column in columns for name in column.warming)),
-        pauses=(),
-        rounds=sum(column.rounds for column in columns),
-        void_rounds=sum(column.void_rounds for column in columns),
-        more_s=sum(known_s) if known_s and foreseen else None,
-        columns=columns,
     )
 
 
@@ -354,7 +372,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
     return tuple(found)
 
 
-def still_needed(verdict: Verdict, race: Race) -> frozenset[str]:
+def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:
     """Contenders that must go on: those with an undecided pair, and one reference so that drift is seen.
 
     The reference is the contender with the most rounds, the first of the line-up among equals; nobody where all is

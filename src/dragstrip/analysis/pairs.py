@@ -38,7 +38,6 @@ class Pair:
         typical: ratio and interval are of the median over passes: between pauses, which are ignored.
         disturbed: whom the machine disturbed more than the other and by how much, where that is unequal and large
             enough to matter: the interval is widened for it. None where it is not.
-        column: of a race of several columns: in which.
     """
 
     a: str
@@ -56,7 +55,6 @@ class Pair:
     unfit: tuple[tuple[UnfitReason, tuple[str, ...]], ...] = ()
     typical: bool = False
     disturbed: Disturbed | None = None
-    column: str = ""
 
     @property
     def ratio(self) -> float:

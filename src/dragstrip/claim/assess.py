@@ -83,7 +83,7 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     # Looked at as if only these had raced: another one's fault is not theirs.
     alone = replace(race, entrants=tuple(raced))
     held = held_by_generator(alone) if race.plan.metric == "cpu" and claim.fields.kind != "peak" else ()
-    judged = analysis.judge(race, metric="cpu" if held else "throughput")
+    judged = analysis.judge_column(race, metric="cpu" if held else "throughput")
     found = replace(_JUDGES[claim.fields.kind](claim, judged, names), metric=judged.metric)
     checks = inspect(alone)
     about = names[:1] if claim.fields.kind == "peak" else names
@@ -114,7 +114,7 @@ def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
 
 
 def _without_verdict(
-    race: Race, judged: analysis.Verdict, names: Sequence[str], checks: Sequence[Check]
+    race: Race, judged: analysis.ColumnVerdict, names: Sequence[str], checks: Sequence[Check]
 ) -> tuple[VoidFor, Reason] | None:
     """How and why nothing stands of these contenders where no check voids the race; None if something stands.
 
@@ -186,7 +186,7 @@ def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], tuple
     return raced, tuple(stand_ins)
 
 
-def _ratio(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Finding:
+def _ratio(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
     pair = _pair(judged, names[0], names[1])
     if pair is None:
         return Finding(outcome=Outcome.UNDECIDED, reason=NoRound(pairs=False))
@@ -212,7 +212,7 @@ def _against(claim: Claim, verdict: str, seen: analysis.Interval) -> tuple[Outco
     return Outcome.DIRECTION, Against.LARGER if larger else Against.SMALLER
 
 
-def _same(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Finding:
+def _same(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
     """No difference: every pair's interval within the claim's tolerance. The pair that differs most is shown."""
     pairs = [(_pair(judged, a, b), a, b) for a, b in combinations(names, 2)]
     known = [(pair, a, b) for pair, a, b in pairs if pair is not None]
@@ -230,7 +230,7 @@ def _same(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Findi
     return Finding(outcome=outcome, reason=reason, ratio=most.estimate, low=most.low, high=most.high)
 
 
-def _peak(claim: Claim, judged: analysis.Verdict, names: Sequence[str]) -> Finding:
+def _peak(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
     """A rate that no machine changes: the interval of the first contender's rate against the published one."""
     rate = judged.estimates[names[0]].throughput_per_s
     if rate is None or not math.isfinite(rate.low) or judged.rounds < analysis.FLOOR:
@@ -259,7 +259,7 @@ def _ends(race: Race, names: Sequence[str]) -> Finding:
 _JUDGES = {"ratio": _ratio, "direction": _ratio, "same": _same, "peak": _peak}
 
 
-def _pair(judged: analysis.Verdict, a: str, b: str) -> analysis.Interval | None:
+def _pair(judged: analysis.ColumnVerdict, a: str, b: str) -> analysis.Interval | None:
     """Ratio of a to b and its interval, whichever way round the race lists them; None if there is none yet."""
     for pair in judged.pairs:
         if {pair.a, pair.b} == {a, b} and math.isfinite(pair.ratio):
@@ -267,7 +267,7 @@ def _pair(judged: analysis.Verdict, a: str, b: str) -> analysis.Interval | None:
     return None
 
 
-def _verdict_of(judged: analysis.Verdict, a: str, b: str) -> str:
+def _verdict_of(judged: analysis.ColumnVerdict, a: str, b: str) -> str:
     """The verdict on a over b, whichever way round the race lists them."""
     turned = {"faster": "slower", "slower": "faster"}
     for pair in judged.pairs:

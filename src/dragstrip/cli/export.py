@@ -204,7 +204,7 @@ def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
         yield file, partial(_picture, drawn, chosen)
         return
     _refuse_several(race, f"the chart {name!r}" if not every_chart else "the charts' folder")
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     ranking = summary.ranked(race, judged)
     if not ranking:
         raise BadUsage(f"nothing to draw: no contender of race {race.id} has numbers")

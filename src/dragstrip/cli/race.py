@@ -57,7 +57,7 @@ from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruled, ruling_line
 from dragstrip.report.figures import visible
-from dragstrip.report.race import badge, formats, heading, markdown, standing, thresholds
+from dragstrip.report.race import badge, columns, formats, markdown, standing, thresholds
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
@@ -468,7 +468,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     if options.html_path and failure is None:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
-        verdict = heading.badge(result, judged, checks).line
+        verdict = columns.badge(result, judged, checks).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
     code = 0
     if why := standing.no_result_reason(result, judged, checks):

@@ -75,8 +75,7 @@ class RaceLoop:
     def _run_rounds(self) -> str:
         while open_ := self._open():
             self._next(open_).step()
-            verdict = analysis.together(self.race, tuple(column.judged for column in self.columns))
-            self.progress.round_done(self.race, verdict)
+            self.progress.round_done(self.race, analysis.Verdict(tuple(column.judged for column in self.columns)))
         ends = {column.finished for column in self.columns}
         return next((end for end in _ENDS if end in ends), TOO_FEW)
 
@@ -124,7 +123,7 @@ class ColumnLoop(RoundLoop):
 
     def judge(self) -> None:
         """Judges the column so far: contenders that can still decide something are needed, all before a first round."""
-        self.judged = analysis.judge(self.race)
+        self.judged = analysis.judge_column(self.race)
         needed = analysis.still_needed(self.judged, self.race) if self.race.rounds else frozenset(self.contenders)
         self.needed = needed & frozenset(self.contenders)
 

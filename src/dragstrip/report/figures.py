@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragstrip.metrics import KNOWN
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.analysis import ColumnVerdict, Pair
     from dragstrip.record import Race
 
 NONE = "–"
@@ -28,7 +28,7 @@ def called(pair: Pair) -> str:
     return _OF_SPENDING.get(pair.verdict, pair.verdict) if KNOWN[pair.metric].spent else pair.verdict
 
 
-def meaning(verdict: Verdict) -> str:
+def meaning(verdict: ColumnVerdict) -> str:
     """What the verdict words mean, for under a table."""
     return (
         "faster, slower (of CPU and memory: uses less, uses more): told apart, "

@@ -10,7 +10,7 @@ from pathlib import Path
 from dragstrip.analysis import Interval, judge
 from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
-from dragstrip.report.race import badge, columns, heading, summary
+from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge
 from dragstrip.report.race.parts import of_rates, parts
 from dragstrip.store.database import RunLine, Store
@@ -168,10 +168,11 @@ def standings(path: Path, race_id: str) -> Standings:
     with Store(path, write=False) as store:
         race = store.load(race_id)
     judged = judge(race)
+    found = parts(race, judged, ())
     return Standings(
         race=race,
-        rows=[] if race.columns else summary.ranked(race, judged, with_latency=False),
-        sentence=heading.headline(race, judged, ()),
-        badge=heading.badge(race, judged, ()),
-        table=columns.table(race, parts(race, judged, ())) if race.columns else None,
+        rows=[row for part in found for row in summary.ranked(part.race, part.verdict, with_latency=False)],
+        sentence=columns.headline(race, judged, ()),
+        badge=columns.badge(race, judged, ()),
+        table=columns.table(race, found) if len(found) > 1 else None,
     )

@@ -16,8 +16,8 @@ from dragstrip.analysis.unequal_disturbance import unevenness
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report.race import notes
+from dragstrip.report.race.columns import headline
 from dragstrip.report.race.export import race_json, schema
-from dragstrip.report.race.summary import headline
 from dragstrip.report.race.wording import disturbed_text, metric_reason_text, sentence
 
 MS = samples.MS
@@ -72,7 +72,7 @@ def test_where_the_machine_spoils_throughput_cpu_per_request_decides(
 ) -> None:
     """And the reason is part of the verdict."""
     race = with_blocks(auto(), change)
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     assert judged.metric == "cpu"
     assert metric_reason_text(judged.metric_reason).startswith(told)
     assert {pair.metric for pair in judged.pairs} == {"cpu"}
@@ -124,10 +124,10 @@ def held_back(*names: str) -> Callable[[Block], Block]:
 def test_where_answers_wait_a_disturbed_machine_leaves_throughput() -> None:
     """A server that waits uses no CPU time during the wait; if answers don't wait, CPU time decides."""
     waiting = replace(with_blocks(auto(), taken(0.2)), waits=True)
-    judged = analysis.judge(waiting)
+    judged = analysis.judge_column(waiting)
     assert (judged.metric, judged.metric_reason) == ("throughput", None)
     assert {pair.metric for pair in judged.pairs} == {"throughput"}
-    working = analysis.judge(replace(waiting, waits=False))
+    working = analysis.judge_column(replace(waiting, waits=False))
     assert working.metric == "cpu"
     assert metric_reason_text(working.metric_reason) == (
         "other programs kept servers or load generator waiting for 20 % of the time"
@@ -140,7 +140,7 @@ def test_where_answers_wait_a_generator_at_its_limit_leaves_those_that_it_does_n
     """Two can still be compared by throughput, and the third has no verdict; CPU time would hide who waits."""
     rates = {"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}
     race = replace(with_blocks(auto(rates_per_s=rates, rounds=14), held_back("held")), waits=True)
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     words = {(p.a, p.b): (p.verdict, p.unfit) for p in judged.pairs}
     assert (judged.metric, judged.metric_reason) == ("throughput", None)
     assert words["one", "two"] == ("faster", ())

@@ -24,7 +24,7 @@ from dragstrip.api import Result
 from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race, Round
-from dragstrip.report.race import charts, columns, export, heading, markdown, page, terminal
+from dragstrip.report.race import charts, columns, export, markdown, page, terminal
 from dragstrip.report.race.live import time_left
 from dragstrip.report.race.parts import parts
 from dragstrip.store.database import Store
@@ -45,7 +45,7 @@ def table_of(race: Race) -> columns.Table:
 
 
 def said(race: Race) -> str:
-    return heading.headline(race, judge(race), inspect(race))
+    return columns.headline(race, judge(race), inspect(race))
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +62,18 @@ def test_the_headline_says_who_leads_where_and_who_changes_places(race: Race) ->
     """Only what the intervals show: a tie is told as one, and an order that stays as staying."""
     assert said(race).startswith("static leads at hello, steady at multiply.")
     assert "The order changes: quick is ahead of steady at hello and behind at multiply." in said(race)
-    badge = heading.badge(race, judge(race), inspect(race))
+    badge = columns.badge(race, judge(race), inspect(race))
     assert (badge.word, badge.text) == ("ORDER CHANGES", "hello: static; multiply: steady")
 
     same = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 2e4}})
     assert said(same) == "a leads at hello and multiply. The order is the same at both."
-    assert heading.badge(same, judge(same), inspect(same)).line == "FASTEST a at hello and multiply"
+    assert columns.badge(same, judge(same), inspect(same)).line == "FASTEST a at hello and multiply"
 
     tied = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 3e4}})
     assert said(tied).startswith("a leads at hello. At multiply ")
     assert " are tied at the top." in said(tied)
     assert "No pair of contenders is shown to change order." in said(tied)
-    assert heading.badge(tied, judge(tied), inspect(tied)).word == "BY WORKLOAD"
+    assert columns.badge(tied, judge(tied), inspect(tied)).word == "BY WORKLOAD"
 
 
 def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) -> None:
@@ -87,13 +87,13 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "not served"}
     unclear = replace(race, rounds=race.rounds[:14])
     checks = [replace(samples.said("accounting", "void", "it adds up to nothing"), column="multiply")]
-    told = heading.headline(unclear, judge(unclear), checks)
+    told = columns.headline(unclear, judge(unclear), checks)
     assert told.startswith("No verdict yet at hello. Void at multiply: it adds up to nothing.")
-    assert heading.badge(unclear, judge(unclear), checks).word == "NO VERDICT"
+    assert columns.badge(unclear, judge(unclear), checks).word == "NO VERDICT"
     assert not export.race_json(unclear, judge(unclear), checks)["void"]
     whole = replace(race, rounds=[replace(r, void=samples.voided("errors")) for r in race.rounds], finished="void")
     assert said(whole).startswith("This race is void")
-    assert heading.badge(whole, judge(whole), inspect(whole)).word == "VOID"
+    assert columns.badge(whole, judge(whole), inspect(whole)).word == "VOID"
 
 
 def test_the_table_has_ratios_to_the_columns_best_and_a_letter_for_those_not_told_apart(race: Race) -> None:
@@ -171,7 +171,7 @@ def test_the_parity_sheet_is_each_columns_own(race: Race) -> None:
 
 
 def test_json_follows_its_schema_and_has_each_column(race: Race) -> None:
-    """Pairs and checks say whose they are; a race of one workload has no word of columns."""
+    """Pairs and checks name their column; a race of one workload has the same shape, with one column."""
     told = export.race_json(race, judge(race), inspect(race))
     jsonschema.validate(json.loads(json.dumps(told)), export.schema())
     assert [column["name"] for column in told["columns"]] == ["hello", "multiply"]
@@ -179,12 +179,15 @@ def test_json_follows_its_schema_and_has_each_column(race: Race) -> None:
     assert {"first": "quick", "second": "steady", "ahead": "hello", "behind": "multiply"} in told["changes"]
     assert {pair["column"] for pair in told["pairs"]} == {"hello", "multiply"}
     assert {pair["metric"] for pair in told["pairs"]} >= {"throughput", "cpu"}
-    assert told["contenders"][0]["throughput_per_s"]["estimate"] is None
+    assert told["contenders"][0].keys().isdisjoint({"throughput_per_s", "rounds", "parity"})
     assert told["columns"][0]["contenders"][0]["throughput_per_s"]["estimate"] > 0
     one = samples.race()
-    plain = export.race_json(one, judge(one), inspect(one))
-    assert not {"columns", "changes"} & plain.keys()
-    assert "column" not in plain["pairs"][0]
+    alone = json.loads(json.dumps(export.race_json(one, judge(one), inspect(one))))
+    jsonschema.validate(alone, export.schema())
+    assert alone.keys() == told.keys()
+    assert alone["columns"][0].keys() == told["columns"][0].keys()
+    assert alone["changes"] == []
+    assert {found["column"] for found in (*alone["pairs"], *alone["validity"])} == {"hello"}
 
 
 def test_markdown_has_the_table_and_takes_no_name_for_markup(race: Race) -> None:
@@ -265,7 +268,7 @@ def test_a_program_gets_each_column_as_a_result(race: Race) -> None:
     result = Result.of(race)
     assert list(result.columns) == ["hello", "multiply"]
     assert result.columns["multiply"].pair("steady", "quick").verdict == "faster"
-    assert Result.of(samples.race()).columns == {}
+    assert Result.of(samples.race()).columns["hello"].pair("quick", "steady").verdict == "faster"
     shown = repr(Result.of(samples.race(seed=7)))
     assert shown.startswith("<dragstrip.Result of race 000000000007: quick served 1.3")
     assert "\n" not in shown

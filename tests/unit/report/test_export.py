@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from dragstrip.analysis import judge
+from dragstrip.analysis import judge, judge_column
 from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
@@ -74,7 +74,7 @@ def test_csv_and_parquet_hold_every_block_and_pandas_reads_them(made: Any, race:
         assert set(frame["contender"]) == {"quick", HOSTILE}
     rounds = pandas.read_csv(made("rounds.csv", "--rounds"))
     mean = rounds[rounds["contender"] == "quick"]["throughput_per_s"].map(math.log).mean()
-    judged = judge(race).estimates["quick"].throughput_per_s
+    judged = judge(race).column.estimates["quick"].throughput_per_s
     assert judged
     assert math.exp(mean) == pytest.approx(judged.estimate)
     with made("again.csv").open(newline="") as file:
@@ -111,7 +111,7 @@ def test_benchstat_reads_the_go_benchmark_text(made: Any, race: Race) -> None:
     told = subprocess.run([tool, "-format", "csv", made("race.bench")], capture_output=True, text=True, check=True)
     assert "unrecognized" not in told.stderr, told.stderr
     line = next(line for line in told.stdout.splitlines() if line.startswith("Race/quick"))
-    interval = judge(race).estimates["quick"].throughput_per_s
+    interval = judge(race).column.estimates["quick"].throughput_per_s
     assert interval
     assert float(line.split(",")[1]) == pytest.approx(1 / interval.estimate, rel=0.02)  # the median, in seconds
     assert (
@@ -153,7 +153,7 @@ def test_the_openmetrics_parser_reads_the_metrics(made: Any, race: Race) -> None
     """Prometheus's own strict parser takes it, and the numbers are the verdict's."""
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
     families = {f.name: f for f in parser.text_string_to_metric_families(made("race.om").read_text())}
-    estimate = judge(race).estimates["quick"].throughput_per_s
+    estimate = judge(race).column.estimates["quick"].throughput_per_s
     assert estimate
     samples_ = families["dragstrip_throughput_requests_per_second"].samples
     values = {sample.labels["contender"]: sample.value for sample in samples_}
@@ -166,7 +166,7 @@ def test_the_openmetrics_parser_reads_the_metrics(made: Any, race: Race) -> None
 
 def test_continuous_benchmarking_formats_hold_value_and_interval(made: Any, race: Race) -> None:
     """Bencher: value with both bounds; github-action-benchmark: a list of name, unit, value and range."""
-    names = [row.name for row in summary.ranked(race, judge(race))]
+    names = [row.name for row in summary.ranked(race, judge_column(race))]
     bencher = json.loads(made("race.json", "--as", "bencher").read_text())
     assert [key.removeprefix("hello/") for key in bencher] == names
     for measures in bencher.values():

@@ -28,7 +28,7 @@ from hdrh.histogram import HdrHistogram
 from rich.console import Console
 
 from dragstrip import validity
-from dragstrip.analysis import judge
+from dragstrip.analysis import Verdict, judge, judge_column
 from dragstrip.analysis.fitness import GeneratorLimit
 from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.cli import race as cli_race
@@ -40,6 +40,7 @@ from dragstrip.report.race import (
     badge,
     chart_data,
     charts,
+    columns,
     forest,
     latency,
     live,
@@ -90,7 +91,7 @@ def told(race: Race) -> dict[str, Any]:
 
 def test_contenders_stand_fastest_first_and_ties_share_a_bracket(race: Race) -> None:
     """Those that went out are no rows; the two equal ones are joined, the others are not."""
-    found = summary.ranked(race, judge(race))
+    found = summary.ranked(race, judge_column(race))
     assert found[0].name == "return"
     assert {found[1].name, found[2].name} == {"static", "twin"}
     assert [row.ties for row in found] == [("",), ("top",), ("bottom",), ("",)]
@@ -117,28 +118,28 @@ def test_a_pair_seen_from_the_other_side_says_the_same(race: Race) -> None:
 
 def test_the_headline_says_who_leads_and_by_how_much(race: Race) -> None:
     """Several contenders: the leader and its lead; two: the pair's own sentence; a tie at the top names all of it."""
-    several = summary.headline(race, judge(race), [])
+    several = columns.headline(race, judge(race), [])
     assert re.match(r"return is the fastest of 4: it served 1\.2\d+ times the requests of (static|twin) \(", several)
     two = samples.race()
-    assert summary.headline(two, judge(two), []).startswith("quick served 1.3")
+    assert columns.headline(two, judge(two), []).startswith("quick served 1.3")
     tied = samples.race({"one": 50_000.0, "two": 50_000.0, "three": 9_000.0})
-    assert "are tied at the top" in summary.headline(tied, judge(tied), [])
+    assert "are tied at the top" in columns.headline(tied, judge(tied), [])
 
 
 def test_the_headline_never_claims_what_was_not_measured() -> None:
     """No rounds, too few rounds, a single contender left, a void race: each said instead of a verdict."""
     none = samples.race(rounds=0, finished="")
-    assert "No verdict yet: 0 rounds" in summary.headline(none, judge(none), [])
+    assert "No verdict yet: 0 rounds" in columns.headline(none, judge(none), [])
     few = samples.race(rounds=3, finished="interrupted")
-    assert "too early to call" in summary.headline(few, judge(few), [])
+    assert "too early to call" in columns.headline(few, judge(few), [])
     alone = samples.race({"quick": 1000.0}, out={"dud": "died"}, finished="too few contenders")
-    assert summary.headline(alone, judge(alone), []) == (
+    assert columns.headline(alone, judge(alone), []) == (
         "No verdict: fewer than two contenders are left in the race; out: dud."
     )
     whole = samples.race()
     void = samples.said("void passes", "void", "half of the passes are void: steal")
-    assert "void" in summary.headline(whole, judge(whole), [void])
-    assert "void" in summary.headline(replace(whole, finished="void"), judge(whole), [])
+    assert "void" in columns.headline(whole, judge(whole), [void])
+    assert "void" in columns.headline(replace(whole, finished="void"), judge(whole), [])
 
 
 def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
@@ -225,13 +226,15 @@ def test_json_has_every_field_that_the_design_names(race: Race) -> None:
     """The contract's own example, key by key."""
     made = told(race)
     assert {"schema", "race", "seed", "workload", "load", "machine", "method"} <= made.keys()
-    assert {"contenders", "pairs", "groups", "validity", "void"} <= made.keys()
-    first = made["contenders"][0]
-    assert {"name", "version", "rounds", "blocks", "void_blocks", "requests", "errors"} <= first.keys()
+    assert {"contenders", "columns", "pairs", "validity", "void"} <= made.keys()
+    assert {"name", "version", "out"} <= made["contenders"][0].keys()
+    (column,) = made["columns"]
+    first = column["contenders"][0]
+    assert {"name", "rounds", "blocks", "void_blocks", "requests", "errors"} <= first.keys()
     assert first["throughput_per_s"].keys() == {"estimate", "low", "high"}
     assert first["latency_us"].keys() == {"p50", "p90", "p99", "p99.9", "max"}
     assert made["pairs"][0].keys() >= {"a", "b", "metric", "ratio", "low", "high", "verdict"}
-    assert made["groups"][0] == ["return"]
+    assert column["groups"][0] == ["return"]
     assert made["void"] is False
 
 
@@ -249,7 +252,7 @@ def test_one_that_fell_out_under_way_yields_no_number() -> None:
     race = replace(whole, entrants=entrants)
     made = told(race)
     jsonschema.validate(made, race_export.schema())
-    (slow,) = [contender for contender in made["contenders"] if contender["name"] == "slow"]
+    (slow,) = [contender for contender in made["columns"][0]["contenders"] if contender["name"] == "slow"]
     assert (slow["out"], slow["out_round"], slow["requests"]) == ("died under load", 3, 0)
     assert slow["throughput_per_s"] == {"estimate": None, "low": None, "high": None}
     assert set(slow["latency_us"].values()) == {None}
@@ -361,7 +364,7 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
         return replace(block, server_cpu_ns=3 * block.server_cpu_ns) if block.contender == HOSTILE else block
 
     race = replace(race, rounds=tuple(replace(r, blocks=tuple(map(dear, r.blocks))) for r in race.rounds))
-    verdict = judge(race)
+    verdict = judge_column(race)
     (note,) = verdict.contradictions
     text = rendered(race)
     assert HOSTILE not in text
@@ -409,7 +412,7 @@ def spoilt_race() -> Race:
 def test_every_block_is_drawn_and_void_ones_are_marked() -> None:
     """One point per block: used, dropped with its pass or round, or void; a level per round that counts."""
     race = spoilt_race()
-    verdict = judge(race)
+    verdict = judge_column(race)
     chart = charts.blocks(race, verdict, summary.ranked(race, verdict))
     points = next(iter(chart["datasets"].values())) if "datasets" in chart else chart["data"]["values"]
     counts = {
@@ -428,7 +431,7 @@ def test_a_long_race_draws_fewer_points_and_all_void_ones(monkeypatch: pytest.Mo
     """A page stays below its weight: every second, third … block, but each void one."""
     monkeypatch.setattr(charts, "MOST_BLOCKS", 40)
     race = spoilt_race()
-    verdict = judge(race)
+    verdict = judge_column(race)
     chart = charts.blocks(race, verdict, summary.ranked(race, verdict))
     points = next(iter(chart["datasets"].values())) if "datasets" in chart else chart["data"]["values"]
     assert sum(p["kind"] in ("used", "dropped") for p in points) <= 40
@@ -437,7 +440,7 @@ def test_a_long_race_draws_fewer_points_and_all_void_ones(monkeypatch: pytest.Mo
 
 def test_ties_are_joined_in_the_ranking_chart(race: Race) -> None:
     """One bracket from the first to the last of each group, and only of those."""
-    verdict = judge(race)
+    verdict = judge_column(race)
     told = json.dumps(charts.ranking(race, verdict, summary.ranked(race, verdict)))
     assert sorted(re.search(r'"first": "(\w+)", "last": "(\w+)"', told).groups()) == ["static", "twin"]  # type: ignore[union-attr]
 
@@ -445,16 +448,16 @@ def test_ties_are_joined_in_the_ranking_chart(race: Race) -> None:
 def test_charts_become_pictures_that_load_nothing(race: Race) -> None:
     """Each as SVG and PNG, both themes; hostile names are text in them."""
     for one in (race, hostile_race()):
-        verdict = judge(one)
+        verdict = judge_column(one)
         found = summary.ranked(one, verdict)
         for name in charts.CHARTS:
             text = charts.svg(charts.draw(name, one, verdict, found, dark=True))
             assert text.startswith("<svg")
             assert HOSTILE not in text
             assert not re.search(r"(href|src)=|url\(http", text)
-    assert charts.png(charts.draw("ranking", race, judge(race), summary.ranked(race, judge(race)))).startswith(
-        b"\x89PNG"
-    )
+    assert charts.png(
+        charts.draw("ranking", race, judge_column(race), summary.ranked(race, judge_column(race)))
+    ).startswith(b"\x89PNG")
 
 
 def test_the_pages_blocks_are_the_races(race: Race) -> None:
@@ -492,7 +495,7 @@ def test_less_cpu_stands_first_where_cpu_decides() -> None:
         for r in race.rounds
     )
     race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
-    assert [row.name for row in summary.ranked(race, judge(race))] == ["thrifty", "lavish"]
+    assert [row.name for row in summary.ranked(race, judge_column(race))] == ["thrifty", "lavish"]
     assert "less is better" in rendered(race)
     assert "less is better" in shown(race)
 
@@ -777,7 +780,7 @@ def test_time_left_is_bounded_by_budget_and_planned_rounds(race: Race) -> None:
 
 
 def judged_of(race: Race, checks: Any = (), **changes: Any) -> tuple[Race, Any, Any]:
-    return race, replace(judge(race), **changes), checks
+    return race, Verdict((replace(judge_column(race), **changes),)), checks
 
 
 VOID = samples.said("void passes", "void", "half of the passes are void: steal")
@@ -821,13 +824,13 @@ GLANCES = {
 def test_badge_and_headline_alone_tell_who_is_faster_by_how_much(kind: str) -> None:
     """The five-second test: who, which way, how much, or that nothing can be said and why; terminal and page alike."""
     race, checks, wanted = GLANCES[kind]
-    said = f"{badge.badge(race, judge(race), checks).line} {summary.headline(race, judge(race), checks)}"
+    said = f"{columns.badge(race, judge(race), checks).line} {columns.headline(race, judge(race), checks)}"
     assert re.match(wanted, said), said
     top = re.sub(r"\s+", " ", shown(race, width=80, checks=checks)).strip()
     assert top.startswith(said)
     text = race_page.render(race, judge(race), checks)
     before = re.sub(r"\s+", " ", "".join(Reader(text.partition("<header>")[2].partition("</header>")[0]).text))
-    for part in (badge.badge(race, judge(race), checks).text, summary.headline(race, judge(race), checks)):
+    for part in (columns.badge(race, judge(race), checks).text, columns.headline(race, judge(race), checks)):
         assert part in before
 
 
@@ -841,13 +844,13 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
     )
     race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
     of, verdict, checks = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
-    assert summary.headline(of, verdict, checks).endswith(
+    assert columns.headline(of, verdict, checks).endswith(
         " CPU time per request decides: the load generator, not lavish, limited the throughput."
     )
-    assert badge.badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
+    assert columns.badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
     made = race_export.race_json(of, verdict, checks)
     jsonschema.validate(made, race_export.schema())
-    assert (made["metric"], made["metric_reason"]) == (
+    assert (made["columns"][0]["metric"], made["columns"][0]["metric_reason"]) == (
         "cpu",
         "the load generator, not lavish, limited the throughput",
     )
@@ -856,10 +859,10 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
 def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
     """In the terminal right below its line, though the pair would not be shown else; on the page; in JSON."""
     race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
-    verdict = judge(race)
+    verdict = judge_column(race)
     seen = Disturbed(more="b", less="d", lost_more=0.06, lost_less=0.01, widened=0.02)
     pairs = tuple(replace(p, disturbed=seen) if {p.a, p.b} == {"b", "d"} else p for p in verdict.pairs)
-    verdict = replace(verdict, pairs=pairs)
+    verdict = Verdict((replace(verdict, pairs=pairs),))
     console = Console(width=80, file=io.StringIO())
     race_terminal.show_race(console, race, verdict, [])
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO above
@@ -889,10 +892,10 @@ def test_how_far_ends_of_an_interval_were_moved_has_no_exponent(moved: float, sh
 def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
     """A mark in each line and one sentence for all; each one's own behind --verbose, and folded on the page."""
     race = samples.race({name: 10_000.0 * 1.3**k for k, name in enumerate("edcba", start=1)})
-    verdict = judge(race)
+    verdict = judge_column(race)
     seen = {"lost_more": 0.06, "lost_less": 0.01, "widened": 0.02}
     pairs = tuple(replace(p, disturbed=Disturbed(more=p.b, less=p.a, **seen)) for p in verdict.pairs)
-    verdict = replace(verdict, pairs=pairs)
+    verdict = Verdict((replace(verdict, pairs=pairs),))
     shown = {}
     for verbose in (False, True):
         console = Console(width=80, file=io.StringIO())
@@ -1004,13 +1007,13 @@ def test_the_whisker_lies_against_1_and_the_margin() -> None:
 def test_before_there_are_intervals_nobody_is_joined() -> None:
     """Three rounds tell nothing apart, which does not make all alike."""
     race = samples.race(SPEEDS, rounds=3)
-    assert [row.ties for row in summary.ranked(race, judge(race))] == [()] * 4
+    assert [row.ties for row in summary.ranked(race, judge_column(race))] == [()] * 4
     assert "┏" not in shown(race)
 
 
 def test_axes_write_no_zero_with_a_unit(race: Race) -> None:
     """No "0k"; and a latency chart begins where its data do."""
-    verdict = judge(race)
+    verdict = judge_column(race)
     found = summary.ranked(race, verdict)
     drawn = {name: charts.svg(charts.draw(name, race, verdict, found)) for name in charts.CHARTS}
     assert not [name for name, text in drawn.items() if ">0k<" in text]
@@ -1066,4 +1069,4 @@ def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
     assert ended == code
     assert ("no valid result" in capsys.readouterr().err) is (code == 3)
     with Store(place) as store:
-        assert badge.kept(store) == {race.id: badge.badge(race, judge(race), inspect(race)).line}
+        assert badge.kept(store) == {race.id: columns.badge(race, judge(race), inspect(race)).line}

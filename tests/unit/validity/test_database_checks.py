@@ -68,7 +68,7 @@ def check_of(race: Race) -> Check:
 
 def test_a_race_without_a_database_has_no_such_check() -> None:
     assert "database" not in {one.name for one in validity.inspect(samples.race())}
-    assert database.text(samples.race(), analysis.judge(samples.race()), ["quick", "steady"]) == ""
+    assert database.text(samples.race(), analysis.judge_column(samples.race()), ["quick", "steady"]) == ""
 
 
 def test_a_clean_race_beside_its_database_passes_every_check_and_tells_both_numbers() -> None:
@@ -82,7 +82,7 @@ def test_a_clean_race_beside_its_database_passes_every_check_and_tells_both_numb
         for this in race.rounds
     )
     assert max(lost_shares(replace(race, rounds=waiting), waiting).values()) < 0.01
-    told = database.text(race, analysis.judge(race), ["quick", "steady"])
+    told = database.text(race, analysis.judge_column(race), ["quick", "steady"])
     assert told.startswith("PostgreSQL 15.18 on core 1, shared with the servers, at most 40 % busy.")
     use = database_use(race)["quick"]
     assert use.cpu_ns is not None

@@ -110,7 +110,7 @@ def _titles(rows: Sequence[Row]) -> dict[str, str]:
 
 def _raced(race: Race, title: str) -> list[str]:
     """What a publisher could not see: rates, CPU time, who was the limit, what was not equal; a line per contender."""
-    judged = analysis.judge(race)
+    judged = analysis.judge_column(race)
     raced = [entrant for entrant in race.entrants if not entrant.out]
     values = {fact: [entrant.parity.get(fact, "") for entrant in raced] for fact in TILTING}
     facts = [fact for fact in TILTING if fact in _ALWAYS or (all(values[fact]) and len(set(values[fact])) > 1)]
@@ -137,7 +137,7 @@ def _raced(race: Race, title: str) -> list[str]:
     return [*lines, "", *(f"- {note}." for note in notes), *([""] if notes else [])]
 
 
-def _figures(race: Race, judged: analysis.Verdict, entrant: Entrant) -> list[str]:
+def _figures(race: Race, judged: analysis.ColumnVerdict, entrant: Entrant) -> list[str]:
     """Requests a second, CPU time for each, how busy its cores were and how busy the client's."""
     estimate = judged.estimates[entrant.name]
     rate, cost = estimate.throughput_per_s, estimate.server_cpu_us_per_request

@@ -13,7 +13,7 @@ from dragstrip.report import figures
 from dragstrip.report.race import standing, summary
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.analysis import ColumnVerdict, Pair
     from dragstrip.store.database import Store
     from dragstrip.validity import Check
 
@@ -47,10 +47,10 @@ class Badge:
         return f"{self.word} {self.text}"
 
 
-def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
-    """What the race came to in a word, who it is about, and by how much."""
+def column_badge(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> Badge:
+    """What one column came to in a word, which contenders it is about, and by how much."""
     names = [row.name for row in summary.ranked(race, verdict, with_latency=False)]
-    if standing.is_void(race, verdict, checks):
+    if standing.is_column_void(race, verdict, checks):
         racing = names or [entrant.name for entrant in race.entrants if not entrant.out]
         return Badge("void", "VOID", f"no result for {_named(racing)}")
     bad = standing.void_contenders(race, checks) | standing.unjudged(verdict).keys()
@@ -104,7 +104,7 @@ def _won(pair: Pair, *, comparative: bool) -> Badge:
     return Badge("faster", "FASTEST", f"{pair.a}, {gain(pair, than)}")
 
 
-def _tied(verdict: Verdict, top: Sequence[str], first: Pair) -> Badge:
+def _tied(verdict: ColumnVerdict, top: Sequence[str], first: Pair) -> Badge:
     among = [summary.pair_of(verdict, a, b) for at, a in enumerate(top) for b in top[at + 1 :]]
     same = all(pair is not None and pair.verdict == "same" for pair in among)
     word, kind = ("SAME AT THE TOP", "same") if same else ("TOO CLOSE AT THE TOP", "undecided")

@@ -24,7 +24,7 @@ from dragstrip.report.race.parts import Part
 from dragstrip.report.race.summary import Row
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+    from dragstrip.analysis import ColumnVerdict
 
 #: At most so many blocks are drawn for a race; void ones always are.
 MOST_BLOCKS = 6000
@@ -90,21 +90,21 @@ def config(colours: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def ranking(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+def ranking(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
     """Estimates as bars with their intervals, best first; a bracket joins those not told apart."""
     known = KNOWN[verdict.metric]
     title = "requests per second" if known.more_is_better else f"{known.head} (less is better)"
     return _bars([(row.name, row.main.estimate, row.main.low, row.main.high) for row in found], title, found)
 
 
-def cpu(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+def cpu(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
     """CPU time of the contender's whole process tree per request."""
     cpu_by_name = [(row.name, row.estimate.server_cpu_us_per_request) for row in found]
     bars = [(name, known.estimate, known.low, known.high) for name, known in cpu_by_name if known]
     return _bars(bars, "server CPU per request, µs", ())
 
 
-def memory(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+def memory(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
     """Peak memory of the whole process tree, median over launches."""
     memory_by_name = [(row.name, row.estimate.peak_memory_bytes) for row in found]
     return _bars(
@@ -160,7 +160,7 @@ def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[a
     return brackets
 
 
-def pairs(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+def pairs(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
     """A forest plot: each telling pair's ratio with its interval, against 1 and the margin around it."""
     shown = summary.shown_pairs(verdict, [row.name for row in found], every=False)
     bounded = [pair for pair in shown if figures.finite(pair.low) is not None and pair.low > 0]
@@ -210,7 +210,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(1 + step * at, 3) for at in range(first, last + 1)]
 
 
-def blocks(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+def blocks(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
     """Every block as a point over time, each contender on its own scale; void ones are strokes."""
     from dragstrip.analysis import round_numbers
 
@@ -312,7 +312,7 @@ def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[fl
     return chart_data.edges(used or [number for _, number in numbers if number is not None])
 
 
-def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
+def latency(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
     """Latency at saturation by percentile, the axis in nines."""
     names = [row.name for row in found]
     data = [
@@ -348,7 +348,7 @@ def latency(race: Race, verdict: Verdict, found: Sequence[Row]) -> Chart:
     return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {medians}")
 
 
-CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
+CHARTS: Mapping[str, Callable[[Race, ColumnVerdict, Sequence[Row]], Chart]] = {
     "ranking": ranking,
     "pairs": pairs,
     "blocks": blocks,
@@ -359,7 +359,7 @@ CHARTS: Mapping[str, Callable[[Race, Verdict, Sequence[Row]], Chart]] = {
 
 
 def draw(
-    name: str, race: Race, verdict: Verdict, found: Sequence[Row], *, dark: bool = False, width: int = 760
+    name: str, race: Race, verdict: ColumnVerdict, found: Sequence[Row], *, dark: bool = False, width: int = 760
 ) -> Chart:
     """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
     return _alone(CHARTS[name](race, verdict, found), f"{race.workload}: {name}", dark=dark, width=width)

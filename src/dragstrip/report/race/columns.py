@@ -15,7 +15,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import notes, standing, summary
-from dragstrip.report.race.badge import Badge
+from dragstrip.report.race.badge import Badge, column_badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.wording import metric_reason_text
@@ -137,12 +137,16 @@ def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
     return cells
 
 
+def _is_void(part: Part) -> bool:
+    return standing.is_column_void(part.race, part.verdict, part.checks)
+
+
 def leaders(part: Part) -> tuple[str, ...]:
     """Who leads a column: one, or all that are not told apart from the first; nobody where nothing is decided."""
     noted = standing.unjudged(part.verdict)
     names = [row.name for row in _rows(part) if row.name not in noted]
     first = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
-    if first is None or figures.finite(first.low) is None or standing.is_void(part.race, part.verdict, part.checks):
+    if first is None or figures.finite(first.low) is None or _is_void(part):
         return ()
     group = next((group for group in part.verdict.groups if names[0] in group), (names[0],))
     return tuple(name for name in names if name in group)
@@ -171,9 +175,11 @@ def _winner(pair: Pair) -> str:
 
 
 def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """Who leads where, who changes places, and what is still open."""
+    """The race in a sentence or two; of several columns: who leads where, who changes places, and what is open."""
     found = parts(race, verdict, checks)
-    void = [part for part in found if standing.is_void(part.race, part.verdict, part.checks)]
+    if len(found) == 1:
+        return summary.column_headline(found[0].race, found[0].verdict, found[0].checks)
+    void = [part for part in found if _is_void(part)]
     if len(void) == len(found):
         causes = [check for check in checks if check.status is Status.VOID]
         why = check_text(causes[0]) if causes else "too many of its rounds are void"
@@ -247,8 +253,10 @@ def _order(found: Sequence[Part]) -> list[str]:
 
 
 def badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
-    """The race's badge."""
+    """The verdict at a glance; of several columns: who leads where."""
     found = parts(race, verdict, checks)
+    if len(found) == 1:
+        return column_badge(found[0].race, found[0].verdict, found[0].checks)
     names = figures.several(tuple(part.name for part in found))
     if standing.is_void(race, verdict, checks):
         return Badge("void", "VOID", f"no result at {names}")

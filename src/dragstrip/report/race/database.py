@@ -12,7 +12,7 @@ from dragstrip.report.figures import as_percent
 from dragstrip.store.json_values import JsonObject
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+    from dragstrip.analysis import ColumnVerdict
 
 
 def cpu_us_per_answer(race: Race) -> dict[str, float]:
@@ -35,7 +35,7 @@ def as_json(race: Race, name: str) -> JsonObject:
     return {"database": told}
 
 
-def text(race: Race, verdict: Verdict, names: Sequence[str]) -> str:
+def text(race: Race, verdict: ColumnVerdict, names: Sequence[str]) -> str:
     """Which database it was, where it ran, and both numbers of each contender; "" without one."""
     facts, used = race.machine.database, database_use(race)
     if not facts or not used:

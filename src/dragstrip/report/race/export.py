@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled
-from dragstrip.report.race import columns, database, external, heading, latency, standing, summary, wording
-from dragstrip.report.race.badge import KIND
+from dragstrip.report.race import columns, database, external, latency, standing, summary, wording
+from dragstrip.report.race.badge import KIND, column_badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import event_text, void_text
-from dragstrip.report.race.parts import parts
+from dragstrip.report.race.parts import Part, parts
 from dragstrip.report.race.request_kinds import KindRow, kind_rows
 from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, plain
 
@@ -32,15 +32,13 @@ def schema() -> JsonObject:
 
 
 def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> JsonObject:
-    """The race, its verdict and its validity; numbers that there are none of are null, never NaN.
+    """The race, its verdict and its validity; a number that does not exist is null, never NaN.
 
     Args:
         rules: the outcome of ``--fail-if``; no record has it, so only ``dragstrip race`` writes it.
     """
-    latencies = {} if race.columns else latency.merged(race)
-    kinds = [] if race.columns else kind_rows(race)
-    more = _several(race, verdict, checks) | _rules(rules)
-    return more | {
+    found = parts(race, verdict, checks)
+    return _rules(rules) | {
         "schema": JSON_SCHEMA,
         "race": race.id,
         "seed": race.seed,
@@ -50,39 +48,27 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
         "workload": race.workload,
         "load": _load(race),
         "machine": plain(race.machine),
-        "method": {
-            "version": race.method,
-            "metric": verdict.metric,
-            "margin": verdict.margin,
-            "alpha": verdict.alpha,
-        },
-        "plan": plain(asdict(race.plan)),
-        "contenders": [
-            _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
-            | ({} if entrant.out else database.as_json(race, entrant.name))
-            | ({"requests_by_kind": [_kind(row) for row in kinds if row.contender == entrant.name]} if kinds else {})
-            for entrant in race.entrants
-        ],
+        "method": {"version": race.method, "margin": verdict.margin, "alpha": verdict.alpha},
+        "plan": {name: plain(getattr(race.plan, name)) for name in _PLAN},
+        "contenders": [_entrant(entrant) for entrant in race.entrants],
+        "columns": [_column(part) for part in found],
+        "changes": [plain(change) for change in columns.changes(found)],
         "pairs": [
-            _pair(pair) | _where(part.name if race.columns else "")
-            for part in parts(race, verdict, checks)
+            {"column": part.name} | _pair(pair)
+            for part in found
             for pairs in (part.verdict.pairs, *part.verdict.beside.values())
             for pair in pairs
         ],
-        "groups": [list(group) for group in verdict.groups],
-        "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
-        "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
         "validity": [
-            {"check": check.label, "status": check.status, "detail": check_text(check)} | _where(check.column)
-            for check in checks
+            {"column": part.name, "check": check.label, "status": check.status, "detail": check_text(check)}
+            for part in found
+            for check in part.checks
         ],
         "void": standing.is_void(race, verdict, checks),
-        "metric": verdict.metric,
-        "metric_reason": wording.metric_reason_text(verdict.metric_reason),
         "more_s": verdict.more_s,
         "noise": _noise(race),
-        "badge": heading.badge(race, verdict, checks).line,
-        "headline": heading.headline(race, verdict, checks),
+        "badge": columns.badge(race, verdict, checks).line,
+        "headline": columns.headline(race, verdict, checks),
         "rounds": len(race.rounds),
         "void_rounds": [{"round": r.index, "reasons": list(map(void_text, r.void))} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
@@ -95,38 +81,46 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
     }
 
 
-#: Of each column what the race of one workload has at its top.
-_OF_COLUMN = (
-    "workload", "finished", "plan", "contenders", "groups", "pauses", "contradictions", "void", "metric",
-    "metric_reason", "more_s", "noise", "badge", "headline",
-)  # fmt: skip
+#: What of the plan is the whole race's; the rest is each column's own.
+_PLAN = ("budget_s", "planned_rounds", "metric", "margin", "alpha", "rounds_fixed", "extensions")
+_COLUMN_PLAN = ("lead_ns", "counted_ns", "passes", "blocks")
 
 
-def _several(race: Race, verdict: Verdict, checks: Sequence[Check]) -> JsonObject:
-    """The columns of a race of several; a race of one workload has none, and no word of them."""
-    if not race.columns:
-        return {}
-    found = parts(race, verdict, checks)
-    listed: list[Json] = []
-    for part in found:
-        whole = race_json(part.race, part.verdict, part.checks)
-        load = part.race.load
-        own: JsonObject = {"name": part.name, "rate_per_s": load.rate_per_s, "absent": list(part.absent)}
-        own |= {"pipelining": load.pipelining} if load.pipelining > 1 else {}
-        rounds = {"rounds": [this.index for this in part.race.rounds]}
-        listed.append(own | {name: whole[name] for name in _OF_COLUMN} | rounds)
-    moved: list[Json] = [plain(change) for change in columns.changes(found)]
-    return {"columns": listed, "changes": moved}
+def _column(part: Part) -> JsonObject:
+    """One column: what was raced, its contenders' numbers, and what it came to."""
+    race, verdict = part.race, part.verdict
+    latencies, kinds = latency.merged(race), kind_rows(race)
+    return {
+        "name": part.name,
+        "workload": race.workload,
+        "rate_per_s": race.load.rate_per_s,
+        "pipelining": race.load.pipelining,
+        "absent": list(part.absent),
+        "finished": race.finished,
+        "plan": {name: plain(getattr(race.plan, name)) for name in _COLUMN_PLAN},
+        "metric": verdict.metric,
+        "metric_reason": wording.metric_reason_text(verdict.metric_reason),
+        "contenders": [
+            _contender(entrant, verdict.estimates.get(entrant.name), latencies.get(entrant.name, {}))
+            | ({} if entrant.out else database.as_json(race, entrant.name))
+            | ({"requests_by_kind": [_kind(row) for row in kinds if row.contender == entrant.name]} if kinds else {})
+            for entrant in race.entrants
+        ],
+        "groups": [list(group) for group in verdict.groups],
+        "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
+        "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
+        "void": standing.is_column_void(race, verdict, part.checks),
+        "more_s": verdict.more_s,
+        "noise": _noise(race),
+        "badge": column_badge(race, verdict, part.checks).line,
+        "headline": summary.column_headline(race, verdict, part.checks),
+        "rounds": [this.index for this in race.rounds],
+    }
 
 
 def _rules(rules: Sequence[Ruled]) -> JsonObject:
-    listed: list[Json] = [asdict(one.ruling) | _where(one.column) for one in rules]
+    listed: list[Json] = [asdict(one.ruling) | ({"column": one.column} if one.column else {}) for one in rules]
     return {"rules": listed} if rules else {}
-
-
-def _where(column: str) -> dict[str, str]:
-    """Of which column it is, of a race of several."""
-    return {"column": column} if column else {}
 
 
 def _noise(race: Race) -> JsonObject:
@@ -146,9 +140,8 @@ def order(round_: Round) -> list[list[str]]:
     return [passes[index] for index in sorted(passes)]
 
 
-def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> JsonObject:
-    # One that is out yields no number, whatever it did before it fell out.
-    used = None if entrant.out else estimate
+def _entrant(entrant: Entrant) -> JsonObject:
+    """A contender as it entered the race; its numbers are in the columns."""
     return {
         "name": entrant.name,
         "title": entrant.title,
@@ -157,9 +150,19 @@ def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[s
         "language": entrant.language,
         "parameters": plain(entrant.parameters),
         "definition_hash": entrant.definition_hash,
-        "parity": dict(entrant.parity),
         "out": entrant.out,
         "out_round": entrant.out_round,
+    }
+
+
+def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> JsonObject:
+    # One that is out yields no number, whatever it did before it fell out.
+    used = None if entrant.out else estimate
+    return {
+        "name": entrant.name,
+        "out": entrant.out,
+        "out_round": entrant.out_round,
+        "parity": dict(entrant.parity),
         "rounds": used.rounds if used else 0,
         "blocks": estimate.blocks if estimate else 0,
         "void_blocks": estimate.void_blocks if estimate else 0,
@@ -174,9 +177,7 @@ def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[s
 
 def _load(race: Race) -> JsonObject:
     load = asdict(race.load)
-    for name in ("pipelining", "streams"):
-        if load[name] == 1:  # as most loads are, and all of before: nothing is said of it
-            del load[name]
+    del load["rate_per_s"], load["pipelining"]  # each column's own
     return load | {"server_cores": list(race.server_cores), "engine_cores": list(race.engine_cores)}
 
 

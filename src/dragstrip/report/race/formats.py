@@ -23,7 +23,7 @@ from dragstrip.store.json_values import Json, JsonObject
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Interval, Pair, Verdict
+    from dragstrip.analysis import Interval, Verdict
     from dragstrip.report.comparison import Ruled, Ruling
 
 Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
@@ -161,18 +161,17 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     tails = [({**of(part, row), "percentile": q}, us / 1e6) for part, row in found for q, us in row.latency_us.items()]
     family("dragstrip_latency_at_saturation_seconds", "seconds", "Shown, never tested.", tails)
     pairs = [
-        ({"race": race.id, **_of_column(p), "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict}, p.ratio)
-        for p in verdict.pairs
+        (
+            {"race": race.id, "workload": part.name, "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict},
+            p.ratio,
+        )
+        for part in parts(race, verdict, checks)
+        for p in part.verdict.pairs
     ]
     family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
     void = standing.is_void(race, verdict, checks)
     family("dragstrip_race_void", "", "1 if nothing here may be used as a result.", [({"race": race.id}, float(void))])
     return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-def _of_column(pair: Pair) -> dict[str, str]:
-    """Of a race of several columns, in which."""
-    return {"workload": pair.column} if pair.column else {}
 
 
 def _rows(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Iterator[tuple[Part, summary.Row]]:

@@ -117,7 +117,8 @@ class Progress:
         decided = sum(pair.decided for pair in verdict.pairs)
         spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
         of = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
-        most = f"{race.plan.planned_rounds}{f' for each of {len(race.columns)} columns' if race.columns else ''}"
+        count = len(verdict.columns)
+        most = f"{race.plan.planned_rounds}{f' for each of {count} columns' if count > 1 else ''}"
         void = sum(bool(round_.void) for round_ in race.rounds)
         self._phase = (
             f"round {done}{f' ({void} void)' if void else ''} of at most {most}, "
@@ -135,11 +136,11 @@ class Progress:
 
     def _table(self, race: Race, verdict: Verdict) -> RenderableType | None:
         """The ranking so far; of several columns contender by column."""
-        if race.columns:
-            each = parts(race, verdict, ())
+        each = parts(race, verdict, ())
+        if len(each) > 1:
             return Group(*race_terminal.columns_table(race, verdict, each, self._console.width, legend=False))
-        found = summary.ranked(race, verdict, with_latency=False)
-        return race_terminal.ranking(verdict, found, beside=False) if found else None
+        found = summary.ranked(each[0].race, each[0].verdict, with_latency=False)
+        return race_terminal.ranking(each[0].verdict, found, beside=False) if found else None
 
     def _show(self, line: str) -> None:
         if self._live:
@@ -168,12 +169,10 @@ def time_left(race: Race, verdict: Verdict) -> str:
         return ""
     spent = [(r.ended_ns - r.started_ns) / 1e9 for r in race.rounds]
     done = sum(not r.void for r in race.rounds)
-    most_s = max(race.plan.planned_rounds * max(len(race.columns), 1) - done, 0) * sum(spent) / len(spent)
+    most_s = max(race.plan.planned_rounds * len(verdict.columns) - done, 0) * sum(spent) / len(spent)
     if not race.plan.rounds_fixed:
         most_s = max(min(most_s, race.plan.budget_s - sum(spent)), 0.0)
-    open_ = [pair for pair in verdict.pairs if not pair.decided and not pair.unfit]
-    hoped = [pair.more_s for pair in open_] if not race.columns else [verdict.more_s] if open_ else []
-    likely_s = None if race.plan.rounds_fixed or not hoped or None in hoped else max(s for s in hoped if s is not None)
+    likely_s = None if race.plan.rounds_fixed else verdict.more_s
     if likely_s is not None and likely_s < most_s:
         return f"about {likely_s:.0f} s left, {most_s:.0f} s at most"
     return f"{most_s:.0f} s left at most"
@@ -183,7 +182,7 @@ def failures(verdict: Verdict) -> list[RenderableType]:
     """Requests that failed, by contender and kind; nothing where none did."""
     failed = [
         (name, estimate.errors)
-        for one in verdict.columns or (verdict,)
+        for one in verdict.columns
         for name, estimate in one.estimates.items()
         if any(estimate.errors.values())
     ]

@@ -9,13 +9,13 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled, cell, ruling_items
-from dragstrip.report.race import columns, heading, summary
+from dragstrip.report.race import columns, summary
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.parts import parts
+from dragstrip.report.race.parts import Part, parts
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+    from dragstrip.analysis import ColumnVerdict, Verdict
 
 
 def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> str:
@@ -24,9 +24,10 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequenc
     Args:
         rules: what became of ``--fail-if``.
     """
-    lines = [f"**{cell(heading.headline(record, verdict, checks))}**", ""]
+    lines = [f"**{cell(columns.headline(record, verdict, checks))}**", ""]
     lines += [*held, ""] if (held := ruling_items([(one.column, one.ruling) for one in rules])) else []
-    lines += _columns(record, verdict, checks) if record.columns else _ranking(record, verdict)
+    found = parts(record, verdict, checks)
+    lines += _ranking(found[0]) if len(found) == 1 else _columns(record, verdict, found)
     lines += [
         "",
         *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
@@ -39,9 +40,8 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequenc
     return "\n".join(lines) + "\n"
 
 
-def _columns(record: Race, verdict: Verdict, checks: Sequence[Check]) -> list[str]:
+def _columns(record: Race, verdict: Verdict, found: Sequence[Part]) -> list[str]:
     """Contender by column, and who is out of one of them."""
-    found = parts(record, verdict, checks)
     table = columns.table(record, found)
     heads = (f"{cell(name)}, {cell(of)}" for name, of in table.heads)
     lines = [f"| contender | {' | '.join(heads)} |", f"|-|{'-|' * len(table.heads)}"]
@@ -57,8 +57,8 @@ def _columns(record: Race, verdict: Verdict, checks: Sequence[Check]) -> list[st
     ]
 
 
-def _ranking(record: Race, verdict: Verdict) -> list[str]:
-    found = summary.ranked(record, verdict, with_latency=False)
+def _ranking(part: Part) -> list[str]:
+    verdict, found = part.verdict, summary.ranked(part.race, part.verdict, with_latency=False)
     head, lines = KNOWN[verdict.metric].head, list[str]()
     if found:
         lines += [f"| contender | version | {cell(head)} | interval | relative to the first |", "|-|-|-:|-:|-:|"]
@@ -70,7 +70,7 @@ def _ranking(record: Race, verdict: Verdict) -> list[str]:
     return lines
 
 
-def _beside_first(row: summary.Row, found: Sequence[summary.Row], verdict: Verdict) -> str:
+def _beside_first(row: summary.Row, found: Sequence[summary.Row], verdict: ColumnVerdict) -> str:
     """The ratio of the first to this one, with its interval."""
     if row is found[0]:
         return "1"

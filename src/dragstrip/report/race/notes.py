@@ -12,7 +12,7 @@ from dragstrip.report import figures
 from dragstrip.validity import Check, CheckName, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+    from dragstrip.analysis import ColumnVerdict, Verdict
 
 #: So many notes are told unasked; each is cut at a word after so many characters.
 MOST, LONGEST = 3, 240
@@ -122,7 +122,7 @@ def budget(seconds: float) -> str:
     return f"{step * math.ceil(seconds / 60 / step)}m"
 
 
-def notes(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Note]:
+def notes(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> list[Note]:
     """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
     from dragstrip.report.race.checks import check_remedy, check_text
     from dragstrip.report.race.wording import contradiction_text, pauses_text

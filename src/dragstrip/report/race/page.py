@@ -21,7 +21,7 @@ from dragstrip import paths
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, columns, database, external, forest, heading, notes, standing, tables, wording
+from dragstrip.report.race import charts, columns, database, external, forest, notes, standing, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary as rows
@@ -34,7 +34,7 @@ from dragstrip.report.race.summary import Row
 from dragstrip.store.json_values import Json, encode
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.analysis import ColumnVerdict, Pair, Verdict
     from dragstrip.validity import Check
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
@@ -57,10 +57,10 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     content = race_export.race_json(race, verdict, checks)
     data = json.dumps(content, indent=1, ensure_ascii=True)
     found = parts(race, verdict, checks)
-    each = [_column(part, at, several=bool(race.columns)) for at, part in enumerate(found, 1)]
+    each = [_column(part, at, several=len(found) > 1) for at, part in enumerate(found, 1)]
     names = list(dict.fromkeys(row.name for column in each for row in column.rows))
     drawn = {f"{column.at}{name}": chart for column in each for name, chart in column.charts.items()}
-    overview = columns.table(race, found) if race.columns else None
+    overview = columns.table(race, found) if len(found) > 1 else None
     if overview:
         drawn["columns"] = charts.columns(race, found)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
@@ -86,7 +86,7 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         foreign=external.figures(race),
         foreign_note=external.NOTE,
         by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
-        badge=heading.badge(race, verdict, checks),
+        badge=columns.badge(race, verdict, checks),
         notes=columns.all_notes(found),
         most_notes=notes.MOST,
         light_of=columns.noise_level(found),
@@ -108,7 +108,7 @@ class ColumnSections:
     head: str
     name: str
     race: Race
-    verdict: Verdict
+    verdict: ColumnVerdict
     void: bool
     rows: Sequence[Row]
     kinds: Sequence[KindRow]
@@ -144,7 +144,7 @@ def _column(part: Part, at: int, *, several: bool) -> ColumnSections:
         name=part.name,
         race=race,
         verdict=verdict,
-        void=standing.is_void(race, verdict, part.checks),
+        void=standing.is_column_void(race, verdict, part.checks),
         rows=found,
         kinds=kind_rows(race),
         database=database.text(race, verdict, names),
@@ -173,7 +173,7 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
     paths.write(path, render(race, verdict, checks))
 
 
-def _charts(race: Race, verdict: Verdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
+def _charts(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
     """The charts that have something to show."""
     lacking = {
         "pairs": not any(figures.finite(pair.low) for pair in verdict.pairs),

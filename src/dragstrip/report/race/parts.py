@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dragstrip.record import Race
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+    from dragstrip.analysis import ColumnVerdict, Verdict
     from dragstrip.validity import Check
 
 
@@ -25,7 +25,7 @@ class Part:
 
     name: str
     race: Race
-    verdict: Verdict
+    verdict: ColumnVerdict
     checks: Sequence[Check]
     absent: tuple[str, ...] = ()
 
@@ -33,7 +33,7 @@ class Part:
 def parts(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
     """Every column in order; of a race of one workload one part, which is the race itself."""
     if not race.columns:
-        return [Part(race.workload, race, verdict, checks)]
+        return [Part(race.workload, race, verdict.column, checks)]
     from dragstrip.analysis import by_column
 
     return [

@@ -15,7 +15,7 @@ from dragstrip.report.race.parts import parts
 from dragstrip.validity import Check, CheckName, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Pair, UnfitReason, Verdict
+    from dragstrip.analysis import ColumnVerdict, Pair, UnfitReason, Verdict
 
 
 def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
@@ -30,28 +30,28 @@ def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
     return found
 
 
-def unjudged(verdict: Verdict) -> dict[str, UnfitReason]:
+def unjudged(verdict: ColumnVerdict) -> dict[str, UnfitReason]:
     """Contenders that the judgement compares with nobody, and why; nobody where that would leave fewer than two."""
     names = dict.fromkeys(name for pair in verdict.pairs for name in (pair.a, pair.b))
     found = {name: why for pair in verdict.pairs for why, about in pair.unfit for name in about}
     return found if len(names) - len(found) >= 2 else {}
 
 
-def valid_pairs(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Pair]:
-    """Pairs with an interval, by the metric that decides, that no void check touches."""
-    if race.columns:
-        found = parts(race, verdict, checks)
-        return [pair for part in found for pair in valid_pairs(part.race, part.verdict, part.checks)]
+def valid_pairs(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> list[Pair]:
+    """A column's pairs with an interval, by the metric that decides, that no void check touches."""
     bad = void_contenders(race, checks)
     return [pair for pair in verdict.pairs if figures.finite(pair.low) is not None and not {pair.a, pair.b} & bad]
 
 
-def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
-    """Whether nothing that was measured can stand; of a race of several columns: in none of them."""
-    if race.columns:
-        return all(is_void(part.race, part.verdict, part.checks) for part in parts(race, verdict, checks))
+def is_column_void(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> bool:
+    """Whether no measurement of a column is a result."""
     void = race.finished == "void" or any(check.status is Status.VOID for check in checks)
     return void and not valid_pairs(race, verdict, checks)
+
+
+def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
+    """Whether no measurement of a race is a result: every column is void."""
+    return all(is_column_void(part.race, part.verdict, part.checks) for part in parts(race, verdict, checks))
 
 
 def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:

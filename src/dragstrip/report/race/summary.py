@@ -13,7 +13,7 @@ from dragstrip.report.race import latency, standing
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Estimate, Interval, Pair, Verdict
+    from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair
 
 #: What a verdict is called when the pair is seen from its other side.
 _TURNED = {"faster": "slower", "slower": "faster"}
@@ -48,7 +48,7 @@ def main_of(estimate: Estimate, metric: str) -> Interval | None:
     return estimate.server_cpu_us_per_request if metric == "cpu" else estimate.throughput_per_s
 
 
-def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[Row]:
+def ranked(race: Race, verdict: ColumnVerdict, *, with_latency: bool = True) -> list[Row]:
     """Contenders with numbers, fastest (or thriftiest) first by estimate; those that went out are not among them.
 
     Args:
@@ -76,7 +76,7 @@ def ranked(race: Race, verdict: Verdict, *, with_latency: bool = True) -> list[R
     ]
 
 
-def _tied(verdict: Verdict) -> list[tuple[str, ...]]:
+def _tied(verdict: ColumnVerdict) -> list[tuple[str, ...]]:
     """Groups in which every pair has an interval: before there is one, nothing is known to be alike."""
     unknown = [{pair.a, pair.b} for pair in verdict.pairs if figures.finite(pair.low) is None]
     return [group for group in verdict.groups if not any(pair <= set(group) for pair in unknown)]
@@ -100,7 +100,7 @@ def tie_cells(names: Sequence[str], groups: Iterable[Sequence[str]]) -> list[tup
     return [tuple(column[row] for column in columns) for row in range(len(names))]
 
 
-def tie_letters(names: Sequence[str], verdict: Verdict) -> dict[str, str]:
+def tie_letters(names: Sequence[str], verdict: ColumnVerdict) -> dict[str, str]:
     """Each name's letters: those who share one are not told apart (Piepho 2004); "" for one who ties with nobody."""
     groups = [[name for name in names if name in group] for group in _tied(verdict)]
     several = [group for group in groups if len(group) > 1]
@@ -130,7 +130,7 @@ def _inverse(value: float) -> float:
     return 1 / value if value else float("inf")
 
 
-def pair_of(verdict: Verdict, a: str, b: str, metric: str | None = None) -> Pair | None:
+def pair_of(verdict: ColumnVerdict, a: str, b: str, metric: str | None = None) -> Pair | None:
     """The pair of these two, seen from a; None if they were never compared. ``metric``: one of those beside."""
     for pair in verdict.pairs if metric is None else verdict.beside.get(metric, ()):
         if {pair.a, pair.b} == {a, b}:
@@ -142,7 +142,7 @@ def pair_of(verdict: Verdict, a: str, b: str, metric: str | None = None) -> Pair
 DISTURBED_EACH = 2
 
 
-def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
+def shown_pairs(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair.
 
     Where the machine disturbed at most ``DISTURBED_EACH`` pairs unequally, these are always among them.
@@ -159,7 +159,7 @@ def shown_pairs(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[
     return [*found, *(facing(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
 
 
-def shown_beside(verdict: Verdict, names: Sequence[str], *, every: bool) -> list[Pair]:
+def shown_beside(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """By each metric beside the one that decides: the fastest against all others; or every pair."""
     wanted = [(a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0]
     found = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
@@ -171,13 +171,13 @@ def ties_wide(rows: Sequence[Row]) -> int:
     return len(rows[0].ties) if rows else 0
 
 
-def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """The race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
+def column_headline(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> str:
+    """One column in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
     from dragstrip.report.race.checks import check_text
     from dragstrip.report.race.wording import metric_reason_text, unfit_text
 
     causes = [check for check in checks if check.status is Status.VOID]
-    if standing.is_void(race, verdict, checks):
+    if standing.is_column_void(race, verdict, checks):
         if causes:
             return f"This race is void, so it has no verdict: {check_text(causes[0])}"
         return "This race is void: the machine disturbed too many rounds; run the race again when the machine is quiet."
@@ -199,7 +199,7 @@ def _ended(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _lead(race: Race, verdict: Verdict, rows: Sequence[Row]) -> str:
+def _lead(race: Race, verdict: ColumnVerdict, rows: Sequence[Row]) -> str:
     """Who is ahead, among these."""
     if len(rows) < 2 or not verdict.pairs:
         return _without_verdict(race, rows)

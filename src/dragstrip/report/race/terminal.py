@@ -14,16 +14,16 @@ from rich.text import Text
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import columns, database, external, forest, heading, notes, standing
+from dragstrip.report.race import columns, database, external, forest, notes, standing
 from dragstrip.report.race import summary as rows
-from dragstrip.report.race.badge import Badge, badge
+from dragstrip.report.race.badge import Badge, column_badge
 from dragstrip.report.race.parts import Part, of_rates, parts
 from dragstrip.report.race.request_kinds import kind_rows
 from dragstrip.report.race.summary import Row
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Pair, Verdict
+    from dragstrip.analysis import ColumnVerdict, Pair, Verdict
 
 #: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
 WIDE = 130
@@ -47,14 +47,14 @@ def show_race(
         run: how commands that are suggested name the race; its id if empty.
     """
     shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)
-    lines: list[RenderableType] = [_badge(heading.badge(race, verdict, checks))]
-    lines += [Text(heading.headline(race, verdict, checks)), Text()]
+    lines: list[RenderableType] = [_badge(columns.badge(race, verdict, checks))]
+    lines += [Text(columns.headline(race, verdict, checks)), Text()]
     each = parts(race, verdict, checks)
-    if race.columns:
+    if len(each) > 1:
         lines += columns_table(race, verdict, each, console.width)
     for part in each:
-        if race.columns:
-            title = (badge(part.race, part.verdict, part.checks).line, "dim")
+        if len(each) > 1:
+            title = (column_badge(part.race, part.verdict, part.checks).line, "dim")
             lines.append(Text.assemble((part.name, "bold"), "  ", title))
         found = rows.ranked(part.race, part.verdict)
         lines += _measured(part, found, shown)
@@ -176,7 +176,7 @@ def _rest(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableTyp
     return [*parts, Text(), *_footer(part.race, verdict, found)]
 
 
-def ranking(verdict: Verdict, found: Sequence[Row], *, beside: bool) -> Table:
+def ranking(verdict: ColumnVerdict, found: Sequence[Row], *, beside: bool) -> Table:
     """Contenders fastest first with bars on one scale; ``beside`` adds the other figures to the same rows."""
     metric = verdict.metric
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold", padding=(0, 2, 0, 0))
@@ -242,7 +242,7 @@ def _figures(row: Row, metric: str) -> tuple[str, ...]:
     )
 
 
-def _beside(verdict: Verdict, found: Sequence[Row]) -> Table:
+def _beside(verdict: ColumnVerdict, found: Sequence[Row]) -> Table:
     metric = verdict.metric
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=26)
@@ -296,7 +296,7 @@ def _foreign(race: Race) -> list[RenderableType]:
     return [table, Text(external.NOTE, style="dim"), Text()]
 
 
-def _footer(race: Race, verdict: Verdict, found: Sequence[Row]) -> list[RenderableType]:
+def _footer(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> list[RenderableType]:
     lines = []
     if found:
         lines += [figures.meaning(verdict), figures.null_race(race)]

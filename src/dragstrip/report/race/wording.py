@@ -12,7 +12,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.report.figures import as_percent
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import Contradiction, Pair, Pauses, Verdict
+    from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
     from dragstrip.analysis.unequal_disturbance import Disturbed
 
 #: Goes before the names of those whom it is about.
@@ -83,7 +83,7 @@ def contradiction_text(contradiction: Contradiction) -> str:
     )
 
 
-def pauses_text(pauses: Pauses, verdict: Verdict) -> str:
+def pauses_text(pauses: Pauses, verdict: ColumnVerdict) -> str:
     """Who loses how much to pauses of its own, and whether what decides counts them."""
     judged = "the verdict is by totals, which include pauses"
     if verdict.metric == "cpu":
