@@ -467,7 +467,7 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         (["http://example.com/"], 2, "loads only the machine"),
         (["unix:/tmp/socket"], 2, "--unix PATH"),
         (["127.0.0.1:8080"], 2, "use http://127.0.0.1:8080/"),
-        (["http://127.0.0.1:99999/"], 2, "no URL"),
+        (["http://127.0.0.1:99999/"], 2, "not a valid URL"),
         (["http://me:secret@127.0.0.1/"], 2, "--basic-auth USER:PASS"),
         (["http://127.0.0.1/ä"], 2, "percent-encode"),
         (["http://127.0.0.1:1/"], 1, "start the server first"),

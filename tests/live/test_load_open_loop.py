@@ -135,7 +135,7 @@ def test_ctrl_c_in_an_open_loop_reports_what_was_measured(nginx: Nginx) -> None:
         (["--steps", "1k"], "1k:10s"),
         (["--steps", "1k:1s", "-d", "1s"], "leave -d out"),
         (["--ramp", "1:9", "-n", "100"], "leave -n out"),
-        (["--pace", "thrifty"], "give -R RATE"),
+        (["--pace", "thrifty"], "add -R RATE"),
         (["-R", "1", "-d", "2h"], "3600 s"),
     ],
 )

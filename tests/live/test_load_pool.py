@@ -123,7 +123,7 @@ def test_a_sequence_that_repeats_is_learned_once(nginx: Nginx) -> None:
         (["--url-template", "/{int:1..2}", "--raw", "r"], "--raw and --url-template contradict"),
         (["--url-template", "/{integer:1..2}"], "not a valid placeholder"),
         (["--urls", "5"], "add --url-template PATH"),
-        (["--seed", "5"], "give -R RATE"),
+        (["--seed", "5"], "add -R RATE"),
     ],
 )
 def test_a_template_at_odds_with_the_rest_is_refused(words: list[str], said: str) -> None:
