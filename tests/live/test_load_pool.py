@@ -120,7 +120,7 @@ def test_a_sequence_that_repeats_is_learned_once(nginx: Nginx) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--url-template", "/{int:1..2}", "--raw", "r"], "--raw and --url-template contradict"),
+        (["--url-template", "/{int:1..2}", "--raw", "r"], "--raw and --url-template can't be combined"),
         (["--url-template", "/{integer:1..2}"], "not a valid placeholder"),
         (["--urls", "5"], "add --url-template PATH"),
         (["--seed", "5"], "add -R RATE"),
