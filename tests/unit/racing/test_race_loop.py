@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,3 +212,14 @@ def test_who_falls_out_of_one_column_races_on_in_the_other(tmp_path: Path) -> No
     assert [[e.name for e in column.entrants if e.out] for column in stored.columns] == [[], ["slow"]]
     loop.columns[0].take_out_contenders({"slow": "died again"}, 9)
     assert [entrant.name for entrant in loop.race.entrants if entrant.out] == ["slow"]
+
+
+def test_a_contender_that_no_longer_starts_is_not_in_a_resumed_columns_next_round(tmp_path: Path) -> None:
+    """Its pairs are open, so it was needed; the others go on without it."""
+    race = renumbered(open_race((4, 4)))
+    (column, _) = loop_of(race, tmp_path).columns
+    assert "slow" in column.needed
+    column.take_out_contenders({"slow": "its port is taken"}, 8)
+    latency: Any = SimpleNamespace(calibration=SimpleNamespace(p50_ns=1_000_000))
+    column.contenders = dict.fromkeys(column.contenders, latency)
+    assert sorted(column.next_round().launches) == ["quick", "steady"]
