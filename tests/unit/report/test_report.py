@@ -517,7 +517,7 @@ def test_the_page_is_written_whole_and_readable_by_others(race: Race, tmp_path: 
 def test_the_page_says_how_to_run_it_again() -> None:
     """Names, URLs and ad hoc commands, quoted for a shell, with load, plan, seed and lanes."""
     race = samples.race()
-    mine = samples.entrant("mine", kind="serve", parameters={"command": ["./serve r", "{port}"]})
+    mine = samples.entrant("mine", kind="serve", parameters={"command": "'./serve r' {port}"})
     url = samples.entrant("http://127.0.0.1:8080/", kind="url", parameters={})
     race = replace(
         race, entrants=(*race.entrants, mine, url), plan=replace(race.plan, rounds_fixed=True, planned_rounds=20)
