@@ -114,7 +114,7 @@ def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
     assert check(slower(0.02), "clock").status == "pass"
     found = check(slower(0.15), "clock")
     assert found.status == "warn"
-    assert "slower over the race" in check_text(found)
+    assert "slower during the race" in check_text(found)
 
 
 def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower() -> None:

@@ -48,7 +48,7 @@ def asked(answer: str) -> str:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("no JSON", "invalid JSON"),
+        ("invalid JSON", "invalid JSON"),
         ("[" * 100_000, "invalid JSON"),
         ("17", "an unknown message"),
         ('{"id": {id}}', "an unknown message"),
