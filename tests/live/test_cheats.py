@@ -80,7 +80,8 @@ def test_a_server_that_ends_its_connections_and_says_so_is_right() -> None:
     with connected(ad_hoc("ends"), connections=2) as (setup, launched):
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=300_000_000)])
     assert tally.errors == {}
-    assert tally.connects >= tally.answered // 50 > 2
+    # The last fifty of each connection may not be over.
+    assert tally.connects >= tally.answered // 50 - 2 > 0
 
 
 @pytest.mark.thorough

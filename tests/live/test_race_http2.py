@@ -43,7 +43,7 @@ def test_who_has_no_http_2_and_what_it_has_not_are_refused(tmp_path: Path) -> No
     env = settings(tmp_path)
     for given, told in (
         (["tornado", "nginx-return"], "tornado has no parameter 'http'"),
-        (["http://127.0.0.1:1/", "nginx-return"], "is a running server"),
+        (["http://127.0.0.1:1/", "nginx-return"], "is already running"),
         (["nginx-return", "--serve", "mine=server {port}"], "--serve"),
     ):
         refused = commands.dragstrip("race", *given, "--http", "2", env=env)
