@@ -40,6 +40,8 @@ def refuse_other_versions(file: Path, path: Path) -> None:
             "run Dragstrip with a Python that has it"
         )
     head = b""
+    if file.exists() and not file.is_file():
+        return  # opening a pipe would wait for a writer; the store refuses what is not a plain file
     with suppress(OSError, ValueError), file.open("rb") as opened:  # whatever can't be read, SQLite reports
         head = opened.read(100)
     version = int.from_bytes(head[_USER_VERSION])
