@@ -33,7 +33,8 @@ def line(module: ModuleType, kind: str, verdict: str, ratio: float, **changes: A
     pair |= {"spent_s": 9.0, "median_ratio": ratio}
     told = {
         "race": "0" * 12, "started": "2026-01-02T03:04:05+00:00", "software": "0", "seed": 1, "finished": "decided",
-        "method": {"version": module.METHOD_VERSION}, "machine": {"cpu": "C", "kernel": "K"}, "void": False, "rounds": 12,
+        "method": {"version": module.METHOD_VERSION}, "machine": {"cpu": "C", "kernel": "K"},
+        "void": False, "rounds": 12,
         "columns": [
             {"metric": "throughput", "pauses": [], "plan": {"passes": 8, "lead_ns": 1e7, "counted_ns": 25e6}},
         ],
