@@ -201,10 +201,11 @@ def test_a_certificate_is_believed_where_cacert_names_it(tmp_path: Path, more: t
         SelfSigned(tmp_path, "leaf", more="-addext basicConstraints=CA:FALSE"),
     )
     signed = Authority(tmp_path).sign("signed", "IP:127.0.0.1")
-    _, urls = serving(tmp_path, {"itself": itself.words, "leaf": leaf.words, "signed": signed})
+    server, urls = serving(tmp_path, {"itself": itself.words, "leaf": leaf.words, "signed": signed})
     for name, url in urls.items():
         found = told(url, "-n", "42", "-c", "4", "--cacert", str(tmp_path / f"{name}.pem"), *more)
         assert (found["requests"], found["errors"]) == (42, {}), name
+    server.ended()
 
 
 @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
