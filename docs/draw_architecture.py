@@ -40,6 +40,7 @@ ROWS = (
     ("site", "api"),
     ("report",),
     ("claim", "sweep", "doctor"),
+    ("fleet",),
     ("racing", "loading"),
     ("validity", "scrutiny"),
     ("analysis", "process"),

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from dragstrip import contender
-from dragstrip.racing.fleet.definition import load
-from dragstrip.racing.fleet.machines import Machines
-from dragstrip.racing.fleet.messages import Tally
-from dragstrip.racing.fleet.place import FleetPlace
-from dragstrip.racing.fleet.setup import FleetSetup
+from dragstrip.fleet.definition import load
+from dragstrip.fleet.machines import Machines
+from dragstrip.fleet.messages import Tally
+from dragstrip.fleet.place import FleetPlace
+from dragstrip.fleet.setup import FleetSetup
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload

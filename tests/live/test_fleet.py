@@ -26,8 +26,8 @@ from fleets import Machines, begun_run, told
 from hdrh.histogram import HdrHistogram
 
 from dragstrip import _engine
+from dragstrip.fleet.machines import BEAT_S
 from dragstrip.process import certificate
-from dragstrip.racing.fleet.machines import BEAT_S
 from dragstrip.record import EventKind, Race, VoidKind
 from dragstrip.store.database import Store
 
@@ -720,7 +720,7 @@ def test_a_race_on_one_machine_loads_nothing_of_fleets() -> None:
     """Nor dask, which no race needs."""
     probe = (
         "import sys; import dragstrip.cli.race; "
-        "print([name for name in sys.modules if name.startswith(('dragstrip.racing.fleet', 'dask', 'distributed'))])"
+        "print([name for name in sys.modules if name.startswith(('dragstrip.fleet', 'dask', 'distributed'))])"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

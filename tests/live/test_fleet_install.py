@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragstrip.racing.fleet import packing
-from dragstrip.racing.fleet.definition import load
+from dragstrip.fleet import packing
+from dragstrip.fleet.definition import load
 
 TEXT = """
 [[machines]]

@@ -13,10 +13,10 @@ from dragstrip.cli.options import EXIT_FAILURE
 from dragstrip.cli.quantities import Duration
 from dragstrip.doctor.fleet_check import check_fleet
 from dragstrip.errors import BadUsage
-from dragstrip.racing.fleet import agent as fleet_agent
-from dragstrip.racing.fleet import packing
-from dragstrip.racing.fleet.definition import load
-from dragstrip.racing.fleet.down import end_agents, end_everywhere
+from dragstrip.fleet import agent as fleet_agent
+from dragstrip.fleet import packing
+from dragstrip.fleet.definition import load
+from dragstrip.fleet.down import end_agents, end_everywhere
 from dragstrip.report.fleet import show_findings
 
 fleet_file = click.argument("file", type=click.Path(path_type=Path), default="fleet.toml")

@@ -61,9 +61,9 @@ def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = N
             raise BadUsage(
                 f"{option} {given} can't be used with --fleet: {fleet} sets each machine's cores; leave it out"
             )
-    from dragstrip.racing.fleet.definition import load
-    from dragstrip.racing.fleet.machines import Machines
-    from dragstrip.racing.fleet.place import FleetPlace
+    from dragstrip.fleet.definition import load
+    from dragstrip.fleet.machines import Machines
+    from dragstrip.fleet.place import FleetPlace
 
     with Machines(load(fleet), node_wait_s=node_wait_s) as machines:
         yield FleetPlace(machines)
@@ -77,9 +77,9 @@ def loaded(fleet: Path | None, request: LoadRequest, progress: Progress) -> Load
     """
     if fleet is None:
         return run(request, progress)
-    from dragstrip.racing.fleet.definition import load
-    from dragstrip.racing.fleet.machines import Machines
-    from dragstrip.racing.fleet.remote_load import load_over
+    from dragstrip.fleet.definition import load
+    from dragstrip.fleet.machines import Machines
+    from dragstrip.fleet.remote_load import load_over
 
     with Machines(load(fleet)) as machines:
         return load_over(machines, request, progress)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from dragstrip.doctor.fleet_finding import Finding, FindingKind
 from dragstrip.errors import DragstripError, MachineLost
+from dragstrip.fleet.definition import Fleet
+from dragstrip.fleet.machines import Connected, Machines, connect
+from dragstrip.fleet.messages import Usage
+from dragstrip.fleet.place import FleetPlace
+from dragstrip.fleet.setup import FleetSetup
 from dragstrip.process.keep_awake import OFF
-from dragstrip.racing.fleet.definition import Fleet
-from dragstrip.racing.fleet.machines import Connected, Machines, connect
-from dragstrip.racing.fleet.messages import Usage
-from dragstrip.racing.fleet.place import FleetPlace
-from dragstrip.racing.fleet.setup import FleetSetup
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload
 

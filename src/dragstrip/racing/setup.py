@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class RaceSetup:
     """What every round of a race shares: engine, cores, load, and how servers are launched.
 
-    A race over several machines has one of its own kind (``racing.fleet``): whatever asks a machine for something is a
+    A race over several machines has one of its own kind (``fleet``): whatever asks a machine for something is a
     method here.
 
     Args:

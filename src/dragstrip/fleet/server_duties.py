@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dragstrip import contender
 from dragstrip.contender import Missing
 from dragstrip.errors import BadUsage, StageError
-from dragstrip.machine.link import device_of
-from dragstrip.process import launcher
-from dragstrip.process.keep_awake import Awake
-from dragstrip.racing import environment
-from dragstrip.racing.fleet.messages import (
+from dragstrip.fleet.messages import (
     Command,
     Counted,
     Look,
@@ -32,9 +28,13 @@ from dragstrip.racing.fleet.messages import (
     Traffic,
     Up,
 )
-from dragstrip.racing.fleet.meter import Meter
-from dragstrip.racing.fleet.round_duties import RoundDuties, keep
-from dragstrip.racing.fleet.sent import entrant_of, workload_of
+from dragstrip.fleet.meter import Meter
+from dragstrip.fleet.round_duties import RoundDuties, keep
+from dragstrip.fleet.sent import entrant_of, workload_of
+from dragstrip.machine.link import device_of
+from dragstrip.process import launcher
+from dragstrip.process.keep_awake import Awake
+from dragstrip.racing import environment
 from dragstrip.racing.launched import Launched
 from dragstrip.racing.launching import Launching
 from dragstrip.scrutiny import count_from_now

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragstrip.errors import BadDefinition
-from dragstrip.racing.fleet.channel import words_to_reach
-from dragstrip.racing.fleet.definition import load
+from dragstrip.fleet.channel import words_to_reach
+from dragstrip.fleet.definition import load
 from dragstrip.version import __version__
 
 GOOD = """

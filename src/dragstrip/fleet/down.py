@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from dragstrip.errors import MachineLost
+from dragstrip.fleet.agent import WORDS
+from dragstrip.fleet.channel import words_to_reach
+from dragstrip.fleet.definition import Fleet
 from dragstrip.process.launcher import sweep_stale
-from dragstrip.racing.fleet.agent import WORDS
-from dragstrip.racing.fleet.channel import words_to_reach
-from dragstrip.racing.fleet.definition import Fleet
 
 #: Seconds that an agent gets to end what it has started, and all of it on one machine to be told.
 GRACE_S, TOLD_S = 6.0, 60.0

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self, TypeVar
 
 from dragstrip.errors import BadUsage, MachineLost
-from dragstrip.racing.fleet.agent import WORDS, hello
-from dragstrip.racing.fleet.channel import NO_COMMAND, Channel, ControlClock, words_to_reach
-from dragstrip.racing.fleet.definition import Fleet, Machine
-from dragstrip.racing.fleet.holder import SESSION, this_client
-from dragstrip.racing.fleet.messages import Hello, Nothing
+from dragstrip.fleet.agent import WORDS, hello
+from dragstrip.fleet.channel import NO_COMMAND, Channel, ControlClock, words_to_reach
+from dragstrip.fleet.definition import Fleet, Machine
+from dragstrip.fleet.holder import SESSION, this_client
+from dragstrip.fleet.messages import Hello, Nothing
 
 _One = TypeVar("_One")
 _Given = TypeVar("_Given")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dragstrip.errors import BadUsage, MachineLost
-from dragstrip.racing.fleet import packing
-from dragstrip.racing.fleet.agent import PACKAGE
-from dragstrip.racing.fleet.channel import words_for_shell
-from dragstrip.racing.fleet.definition import load
+from dragstrip.fleet import packing
+from dragstrip.fleet.agent import PACKAGE
+from dragstrip.fleet.channel import words_for_shell
+from dragstrip.fleet.definition import load
 
 TEXT = """
 [[machines]]

@@ -7,10 +7,10 @@ from typing import Generic, Protocol, TypeVar
 
 from dragstrip import machine
 from dragstrip.errors import StageError
+from dragstrip.fleet.messages import AllSeen, Nothing, Seen
 from dragstrip.process import keep_awake
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
-from dragstrip.racing.fleet.messages import AllSeen, Nothing, Seen
 
 
 class OpenRace(Protocol):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dragstrip.errors import MachineLost
-from dragstrip.racing.fleet.channel import EngineRefusal
-from dragstrip.racing.fleet.machines import Connected, Machines
-from dragstrip.racing.fleet.messages import KindTally, Nothing, Session, Tallies, Tally, Traffic
+from dragstrip.fleet.channel import EngineRefusal
+from dragstrip.fleet.machines import Connected, Machines
+from dragstrip.fleet.messages import KindTally, Nothing, Session, Tallies, Tally, Traffic
 from dragstrip.record import Load
 
 if TYPE_CHECKING:

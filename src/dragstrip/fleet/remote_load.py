@@ -21,18 +21,18 @@ from urllib.parse import urlsplit
 
 from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
+from dragstrip.fleet.machines import Connected, Machines
+from dragstrip.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Traffic
+from dragstrip.fleet.place import FleetPlace
+from dragstrip.fleet.remote_engine import MORE_S, shares, turns
+from dragstrip.fleet.remote_script import RemoteScript
+from dragstrip.fleet.sent import request_values
+from dragstrip.fleet.setup import FleetAwake
 from dragstrip.loading.arrivals import LONGEST_S
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, bounded, check, target
 from dragstrip.loading.result import LoadResult, Slice
 from dragstrip.loading.run import Progress, merged
-from dragstrip.racing.fleet.machines import Connected, Machines
-from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Traffic
-from dragstrip.racing.fleet.place import FleetPlace
-from dragstrip.racing.fleet.remote_engine import MORE_S, shares, turns
-from dragstrip.racing.fleet.remote_script import RemoteScript
-from dragstrip.racing.fleet.sent import request_values
-from dragstrip.racing.fleet.setup import FleetAwake
 from dragstrip.record import Backend, Load
 from dragstrip.version import __version__
 

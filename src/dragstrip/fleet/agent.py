@@ -25,9 +25,9 @@ from typing import Any
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.racing.fleet.generator_duties import GeneratorDuties
-from dragstrip.racing.fleet.holder import hold
-from dragstrip.racing.fleet.messages import (
+from dragstrip.fleet.generator_duties import GeneratorDuties
+from dragstrip.fleet.holder import hold
+from dragstrip.fleet.messages import (
     MOST_LINE_BYTES,
     PROTOCOL,
     Clock,
@@ -39,7 +39,7 @@ from dragstrip.racing.fleet.messages import (
     Reply,
     Usage,
 )
-from dragstrip.racing.fleet.server_duties import ServerDuties
+from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.store.json_values import encode
 from dragstrip.version import __version__
 
@@ -57,7 +57,7 @@ AT_ONCE = 40
 SHOWING = ("load_run",)
 
 #: The package's folder.
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 
 
 def sources() -> str:

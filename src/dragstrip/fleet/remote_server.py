@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 
 from dragstrip.errors import MachineLost
+from dragstrip.fleet.channel import Channel
+from dragstrip.fleet.messages import Look, Nothing, Over, ThreadTimes, Up
 from dragstrip.process.launcher import GRACE_S, LOST_S, Ended
-from dragstrip.racing.fleet.channel import Channel
-from dragstrip.racing.fleet.messages import Look, Nothing, Over, ThreadTimes, Up
 
 
 class RemoteServer:

@@ -11,11 +11,11 @@ import threading
 import pytest
 
 from dragstrip.errors import BadUsage, MachineLost, StageError
-from dragstrip.racing.fleet import channel as channels
-from dragstrip.racing.fleet import machines
-from dragstrip.racing.fleet.channel import Channel, EngineRefusal
-from dragstrip.racing.fleet.definition import Machine
-from dragstrip.racing.fleet.messages import Clock, Nothing, Tallies
+from dragstrip.fleet import channel as channels
+from dragstrip.fleet import machines
+from dragstrip.fleet.channel import Channel, EngineRefusal
+from dragstrip.fleet.definition import Machine
+from dragstrip.fleet.messages import Clock, Nothing, Tallies
 
 #: Reads one request, and answers what its first argument says: ``{id}`` stands for the request's number.
 ANSWERS = """
@@ -161,7 +161,7 @@ def test_an_agent_of_ours_that_is_told_to_end_says_so() -> None:
 def test_a_machine_is_held_by_one_client_at_a_time() -> None:
     """A second client's agent is refused with the first's name; one of the same client is not; then it is free."""
     code = (
-        "import sys; from dragstrip.racing.fleet import holder\n"
+        "import sys; from dragstrip.fleet import holder\n"
         f"holder._NAME = '\\0dragstrip-test-{os.getpid()}'\n"
         "holder.hold(sys.argv[1], sys.argv[2]); print('held', flush=True); sys.stdin.read()"
     )
@@ -186,10 +186,7 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
 def test_a_second_clients_agent_is_asked_until_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real agents: refused by name while it is held; taken once the first has heard nothing and ended by itself."""
     reached = Machine(name="far", role="server", ssh="", address="", cores=None, command=("x",))
-    code = (
-        "from dragstrip.racing.fleet import agent, holder\n"
-        f"holder._NAME = '\\0dragstrip-agent-{os.getpid()}'\nagent.main()"
-    )
+    code = f"from dragstrip.fleet import agent, holder\nholder._NAME = '\\0dragstrip-agent-{os.getpid()}'\nagent.main()"
     first, second = (Channel(name, [sys.executable, "-c", code]) for name in ("first", "second"))
     try:
         first.ask("hold", Nothing, 60.0, session="another", holder="anna on lab")

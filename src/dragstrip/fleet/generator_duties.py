@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip import parity
 from dragstrip.errors import StageError
-from dragstrip.machine.link import device_towards
-from dragstrip.process import launcher
-from dragstrip.process.keep_awake import Awake
-from dragstrip.racing import environment
-from dragstrip.racing.fleet import messages
-from dragstrip.racing.fleet.load_there import LoadThere
-from dragstrip.racing.fleet.messages import (
+from dragstrip.fleet import messages
+from dragstrip.fleet.load_there import LoadThere
+from dragstrip.fleet.messages import (
     LoadRan,
     LoadReady,
     LoadSlice,
@@ -31,9 +27,13 @@ from dragstrip.racing.fleet.messages import (
     Session,
     Tallies,
 )
-from dragstrip.racing.fleet.meter import Meter
-from dragstrip.racing.fleet.round_duties import RoundDuties, keep
-from dragstrip.racing.fleet.sent import asking_of, encryption_of, load_of, request_of
+from dragstrip.fleet.meter import Meter
+from dragstrip.fleet.round_duties import RoundDuties, keep
+from dragstrip.fleet.sent import asking_of, encryption_of, load_of, request_of
+from dragstrip.machine.link import device_towards
+from dragstrip.process import launcher
+from dragstrip.process.keep_awake import Awake
+from dragstrip.racing import environment
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dragstrip.contender import Entry, Missing, Ready
 from dragstrip.errors import BadUsage, EngineFailure, MachineLost
-from dragstrip.machine import Lanes
-from dragstrip.machine_facts import Facts, FleetMachine
-from dragstrip.process.keep_awake import OFF
-from dragstrip.racing.fleet.channel import Channel, EngineRefusal
-from dragstrip.racing.fleet.machines import Connected, Machines
-from dragstrip.racing.fleet.messages import (
+from dragstrip.fleet.channel import Channel, EngineRefusal
+from dragstrip.fleet.machines import Connected, Machines
+from dragstrip.fleet.messages import (
     Command,
     Divided,
     MachineReply,
@@ -25,9 +22,12 @@ from dragstrip.racing.fleet.messages import (
     Opened,
     State,
 )
-from dragstrip.racing.fleet.remote_engine import SERVER_S, RemoteEngine
-from dragstrip.racing.fleet.sent import entry_values, load_values
-from dragstrip.racing.fleet.setup import EXCHANGES, FleetAwake, FleetSetup, refuse_database
+from dragstrip.fleet.remote_engine import SERVER_S, RemoteEngine
+from dragstrip.fleet.sent import entry_values, load_values
+from dragstrip.fleet.setup import EXCHANGES, FleetAwake, FleetSetup, refuse_database
+from dragstrip.machine import Lanes
+from dragstrip.machine_facts import Facts, FleetMachine
+from dragstrip.process.keep_awake import OFF
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Load

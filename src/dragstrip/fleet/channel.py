@@ -25,8 +25,8 @@ from pydantic import ValidationError
 
 from dragstrip import errors
 from dragstrip.errors import DragstripError, MachineLost
-from dragstrip.racing.fleet.definition import Fleet, Machine
-from dragstrip.racing.fleet.messages import MOST_LINE_BYTES, Clock, Reply
+from dragstrip.fleet.definition import Fleet, Machine
+from dragstrip.fleet.messages import MOST_LINE_BYTES, Clock, Reply
 
 _Reply = TypeVar("_Reply", bound=Reply)
 

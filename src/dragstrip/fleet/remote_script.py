@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dragstrip.errors import DragstripError
+from dragstrip.fleet.machines import Connected
+from dragstrip.fleet.messages import LoadRan, LoadReady, LoadScript
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import LoadResult
 from dragstrip.loading.script import ScriptReport
 from dragstrip.loading.script_run import call_done, load_script, printed
-from dragstrip.racing.fleet.machines import Connected
-from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadScript
 
 
 class RemoteScript:

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
+from dragstrip.fleet import remote_load
+from dragstrip.fleet.messages import LoadRan, LoadSlice
+from dragstrip.fleet.sent import request_of, request_values
 from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.request import LoadRequest
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import Slice
 from dragstrip.loading.script import ScriptAsked
-from dragstrip.racing.fleet import remote_load
-from dragstrip.racing.fleet.messages import LoadRan, LoadSlice
-from dragstrip.racing.fleet.sent import request_of, request_values
 
 #: As ``Machines`` for what is looked at before anything is sent.
 MACHINES: Any = SimpleNamespace(

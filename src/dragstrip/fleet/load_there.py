@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dragstrip.errors import BadUsage
+from dragstrip.fleet.messages import LoadRan, LoadReady, LoadScript, LoadSlice, Right
 from dragstrip.loading import run as loading
 from dragstrip.loading.request import LoadRequest
 from dragstrip.loading.result import Slice
 from dragstrip.loading.script_run import printed, refuse_failure
-from dragstrip.racing.fleet.messages import LoadRan, LoadReady, LoadScript, LoadSlice, Right
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker, Script

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import IO
 
 from dragstrip.errors import BadUsage, MachineLost
-from dragstrip.racing.fleet.agent import PACKAGE
-from dragstrip.racing.fleet.channel import words_for_shell
-from dragstrip.racing.fleet.definition import Fleet, Machine
+from dragstrip.fleet.agent import PACKAGE
+from dragstrip.fleet.channel import words_for_shell
+from dragstrip.fleet.definition import Fleet, Machine
 
 #: The Python that both sides run: compiled packages fit one minor version only.
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"

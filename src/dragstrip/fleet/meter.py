@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from dragstrip.fleet.messages import Traffic
 from dragstrip.machine.link import LinkReading, line_mbps, read_link
-from dragstrip.racing.fleet.messages import Traffic
 
 
 class Meter:

@@ -12,11 +12,9 @@ from typing import Any, cast
 from dragstrip import parity
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage, EngineFailure, MachineLost, StageError
-from dragstrip.process.keep_awake import OFF, Awake
-from dragstrip.process.running import AtAddress, Running
-from dragstrip.racing.fleet.channel import EngineRefusal
-from dragstrip.racing.fleet.machines import Connected, Machines
-from dragstrip.racing.fleet.messages import (
+from dragstrip.fleet.channel import EngineRefusal
+from dragstrip.fleet.machines import Connected, Machines
+from dragstrip.fleet.messages import (
     AllSeen,
     Counted,
     Nothing,
@@ -27,10 +25,12 @@ from dragstrip.racing.fleet.messages import (
     Traffic,
     Up,
 )
-from dragstrip.racing.fleet.meter import summed
-from dragstrip.racing.fleet.remote_engine import SERVER_S, Destination, RemoteEngine
-from dragstrip.racing.fleet.remote_server import RemoteServer
-from dragstrip.racing.fleet.sent import asking_values, entry_values, workload_values
+from dragstrip.fleet.meter import summed
+from dragstrip.fleet.remote_engine import SERVER_S, Destination, RemoteEngine
+from dragstrip.fleet.remote_server import RemoteServer
+from dragstrip.fleet.sent import asking_values, entry_values, workload_values
+from dragstrip.process.keep_awake import OFF, Awake
+from dragstrip.process.running import AtAddress, Running
 from dragstrip.racing.launched import Launched
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Event, EventKind, Round, Void, VoidKind
