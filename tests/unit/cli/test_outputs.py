@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import multiprocessing
 import os
 import re
 import shlex
@@ -17,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from dragstrip.cli import main as cli_main
 from dragstrip.cli import race as race_command
 from dragstrip.cli.outputs import OutputFile
 from dragstrip.doctor.finding import Report
+from dragstrip.record import Race
 from dragstrip.report.race import page as race_page
 from dragstrip.store.database import Store
 
@@ -99,22 +101,36 @@ def cases() -> Iterator[Any]:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that every user may enter, with stored races; what would measure hands over a sample."""
+    """A folder that every user may enter, with stored races; a command that would measure gets a sample instead."""
     folder = Path(tempfile.mkdtemp(prefix="dragstrip-outputs-"))
     folder.chmod(0o777)
-    race = samples.race(rounds=2, passes=2)
     with Store(folder / "store" / "races.sqlite") as store:
         for number in (1, 2):
-            store.begin(replace(race, id=f"{number:012x}"))
+            store.begin(replace(sample(), id=f"{number:012x}"))
     for place in (folder / "store", folder / "store" / "races.sqlite"):
         place.chmod(0o777)
     for name in ("state", "cache"):
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
+    (folder / "swept.json").write_text(json.dumps(swept()))
+    measure_nothing(folder, monkeypatch)
+    yield folder
+    for place in (folder, *folder.rglob("*")):
+        with suppress(OSError):
+            place.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def sample() -> Race:
+    return samples.race(rounds=2, passes=2)
+
+
+def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has this process's commands use the folder's store and write samples instead of measuring."""
     own = {"DRAGSTRIP_STORE": "store/races.sqlite", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
     for name, value in own.items():
         monkeypatch.setenv(name, str(folder / value))
-    (folder / "swept.json").write_text(json.dumps(swept()))
+    race = sample()
 
     def run(_request: object, *, store: Store, progress: object) -> Any:
         made = replace(race, id=os.urandom(6).hex())
@@ -136,11 +152,6 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("dragstrip.cli.claims_check.check", lambda *_, **__: None)
     for place, name in ((claims_table, "rows"), (race_page, "render")):  # slow, and the same each time
         monkeypatch.setattr(place, name, once(getattr(place, name)))
-    yield folder
-    for place in (folder, *folder.rglob("*")):
-        with suppress(OSError):
-            place.chmod(0o700)
-    shutil.rmtree(folder)
 
 
 def once(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -336,8 +347,9 @@ KINDS = (
 )  # fmt: skip
 
 
-def tried(line: str, at: Path, *, user: int) -> list[str]:
+def tried(line: str, at: Path, user: int) -> list[str]:
     """Runs a command with each kind of target; what was wrong. Ends as ``user``, in a namespace of its own."""
+    measure_nothing(at, pytest.MonkeyPatch())
     kinds = [kind for kind in KINDS if ROOT or kind not in BY_ROOT]
     if ROOT:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -407,28 +419,16 @@ MASK = os.umask(0)
 os.umask(MASK)
 
 
-def in_child(work: Callable[[], list[str]]) -> list[str]:
-    """Does it in a process of its own, which may give up rights; what it returned."""
-    out, into = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(out)
-            try:
-                found = work()
-            except BaseException:
-                found = [traceback.format_exc()]
-            with os.fdopen(into, "w") as file:
-                json.dump(found, file)
-        finally:
-            os._exit(0)
-    os.close(into)
-    with os.fdopen(out) as file:
-        text = file.read()
-    os.waitpid(child, 0)
-    found = json.loads(text)
-    assert isinstance(found, list)
-    return found
+def in_child(work: Callable[..., list[str]], *given: Any) -> list[str]:
+    """Runs ``work(*given)`` in a new process, which may give up rights, and returns its result.
+
+    The process is forked from a server that has no other threads. A fork of this process would stop forever in Vega's
+    scripts, because the threads that run them are not in the copy.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(work, *given).result()
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
@@ -438,14 +438,18 @@ def test_every_output_is_written_or_refused_and_destroys_nothing(line: str, who:
     if who == "root" and not ROOT:
         pytest.skip("only root can try what root does")
     user = 0 if who == "root" else NOBODY if ROOT else os.geteuid()
-    assert not in_child(lambda: tried(line, at, user=user))
+    assert not in_child(tried, line, at, user)
+
+
+def without_namespaces() -> list[str]:
+    return ["no"] if ctypes.CDLL(None).unshare(0x20000) else []
 
 
 def test_this_machine_tries_every_kind() -> None:
     """Otherwise the table above has holes on this machine."""
     if not ROOT:
         pytest.skip("devices, full disks and files of others need root")
-    if in_child(lambda: ["no"] if ctypes.CDLL(None).unshare(0x20000) else []):
+    if in_child(without_namespaces):
         pytest.skip("a full disk needs a mount namespace, which this container does not allow")
 
 
@@ -537,28 +541,30 @@ def test_what_dragstrip_creates_by_itself_replaces_no_file_of_others(at: Path) -
     assert (at / "own").is_symlink()
 
 
+def on_full_disk(at: Path) -> list[str]:
+    """Runs the commands that create files on a disk without space; what was wrong."""
+    measure_nothing(at, pytest.MonkeyPatch())
+    libc = ctypes.CDLL(None)
+    if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x44000, None):
+        return []
+    disk = at / "disk"
+    disk.mkdir()
+    filled(disk, None)
+    wrong = []
+    for line in (
+        f"race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q --store {disk}/races.sqlite",
+        f"doctor --store {disk}/races.sqlite",
+        f"new mine --into {disk}",
+        f"claims add mine nginx-return node --ratio 2 --to {disk}",
+    ):
+        done = dragstrip(*shlex.split(line))
+        if done.returncode != 3 or str(disk) not in done.stderr or "Traceback" in done.stderr:
+            wrong.append(f"{line}: {done.returncode}, {done.stderr}")
+    left = {place.name for place in disk.iterdir()} - {"filler", "races.sqlite"}
+    return wrong + [f"left {name}" for name in left]
+
+
 @pytest.mark.skipif(not ROOT, reason="a full disk needs a mount")
 def test_a_full_disk_ends_every_command_with_3(at: Path) -> None:
     """A store, a claim and a contender on a full disk: exit code 3, the path, and nothing half-written."""
-
-    def work() -> list[str]:
-        libc = ctypes.CDLL(None)
-        if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x44000, None):
-            return []
-        disk = at / "disk"
-        disk.mkdir()
-        filled(disk, None)
-        wrong = []
-        for line in (
-            f"race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q --store {disk}/races.sqlite",
-            f"doctor --store {disk}/races.sqlite",
-            f"new mine --into {disk}",
-            f"claims add mine nginx-return node --ratio 2 --to {disk}",
-        ):
-            done = dragstrip(*shlex.split(line))
-            if done.returncode != 3 or str(disk) not in done.stderr or "Traceback" in done.stderr:
-                wrong.append(f"{line}: {done.returncode}, {done.stderr}")
-        left = {place.name for place in disk.iterdir()} - {"filler", "races.sqlite"}
-        return wrong + [f"left {name}" for name in left]
-
-    assert in_child(work) == []
+    assert in_child(on_full_disk, at) == []
