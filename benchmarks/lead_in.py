@@ -31,7 +31,7 @@ from dragstrip.racing.qualification import set_up_and_qualify  # noqa: E402
 from dragstrip.racing.request import Request, lanes_of, load_of  # noqa: E402
 from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
 from dragstrip.racing.setup import block_plan  # noqa: E402
-from dragstrip.racing.warming import warm_up  # noqa: E402
+from dragstrip.racing.warm_up import warm_up  # noqa: E402
 from dragstrip.report.race.live import Progress  # noqa: E402
 from dragstrip.workload import load  # noqa: E402
 

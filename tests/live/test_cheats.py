@@ -14,7 +14,7 @@ from races import HERE, PYTHON
 
 from dragstrip import machine
 from dragstrip.contender import Entry, serve_entry
-from dragstrip.racing.launched import Launched, Servers
+from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.request import Request, load_of
 from dragstrip.racing.setup import RaceSetup, block_plan, race_setup
 from dragstrip.workload import load as load_workload
@@ -40,7 +40,7 @@ TOLD = {
 
 
 @contextmanager
-def connected(served: Entry, **load: object) -> Iterator[tuple[RaceSetup, Launched]]:
+def connected(served: Entry, **load: object) -> Iterator[tuple[RaceSetup, LaunchedServer]]:
     """A server that is up, and connected to the engine as for a race."""
     lanes = machine.lanes(None, None)
     request = Request(entries=(served,), workload=load_workload("hello"))

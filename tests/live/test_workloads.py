@@ -18,7 +18,7 @@ from dragstrip import contender, machine
 from dragstrip.cli.options import EXIT_VOID
 from dragstrip.contender import Entry
 from dragstrip.errors import StageError
-from dragstrip.racing.launched import Servers
+from dragstrip.racing.launching import Servers
 from dragstrip.racing.request import Request, load_of
 from dragstrip.racing.setup import race_setup
 from dragstrip.racing.verify import Proof, verify

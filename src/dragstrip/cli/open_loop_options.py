@@ -10,14 +10,14 @@ from dragstrip.cli.options import Command
 from dragstrip.cli.quantities import Count, Duration, Rate
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import ARRIVALS, MOST_PER_S, PRECISIONS, Offer, Step
-from dragstrip.racing.schedule import AUTO_RATE
+from dragstrip.racing.options import AUTO_RATE
 
 
 class AnyRate(Rate):
     """The same, or ``auto``: half of what the slowest contender can serve."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Requests per second, above 0, or ``schedule.AUTO_RATE``."""
+        """Requests per second, above 0, or ``AUTO_RATE``."""
         if value == "auto":
             return AUTO_RATE
         rate_per_s = super().convert(value, param, ctx)

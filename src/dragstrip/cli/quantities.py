@@ -7,7 +7,7 @@ import re
 import click
 
 from dragstrip import quantities
-from dragstrip.racing.options import LONGEST_S, Whole
+from dragstrip.racing.options import MAX_BUDGET_S, IntRange
 
 #: More than any machine answers in a year; the engine counts with 64 bits.
 MOST_COUNTED = 10**15
@@ -48,9 +48,9 @@ class Count(click.IntRange):
         return count
 
 
-def whole_number(bound: Whole) -> Count:
+def whole_number(bound: IntRange) -> Count:
     """A number of a race's plan, within the same bounds as in a call from Python."""
-    return Count(bound.least, bound.most)
+    return Count(bound.min, bound.max)
 
 
 class Duration(click.ParamType[float]):
@@ -91,7 +91,7 @@ class Budget(Duration):
         text = str(value)
         is_extra = text.startswith("+")
         seconds = super().convert(text[1:] if is_extra else value, param, ctx)
-        if seconds > LONGEST_S:
+        if seconds > MAX_BUDGET_S:
             self.fail(f"{text!r} is longer than a week; use 60s, 2m or 1h", param, ctx)
         return ExtraSeconds(seconds) if is_extra else seconds
 

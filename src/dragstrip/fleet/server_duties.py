@@ -35,8 +35,7 @@ from dragstrip.machine.link import device_of
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing import environment
-from dragstrip.racing.launched import Launched
-from dragstrip.racing.launching import Launching
+from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.scrutiny import count_from_now
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class ServerDuties(RoundDuties[_Race]):
 
     def __init__(self) -> None:
         self._race: _Race | None = None
-        self._servers: dict[int, Launched] = {}
+        self._servers: dict[int, LaunchedServer] = {}
         self._counting: dict[int, Callable[[], int | None]] = {}
         self._numbers = itertools.count(1)
         self._opening = threading.Lock()
@@ -246,7 +245,7 @@ class ServerDuties(RoundDuties[_Race]):
         getattr(self._server(number).running, what)()
         return Nothing()
 
-    def _server(self, number: int) -> Launched:
+    def _server(self, number: int) -> LaunchedServer:
         try:
             return self._servers[number]
         except KeyError:

@@ -31,7 +31,7 @@ from dragstrip.fleet.remote_server import RemoteServer
 from dragstrip.fleet.sent import asking_values, entry_values, workload_values
 from dragstrip.process.keep_awake import OFF, Awake
 from dragstrip.process.running import AtAddress, Running
-from dragstrip.racing.launched import Launched
+from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Event, EventKind, Round, Void, VoidKind
 from dragstrip.scrutiny import CORRECTNESS_S, Findings
@@ -155,18 +155,18 @@ class FleetSetup(RaceSetup):
         told = [entry_values(entry) for entry in entries if entry.url is None]
         self.machines.server.channel.ask("stand_by", Nothing, entries=told)
 
-    def launch(self, entry: Entry) -> Launched:
+    def launch(self, entry: Entry) -> LaunchedServer:
         """Starts a contender on the servers' machine and waits for its first right answer."""
         if entry.url is not None:
             at = AtAddress(entry.url.host, entry.url.port)
-            return Launched(entry=entry, running=at, own_count=None)
+            return LaunchedServer(entry=entry, running=at, own_count=None)
         channel = self.machines.server.channel
         up = channel.ask(
             "launch", Up, 2 * entry.wake_s + TOLD_S, entry=entry_values(entry), workload=workload_values(self.workload)
         )
-        return Launched(entry=entry, running=RemoteServer(channel, up), own_count=None, drawn_by=up.drawn_by)
+        return LaunchedServer(entry=entry, running=RemoteServer(channel, up), own_count=None, drawn_by=up.drawn_by)
 
-    def connect(self, launched: Launched) -> int:
+    def connect(self, launched: LaunchedServer) -> int:
         """Opens the round's connections from all generators; returns the session."""
         running = launched.running
         number = running.number if isinstance(running, RemoteServer) else None
@@ -179,25 +179,25 @@ class FleetSetup(RaceSetup):
             words = launched.last_words()
             raise StageError(f"{launched.name}: {error}; its last words: {words}") from error
 
-    def prove(self, launched: Launched) -> Findings:
+    def prove(self, launched: LaunchedServer) -> Findings:
         """Has a contender prove its answers to the first generator."""
         proof = self._asked("prove", launched, 2 * CORRECTNESS_S + TOLD_S)
         return Findings(problems=tuple(proof.problems), facts=dict(proof.facts))
 
-    def connection_facts(self, launched: Launched) -> dict[str, parity.Fact]:
+    def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
         """What it does with connections."""
         return dict(self._asked("connection_facts", launched, 120.0 + TOLD_S).facts)
 
-    def _asked(self, what: str, launched: Launched, within_s: float) -> Proof:
+    def _asked(self, what: str, launched: LaunchedServer, within_s: float) -> Proof:
         at = launched.running
         channel = self.machines.generators[0].channel
         return channel.ask(what, Proof, within_s, asking=self._asking(launched), host=at.host, port=at.port)
 
-    def _asking(self, launched: Launched) -> dict[str, Any]:
+    def _asking(self, launched: LaunchedServer) -> dict[str, Any]:
         cacert = launched.running.cacert if isinstance(launched.running, RemoteServer) else ""
         return asking_values(self.workload, launched.entry, launched.drawn_by, cacert)
 
-    def count_from_now(self, launched: Launched) -> Callable[[], int | None]:
+    def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
         """What it counts itself, asked on its own machine."""
         running, channel = launched.running, self.machines.server.channel
         if not isinstance(running, RemoteServer):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragstrip.process.running import awake, frozen
-from dragstrip.racing.launched import Launched
+from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.records import block_record
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.record import Block
@@ -35,7 +35,7 @@ class PlannedBlock:
 def run_blocks(
     setup: RaceSetup,
     planned: Sequence[PlannedBlock],
-    launched: Mapping[str, Launched],
+    launched: Mapping[str, LaunchedServer],
     index: int,
     restless: frozenset[str],
 ) -> list[Block]:

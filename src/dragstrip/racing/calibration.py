@@ -18,9 +18,9 @@ from dragstrip.contender import Entry
 from dragstrip.errors import StageError
 from dragstrip.racing import schedule
 from dragstrip.racing.environment import event
-from dragstrip.racing.launched import Launched, WarmUp
+from dragstrip.racing.launching import LaunchedServer, WarmUp
 from dragstrip.racing.setup import RaceSetup, block_plan
-from dragstrip.racing.warming import warm_up
+from dragstrip.racing.warm_up import warm_up
 from dragstrip.record import Event, EventKind
 from dragstrip.scrutiny import nothing_right
 
@@ -46,7 +46,8 @@ SHORTS_LEAST = 5
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
 #: A median's standard error, in median absolute deviations of normal values, for one of them (Huber 1981).
 OF_DEVIATION = 1.4826 * math.sqrt(math.pi / 2)
-MOST_FACTOR = 4
+#: How many times longer than usual blocks may become.
+FACTORS = (1, 2, 4)
 NOT_COMPARED = "not compared with lasting load"
 
 
@@ -135,7 +136,7 @@ def compare_short_blocks(engine: Engine, session: int, name: str, lead_ns: int, 
         fact = f"{100 * math.expm1(apart):+.1f} % against blocks after {LOADED_NS // 1_000_000} ms of load"
         if abs(apart) - ERRORS * error <= APART:
             break
-        if factor == MOST_FACTOR:
+        if factor == FACTORS[-1]:
             numbers = {"counted_ns": factor * counted_ns, "apart": math.expm1(apart), "loaded_ns": LOADED_NS}
             return ShortBlocks(factor=factor, fact=fact, events=(event(EventKind.UNEQUAL_BLOCKS, name, **numbers),))
         factor *= 2
@@ -189,7 +190,7 @@ class Calibrated:
         return replace(self, calibration=calibration, facts={**self.facts, "while idle": fact})
 
 
-def calibrate(setup: RaceSetup, launched: Launched) -> Calibrated:
+def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
     """Warms a contender up and loads it, alone: its typical latency, its capacity, how it takes short blocks.
 
     ``idle_shares`` and ``Calibrated.at_idle`` tell the rest, once it is idle; its connections are closed for that.
@@ -227,7 +228,7 @@ def calibrate(setup: RaceSetup, launched: Launched) -> Calibrated:
     )
 
 
-def _load(setup: RaceSetup, launched: Launched, p50_ns: int) -> Tally:
+def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
     """One block: long enough to meet a slow server's median latency a few times; a quick one's is shorter."""
     most_ns = max(CALIBRATION_NS, CALIBRATION_FEWEST_LATENCIES * p50_ns)
     length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, CALIBRATION_LEAST_NS), most_ns)
@@ -253,7 +254,7 @@ def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
     return replace(entry, warm_up_least_s=least_s), min(warm_up_s, max(least_s, LEARNED_LEAST_S))
 
 
-def _facts_under_load(setup: RaceSetup, launched: Launched, tally: Tally, worked: str) -> dict[str, str]:
+def _facts_under_load(setup: RaceSetup, launched: LaunchedServer, tally: Tally, worked: str) -> dict[str, str]:
     """Facts for the parity sheet from the calibration's block; ``worked``: which threads did."""
     running = launched.running
     counts = f"{launched.processes}, {launched.threads}" if launched.processes else "unknown"

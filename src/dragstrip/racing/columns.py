@@ -12,9 +12,8 @@ from dragstrip.contender import Missing, Ready
 from dragstrip.racing import schedule
 from dragstrip.racing.plan import plan_of
 from dragstrip.racing.progress import ColumnProgress, Progress
-from dragstrip.racing.qualification import qualify_all
+from dragstrip.racing.qualification import Qualification, qualify_all
 from dragstrip.racing.qualification_store import QualificationStore
-from dragstrip.racing.qualified import Qualification
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Column, Entrant, Plan

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, pstdev
 
 from dragstrip.process.database import Instance, Usage
-from dragstrip.racing.launched import Launched
+from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
 from dragstrip.scrutiny import is_right
@@ -33,7 +33,7 @@ def served_from_elsewhere(statements: int, wanted: float) -> str | None:
     )
 
 
-def stale_answers(setup: RaceSetup, some: Iterable[Launched]) -> dict[str, str]:
+def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str, str]:
     """Gives every row a new value and asks each contender again for rows that it has answered before.
 
     Nobody may be under load meanwhile. By contender whose answers are still the old ones: why, in words for the record.
@@ -56,7 +56,7 @@ def stale_answers(setup: RaceSetup, some: Iterable[Launched]) -> dict[str, str]:
     }
 
 
-def _ask(setup: RaceSetup, launched: Launched) -> str | None:
+def _ask(setup: RaceSetup, launched: LaunchedServer) -> str | None:
     """Why one of a few answers is not right by the rows as they are now; None if all are."""
     probes = setup.asking(launched).probes(keepalive=False, count=ASKED)
     for probe in probes:
@@ -74,7 +74,7 @@ def usage_of(instance: Instance | None) -> Mapping[str, Usage]:
     return instance.usage() if instance else {}
 
 
-def wanted_by(launched: Launched, blocks: Sequence[Block], executed: int) -> float:
+def wanted_by(launched: LaunchedServer, blocks: Sequence[Block], executed: int) -> float:
     """Statements that a contender's answers of these blocks took in the database.
 
     Of one that was sent and not answered nobody knows. Where a workload's requests take different numbers, how many

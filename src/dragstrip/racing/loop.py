@@ -14,7 +14,7 @@ from dragstrip import machine
 from dragstrip.errors import MachineLost
 from dragstrip.racing import environment
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import MACHINE_LOST, Event, EventKind, Round, Void, VoidKind

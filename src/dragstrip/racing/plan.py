@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dragstrip.racing import schedule
-from dragstrip.racing.qualified import Qualification
+from dragstrip.racing.qualification import Qualification
 from dragstrip.racing.request import Request
 from dragstrip.record import Load, Plan
 

@@ -10,23 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dragstrip import parity
 from dragstrip.contender import BUILD_S, Entry, Missing, Ready
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
-from dragstrip.racing import database_proof, environment
+from dragstrip.racing import database_proof
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
-from dragstrip.racing.launched import Launched, Servers
+from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
-from dragstrip.racing.qualified import Qualification, Qualified, Rejected
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import EventKind, Load
+from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2
 
@@ -41,6 +40,82 @@ NAMED = 3
 
 #: Seconds after which it is told who is waited for, and again after as many.
 TELL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """A contender that was tried.
+
+    Args:
+        entry: how to start it; an ad hoc one's has the warm-up that was learned.
+        key: under which the result is kept for the next race; None if nothing tells that it will be the same then.
+    """
+
+    entry: Entry
+    version: str
+    key: str | None
+
+    @property
+    def name(self) -> str:
+        """The contender's name."""
+        return self.entry.name
+
+    def _entrant(self, facts: Mapping[str, str], out: str = "") -> Entrant:
+        return Entrant(
+            name=self.name,
+            title=self.entry.title,
+            kind=self.entry.kind,
+            version=self.version,
+            language=self.entry.language,
+            parameters=dict(self.entry.parameters),
+            definition_hash=self.entry.definition_hash,
+            parity=dict(facts),
+            out=out,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualified(_Tried):
+    """A contender that passed its checks and was calibrated; ``facts`` are for the parity sheet."""
+
+    facts: Mapping[str, str]
+    calibration: Calibration
+
+    def entrant(self) -> Entrant:
+        """For the race's record."""
+        return self._entrant(self.facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected(_Tried):
+    """A contender that is missing, did not start, or was not correct; ``reason`` is in words, for a person."""
+
+    reason: str
+
+    def entrant(self) -> Entrant:
+        """For the race's record."""
+        return self._entrant({}, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Qualification:
+    """All contenders as they came out of qualification, in the order in which they were named."""
+
+    contenders: tuple[Qualified | Rejected, ...]
+
+    @property
+    def ready(self) -> dict[str, Qualified]:
+        """Those that can race, by name."""
+        return {tried.name: tried for tried in self.contenders if isinstance(tried, Qualified)}
+
+    @property
+    def rejected(self) -> dict[str, str]:
+        """Why the others can't, by name."""
+        return {tried.name: tried.reason for tried in self.contenders if isinstance(tried, Rejected)}
+
+    def entrants(self) -> tuple[Entrant, ...]:
+        """For the race's record."""
+        return tuple(tried.entrant() for tried in self.contenders)
 
 
 @contextmanager
@@ -125,7 +200,11 @@ def qualify_all(
     results = tuple(candidate.result() for candidate in candidates)
     for candidate, result in zip(candidates, results, strict=True):
         if store is not None and candidate.calibrated is not None and isinstance(result, Qualified):
-            store.keep(result.key, _to_keep(result, disturbed=candidate.calibrated.disturbed))
+            good_s = DISTURBED_S if candidate.calibrated.disturbed else GOOD_S
+            proof = KeptQualification(
+                at_s=time.time(), good_s=good_s, parity=result.facts, calibration=result.calibration
+            )
+            store.keep(result.key, proof)
         candidate.announce(progress)
     return Qualification(results)
 
@@ -147,7 +226,7 @@ class _Candidate:
     key: str | None = None
     kept: KeptQualification | None = None
     rejected: str | None = None
-    launched: Launched | None = None
+    launched: LaunchedServer | None = None
     facts: dict[str, parity.Fact] = field(default_factory=dict)
     calibrated: Calibrated | None = None
     started: threading.Event = field(default_factory=threading.Event)
@@ -160,7 +239,7 @@ class _Candidate:
         return self.entry.name
 
     @property
-    def running(self) -> Launched | None:
+    def running(self) -> LaunchedServer | None:
         """Its launch, if it is up and nothing was found against it."""
         return self.launched if self.rejected is None else None
 
@@ -185,7 +264,8 @@ class _Candidate:
             entry, calibration = self.calibrated.entry, self.calibrated.calibration
         elif self.kept is not None:
             facts = {"scrutineering": f"of {self.kept.when} UTC, reused", **self.kept.parity}
-            entry, calibration = self.entry, _kept_calibration(self.entry.name, self.kept)
+            events = tuple(replace(event, at_ns=time.monotonic_ns()) for event in self.kept.calibration.events)
+            entry, calibration = self.entry, replace(self.kept.calibration, events=events)
         else:
             reason = self.rejected or "it was not tried"
             return Rejected(entry=self.entry, version=self.version, key=self.key, reason=reason)
@@ -253,7 +333,7 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
             _ask(setup, candidate, launched)
 
 
-def _ask(setup: RaceSetup, candidate: _Candidate, launched: Launched) -> None:
+def _ask(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> None:
     """Has a contender prove its answers, and tries what it does with connections. Runs beside others' asking."""
     if setup.workload.asks_database:
         candidate.wanted = setup.asking(launched).statements(setup.load)
@@ -357,29 +437,3 @@ class _SideBySide:
         self._begun = 0
         if self._raised:
             raise self._raised[0]
-
-
-def _kept_calibration(name: str, kept: KeptQualification) -> Calibration:
-    return Calibration(
-        p50_ns=kept.p50_ns,
-        capacity_per_s=kept.capacity_per_s,
-        launch_s=kept.launch_s,
-        block_factor=kept.factor,
-        restless=kept.restless,
-        events=tuple(environment.event(EventKind.UNEQUAL_BLOCKS, name, **numbers) for numbers in kept.unequal),
-    )
-
-
-def _to_keep(result: Qualified, *, disturbed: bool) -> KeptQualification:
-    calibration = result.calibration
-    return KeptQualification(
-        at_s=time.time(),
-        good_s=DISTURBED_S if disturbed else GOOD_S,
-        parity=result.facts,
-        p50_ns=calibration.p50_ns,
-        capacity_per_s=calibration.capacity_per_s,
-        launch_s=calibration.launch_s,
-        factor=calibration.block_factor,
-        restless=calibration.restless,
-        unequal=tuple(event.numbers for event in calibration.events if event.kind is EventKind.UNEQUAL_BLOCKS),
-    )

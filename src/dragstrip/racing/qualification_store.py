@@ -24,6 +24,7 @@ from dragstrip.contender import Entry, Ready, discovery
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts
+from dragstrip.racing.calibration import FACTORS, Calibration
 from dragstrip.record import Load
 from dragstrip.version import __version__
 from dragstrip.workload import Workload
@@ -36,8 +37,7 @@ MOST_FILES = 50_000
 
 _PACKAGE = Path(__file__).parents[1]
 _DPKG = Path("/var/lib/dpkg/status")
-_SHAPE = 2
-_UNEQUAL = ("counted_ns", "apart", "loaded_ns")
+_SHAPE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +47,12 @@ class KeptQualification:
     Args:
         at_s: wall clock, seconds since 1970; good_s: for how long it stands.
         parity: facts for the parity sheet.
-        p50_ns, capacity_per_s: by the calibration's block. launch_s: start and warm-up, for the plan.
-        factor, restless: as in ``calibration.Calibration``; unequal: numbers of its events of unequal blocks.
     """
 
     at_s: float
     good_s: float
     parity: Mapping[str, str]
-    p50_ns: int
-    capacity_per_s: float
-    launch_s: float
-    factor: int
-    restless: bool
-    unequal: tuple[Mapping[str, float], ...] = ()
+    calibration: Calibration
 
     @property
     def when(self) -> str:
@@ -203,24 +196,16 @@ def _proof(stored: dict[str, Any], key: str) -> KeptQualification:
     """A proof out of a file's words.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: they are none.
+        ValueError, TypeError, KeyError: they are none.
     """
+    from pydantic import TypeAdapter  # the command line's help does without it
+
     if stored["shape"] != _SHAPE or stored["key"] != key:
         raise ValueError("another shape, or another contender's")
-    parity = {str(name): str(fact) for name, fact in stored["parity"].items()}
-    proof = KeptQualification(
-        at_s=float(stored["at_s"]),
-        good_s=float(stored["good_s"]),
-        parity=parity,
-        p50_ns=int(stored["p50_ns"]),
-        capacity_per_s=float(stored["capacity_per_s"]),
-        launch_s=float(stored["launch_s"]),
-        factor=int(stored["factor"]),
-        restless=stored["restless"] is True,
-        unequal=tuple({name: float(one[name]) for name in _UNEQUAL} for one in stored["unequal"]),
-    )
-    if not (0 < proof.p50_ns < 10**12 and proof.capacity_per_s > 0 and 0 <= proof.launch_s < 1e4):
+    proof = TypeAdapter(KeptQualification).validate_python(stored)
+    calibration = proof.calibration
+    if not (0 < calibration.p50_ns < 10**12 and calibration.capacity_per_s > 0 and 0 <= calibration.launch_s < 1e4):
         raise ValueError("figures that can't be")
-    if proof.factor not in (1, 2, 4):
+    if calibration.block_factor not in FACTORS:
         raise ValueError("a factor that can't be")
     return proof

@@ -15,7 +15,7 @@ from dragstrip.racing import schedule
 from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import ColumnProgress, Progress
-from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import MACHINE_LOST, TOO_FEW, Block, Event, Plan, Race

@@ -14,9 +14,6 @@ from dragstrip.racing.place import HERE, Place
 from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
 from dragstrip.workload import HTTP2, Workload
 
-#: The highest rate of an open loop, of the engine.
-MOST_PER_S = 10_000_000.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -32,7 +29,7 @@ class Request:
         purpose: what the race is for, where a command runs it for something; it becomes an event of its record.
         http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
         streams: over HTTP/2, requests at a time on each connection.
-        rate_per_s: of an open loop, the same for all; ``schedule.AUTO_RATE``; None: a closed loop.
+        rate_per_s: of an open loop, the same for all; ``options.AUTO_RATE``; None: a closed loop.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         also: further workloads, each a column of the same race.
@@ -87,9 +84,7 @@ class Request:
             BadUsage: says which field, what was given and what would do.
         """
         for name in options.BOUNDS:
-            object.__setattr__(self, name, options.taken(name, getattr(self, name)))
-        rate = options.Number(most=MOST_PER_S, or_none=True, also=(schedule.AUTO_RATE,))
-        object.__setattr__(self, "rate_per_s", options.taken("rate_per_s", self.rate_per_s, rate))
+            object.__setattr__(self, name, options.validated(name, getattr(self, name)))
         if self.efficiency and self.metric.endswith(AUTO):
             object.__setattr__(self, "metric", f"{self.metric.removesuffix(AUTO)}cpu")
         if self.budget_s is None and self.allowed:

@@ -14,10 +14,10 @@ from dragstrip.errors import StageError
 from dragstrip.process.database import spent
 from dragstrip.racing import database_proof, environment
 from dragstrip.racing.blocks import PlannedBlock, run_blocks
-from dragstrip.racing.launched import Servers
-from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.launching import Servers
+from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.racing.warming import come_to_rest, warm_up
+from dragstrip.racing.warm_up import wait_until_idle, warm_up
 from dragstrip.record import Block, Event, EventKind, Round, Void, VoidKind
 from dragstrip.validity.block import LoadFault, LoadFaultKind
 
@@ -153,7 +153,7 @@ def _warm_up_all(setup: RaceSetup, contenders: Mapping[str, Qualified], servers:
             out[launched.name] = launched.death("under load") or str(error)
         launched.processes, launched.threads = launched.running.counts()
     for last in list(servers.warm().values())[-1:]:
-        come_to_rest(last.running)
+        wait_until_idle(last.running)
     return out
 
 

@@ -1,17 +1,4 @@
-"""One race from what was asked for to its stored record, in steps; each step's file says how it is done.
-
-1. request: refuses what can't be raced, finds cores and load (``request.py``).
-2. set up: scratch space, a supervisor per contender, awake cores, the engine (``setup.py``).
-3. qualify: each contender is launched once and proves its answers, or was kept as proved (``qualification.py``).
-4. calibrate: it is loaded on that same launch, for the plan only (``calibration.py``).
-5. plan: block lengths, passes, rounds (``plan.py``); the race's record is stored, with no rounds yet.
-6. loop: the columns take turns until all their pairs are decided or the budget is spent (``race_loop.py``).
-7. round: launches all afresh, warms them up, loads them, stops them (``round.py``, ``warming.py``).
-8. engine: runs the blocks, in the order that was drawn (``blocks.py``, ``schedule.py``).
-9. record: each block and launch (``records.py``, ``launched.py``); ``validity`` marks what is void, ``store`` keeps it.
-10. judge: ``analysis`` judges the race so far, after each round (``race_loop.py``).
-11. report: ``progress`` shows it meanwhile; ``report`` renders the record that is returned here.
-"""
+"""One race from what was asked for to its stored record; docs/ARCHITECTURE.md lists its steps and their files."""
 
 from __future__ import annotations
 
@@ -27,9 +14,8 @@ from dragstrip.racing.columns import PreparedColumn, columns_of, entrants_of, pr
 from dragstrip.racing.place import HERE
 from dragstrip.racing.plan import plan_of_all
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualification import set_up
+from dragstrip.racing.qualification import Qualification, set_up
 from dragstrip.racing.qualification_store import QualificationStore
-from dragstrip.racing.qualified import Qualification
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.records import Began, backend_of, with_setup
 from dragstrip.racing.request import (

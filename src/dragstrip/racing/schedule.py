@@ -16,10 +16,8 @@ import numpy as np
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS, AUTO, KNOWN, known_or_auto
+from dragstrip.racing.options import AUTO_RATE
 from dragstrip.record import Plan
-
-#: Asks for half of what the slowest contender serves in calibration.
-AUTO_RATE = -1.0
 
 #: Lead-in (loaded, not counted) and counted part, in typical latencies, and the most that they last.
 #: A block under 20 latencies means nothing: a server with 40 ms stalls read three times too fast.

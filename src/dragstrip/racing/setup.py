@@ -18,8 +18,7 @@ from dragstrip.process.database import Database, Instance
 from dragstrip.process.keep_awake import Awake
 from dragstrip.process.running import Running
 from dragstrip.racing import environment
-from dragstrip.racing.launched import Launched
-from dragstrip.racing.launching import Launching
+from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.record import Event, Load, Round
 from dragstrip.scrutiny import TROUBLE, Findings, Head, count_from_now, describe_error, reference_heads, with_own_form
@@ -83,7 +82,7 @@ class RaceSetup:
             finally:
                 self.instance = None
 
-    def launch(self, entry: Entry) -> Launched:
+    def launch(self, entry: Entry) -> LaunchedServer:
         """Starts a contender and waits for its first right answer.
 
         Raises:
@@ -91,21 +90,21 @@ class RaceSetup:
         """
         return self.launching.launch(entry, self.workload, self.load.http, self.instance)
 
-    def asking(self, launched: Launched) -> Asking:
+    def asking(self, launched: LaunchedServer) -> Asking:
         """What a launch is asked."""
         return Asking.of(self.workload, self.seed, launched.entry, launched.data)
 
-    def prove(self, launched: Launched) -> Findings:
+    def prove(self, launched: LaunchedServer) -> Findings:
         """Has a contender prove its answers."""
         at = launched.running
         return prove(self.asking(launched), self.load, at.host, at.port, launched.tls)
 
-    def connection_facts(self, launched: Launched) -> dict[str, parity.Fact]:
+    def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
         """What a contender does with connections, for the parity sheet."""
         at = launched.running
         return connection_facts(self.asking(launched), at.host, at.port, launched.tls)
 
-    def count_from_now(self, launched: Launched) -> Callable[[], int | None]:
+    def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
         """What a contender counts itself from now on; see ``scrutiny.count_from_now``."""
         return count_from_now(launched.own_count, launched.running.host, launched.running.port, launched.tls)
 
@@ -132,7 +131,7 @@ class RaceSetup:
         """Whether the race can go on after a machine of it was lost; this one has only itself to lose."""
         return False
 
-    def _encryption(self, launched: Launched) -> Tls | None:
+    def _encryption(self, launched: LaunchedServer) -> Tls | None:
         """How the engine reaches a launch over TLS."""
         from dragstrip._engine import Tls
 
@@ -140,14 +139,14 @@ class RaceSetup:
             return None
         return Tls(HOST, cacert=launched.tls.cacert, resume=self.workload.tls == "resumed")
 
-    def _heads(self, launched: Launched, exchanges: Sequence[Exchange]) -> list[list[Head]]:
+    def _heads(self, launched: LaunchedServer, exchanges: Sequence[Exchange]) -> list[list[Head]]:
         """The heads that its answers may have: those of its first launch, which is the one that was scrutineered."""
         key, running = (self.workload.name, launched.name), launched.running
         if key not in self.heads:
             self.heads[key] = reference_heads(running.host, running.port, exchanges, launched.tls)
         return self.heads[key]
 
-    def connect(self, launched: Launched) -> int:
+    def connect(self, launched: LaunchedServer) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
 
         Raises:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from dragstrip.contender import Entry, Missing, check
 from dragstrip.racing.progress import Silent
-from dragstrip.racing.qualification import qualify_all
-from dragstrip.racing.qualified import Rejected
+from dragstrip.racing.qualification import Rejected, qualify_all
 from dragstrip.racing.request import Request, lanes_of, load_of, refuse_unfit_load
 from dragstrip.racing.setup import race_setup
 from dragstrip.workload import load as load_workload

@@ -1,20 +1,121 @@
-"""When is a server warm: no rise left in the throughput of successive slices. Pure.
+"""Warms a server up until successive slices of load show no rise, and waits until it is idle afterwards.
 
-Method: ``docs/METHOD.md``, "Warm-up". The slope is Theil's (1950) median of pairwise slopes, because
+Method: docs/METHOD.md, "Warm-up". The slope is Theil's (1950) median of pairwise slopes, because
 one slice that the machine disturbed must not decide.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
+
+from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
+from dragstrip.errors import StageError
+from dragstrip.process.running import Running
+from dragstrip.racing.launching import LaunchedServer, WarmUp
+from dragstrip.racing.setup import RaceSetup, block_plan
+from dragstrip.scrutiny import nothing_right
 
 #: Slices looked at; the last of a warm-up.
 WINDOW = 10
 
 #: A rise over the window, relative to its median, that counts as none.
 FLAT = 0.01
+
+#: A warm-up slice lasts five typical latencies, within these bounds; of a server that needs more than half of the
+#: longest for one answer, two: else none might fall into it.
+SLICE_LATENCIES, SLICE_LEAST_NS, SLICE_MOST_NS, SLICE_FEWEST_LATENCIES = 5, 5_000_000, 50_000_000, 2
+
+#: A server is at rest where it used less than this share of a core in so many looks of so many seconds in a row; it is
+#: waited for so long at most.
+REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
+
+#: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
+WARM_UP_MOST = 3
+
+#: A server is not called unsettled by the slices of its first window alone: those of a slow one take up all its time,
+#: and the first of them are of a cold server.
+WINDOWS_LEAST = 2
+
+#: The first look at a server of which nothing is known, for the length of its slices. Then those that are long enough
+#: for handshakes of many connections at once, before whose end no request is under way; the last, also beside others
+#: who take the cores.
+LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
+
+
+def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None) -> WarmUp:
+    """Connects to a server and loads it until successive slices show no rise, or its ``warm_up.most_s`` is spent.
+
+    Time that others took from its core or the engine's warms nothing up: only what was left counts towards the least
+    and the most. A slice's speed is answers per CPU second where that can be read, which others' bursts hardly move.
+
+    Args:
+        p50_ns: its typical latency, for the length of a slice; None if unknown yet.
+
+    Raises:
+        StageError: it takes no connections, or gives no right answer.
+    """
+    launched.session = session = setup.connect(launched)
+    started_ns = time.monotonic_ns()
+    setup.watch(launched.running, session)
+    p50_ns = p50_ns or _first_look(setup, launched)
+    slice_ns = min(max(SLICE_LATENCIES * p50_ns, SLICE_LEAST_NS), max(SLICE_MOST_NS, SLICE_FEWEST_LATENCIES * p50_ns))
+    server_cores = len(setup.lanes.server)
+    speeds: list[float] = []
+    own_ns = 0.0
+    while True:
+        gave_up = False
+        for tally in setup.engine.run([block_plan(session, counted_ns=slice_ns)] * WINDOW):
+            speeds.append(speed_of(tally))
+            own_ns += left_ns(tally, server_cores)
+            gave_up = gave_up or tally.gave_up
+        lasted_ns = time.monotonic_ns() - started_ns
+        if gave_up:
+            return WarmUp(lasted_ns=lasted_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
+        counted_s = max(own_ns, lasted_ns / WARM_UP_MOST) / 1e9
+        if counted_s < launched.entry.warm_up_least_s:
+            continue
+        flat = settled(speeds)
+        if flat or (counted_s >= launched.entry.warm_up_most_s and len(speeds) >= WINDOWS_LEAST * WINDOW):
+            setup.watch(launched.running, session)  # threads may have come since
+            enough = enough_s(speeds, slice_ns / 1e9)
+            return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)
+
+
+def _first_look(setup: RaceSetup, launched: LaunchedServer) -> int:
+    """The typical latency of a server of which nothing is known, in nanoseconds.
+
+    Raises:
+        StageError: it answered nothing: ten slices more would each wait for the time limit of an answer.
+    """
+    for look_ns in LOOKS_NS:
+        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=look_ns)])
+        if tally.answered or tally.failed:
+            break
+    if not tally.answered:
+        launched.disconnect(setup.engine)
+        reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))
+        raise StageError(f"{launched.name}: {reason}")
+    # Where few came within the counted part, they are the quickest; most took until all had come.
+    p50_ns = tally.p50_ns if tally.requests >= setup.load.connections else tally.duration_ns
+    return own_p50_ns(tally, p50_ns, len(setup.lanes.server))
+
+
+def wait_until_idle(running: Running) -> None:
+    """Waits until a server works no more, at most ``REST_MOST_S``: the last that was warmed up; others had that time.
+
+    A just-in-time compiler's own threads go on after the load ends. On one core they had hardly run beside the main
+    thread: Node's first blocks were a third slower where it was the last one to be warmed up.
+    """
+    looks_at_rest, until_s = 0, time.monotonic() + REST_MOST_S
+    before_ns = sum(running.thread_cpu_ns().values())
+    while looks_at_rest < REST_LOOKS and time.monotonic() < until_s:
+        time.sleep(REST_LOOK_S)
+        after_ns = sum(running.thread_cpu_ns().values())
+        rests = after_ns - before_ns < REST_BELOW * REST_LOOK_S * 1e9
+        looks_at_rest, before_ns = looks_at_rest + 1 if rests else 0, after_ns
 
 
 def rise(rates: Sequence[float]) -> tuple[float, float]:

@@ -17,8 +17,7 @@ from dragstrip.racing import schedule
 from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualification import set_up_and_qualify
-from dragstrip.racing.qualified import Qualification
+from dragstrip.racing.qualification import Qualification, set_up_and_qualify
 from dragstrip.racing.records import Began, with_setup
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load

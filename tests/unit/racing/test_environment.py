@@ -25,7 +25,7 @@ from dragstrip import machine, validity
 from dragstrip._engine import BlockPlan
 from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, environment
-from dragstrip.racing.qualified import Qualified
+from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.race_loop import ColumnLoop, RaceLoop
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, EventKind, Load, Race

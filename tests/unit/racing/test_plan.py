@@ -11,7 +11,7 @@ from dragstrip.contender import AllowedHost
 from dragstrip.racing import schedule
 from dragstrip.racing.calibration import Calibration
 from dragstrip.racing.plan import plan_of, plan_of_all
-from dragstrip.racing.qualified import Qualification, Qualified
+from dragstrip.racing.qualification import Qualification, Qualified
 from dragstrip.racing.request import Request
 from dragstrip.record import Load, Plan
 from dragstrip.workload import load

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
-from dragstrip.racing.warm_up import WINDOW, enough_s, rise, settled
-from dragstrip.racing.warming import warm_up
+from dragstrip.racing.warm_up import WINDOW, enough_s, rise, settled, warm_up
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Tally
-    from dragstrip.racing.launched import Launched
+    from dragstrip.racing.launching import LaunchedServer
     from dragstrip.racing.setup import RaceSetup
 
 
@@ -118,7 +117,7 @@ def test_a_slow_server_has_a_second_window_before_it_is_called_unsettled(
     launched = SimpleNamespace(
         session=None, running=None, entry=SimpleNamespace(warm_up_least_s=0.05, warm_up_most_s=2.0)
     )
-    found = warm_up(cast("RaceSetup", setup), cast("Launched", launched), p50_ms * 1_000_000)
+    found = warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), p50_ms * 1_000_000)
     assert (len(given), found.settled) == (slices, flat)
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import dragstrip
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Ready, serve_entry, url_entry
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts, Limits
 from dragstrip.racing import qualification_store
+from dragstrip.racing.calibration import Calibration
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
-from dragstrip.record import Load
+from dragstrip.record import Event, EventKind, Load
 from dragstrip.workload import load as load_workload
 
 LANES = Lanes((1,), (0,), False, "")
@@ -27,9 +27,25 @@ FACTS = Facts(cpu="a", cores_online="0-1", kernel="6", boot="b", limits=Limits()
 CONTEXT = ("all alike",)
 
 PROOF = KeptQualification(
-    at_s=0.0, good_s=GOOD_S, parity={"workers": "1"}, p50_ns=200_000, capacity_per_s=1e5, launch_s=0.2, factor=2,
-    restless=True, unequal=({"counted_ns": 1e7, "apart": -0.03, "loaded_ns": 1e8},),
-)  # fmt: skip
+    at_s=0.0,
+    good_s=GOOD_S,
+    parity={"workers": "1"},
+    calibration=Calibration(
+        p50_ns=200_000,
+        capacity_per_s=1e5,
+        launch_s=0.2,
+        block_factor=2,
+        restless=True,
+        events=(
+            Event(
+                at_ns=5,
+                kind=EventKind.UNEQUAL_BLOCKS,
+                subject="mine",
+                numbers={"counted_ns": 1e7, "apart": -0.03, "loaded_ns": 1e8},
+            ),
+        ),
+    ),
+)
 
 DEFINITION = """
 name = "mine"
@@ -183,7 +199,7 @@ def test_an_unreadable_file_never_hurts(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"p50_ns": 0}, {"p50_ns": "x"}, {"capacity_per_s": -1}, {"factor": 3}, {"key": "other"}, {"shape": 1},
+    [{"p50_ns": 0}, {"p50_ns": "x"}, {"capacity_per_s": -1}, {"block_factor": 3}, {"key": "other"}, {"shape": 1},
      {"at_s": 1e300}, {"at_s": "NaN"}, {"parity": []}],
     ids=str,
 )  # fmt: skip
@@ -191,7 +207,9 @@ def test_figures_that_cannot_be_are_not_believed(wrong: dict[str, Any], tmp_path
     """Whoever wrote them."""
     here, file = kept(tmp_path), tmp_path / "races.scrutiny" / "k.json"
     here.keep("k", now())
-    file.write_text(json.dumps(json.loads(file.read_text()) | wrong))
+    stored = json.loads(file.read_text())
+    (stored["calibration"] if wrong.keys() <= stored["calibration"].keys() else stored).update(wrong)
+    file.write_text(json.dumps(stored))
     assert here.find("k") is None
 
 
@@ -209,7 +227,7 @@ def test_a_fresh_scrutiny_reuses_nothing_and_keeps_what_it_finds(tmp_path: Path)
     kept(tmp_path).keep("k", now())
     fresh = kept(tmp_path, fresh=True)
     assert fresh.find("k") is None
-    fresh.keep("k", newer := now(replace(PROOF, p50_ns=300_000)))
+    fresh.keep("k", newer := now(replace(PROOF, calibration=replace(PROOF.calibration, p50_ns=300_000))))
     assert kept(tmp_path).find("k") == newer
     kept(tmp_path).forget("k")
     assert kept(tmp_path).find("k") is None
@@ -230,35 +248,3 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
     here.keep("k", now())
     here.forget("k")
     assert here.find("k") is None
-
-
-# --- on the real thing --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.live
-@pytest.mark.timeout(300)
-@pytest.mark.thorough
-def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path) -> None:
-    """On the parity sheet and while it runs; --fresh-scrutiny proves anew; an ad hoc server is proved every time."""
-    store = tmp_path / "races.sqlite"
-    server = f"mine=/usr/bin/python3 {Path(__file__).parents[1]}/servers/misbehaving.py {{port}} none"
-
-    def raced(*more: str) -> tuple[str, dict[str, Any]]:
-        out = tmp_path / "out.json"
-        words = ["race", "nginx-return", "--serve", server, "-c", "4", "--rounds", "2", "--json", str(out), *more]
-        done = dragstrip(*words, "--store", str(store))
-        assert out.exists(), done.stdout + done.stderr
-        told = json.loads(out.read_text())
-        assert [one["out"] for one in told["contenders"]] == ["", ""], done.stdout + done.stderr
-        return done.stdout, {one["name"]: one["parity"] for one in told["columns"][0]["contenders"]}
-
-    shown, first = raced()
-    assert all("scrutineering" not in sheet for sheet in first.values())
-    assert "nginx-return: ready\n" in shown
-    shown, second = raced()
-    assert "reused" in second["nginx-return"].pop("scrutineering")
-    assert second["nginx-return"] == first["nginx-return"]
-    assert "scrutineering" not in second["mine"]
-    assert "nginx-return: ready (passed scrutineering " in shown
-    _, third = raced("--fresh-scrutiny")
-    assert all("scrutineering" not in sheet for sheet in third.values())
