@@ -19,7 +19,7 @@ import pytest
 from dragstrip import record
 from dragstrip._engine import Tally
 from dragstrip.loading.result import Slice
-from dragstrip.racing import records
+from dragstrip.racing.blocks import block_record
 from dragstrip.store.database import Store
 
 ROOT = Path(__file__).parents[2]
@@ -129,7 +129,7 @@ def test_a_record_holds_what_the_engine_handed_over() -> None:
     """Each number under its own name, none twice, none in another's place."""
     stub = of_stub()
     tally = type("Told", (), {name: _value(name, stub[name], at) for at, name in enumerate(sorted(stub))})()
-    block = records.block_record(tally, "a", 1, 2, 3)
+    block = block_record(tally, "a", 1, 2, 3)
     assert (block.contender, block.round, block.pass_index, block.position, block.void) == ("a", 1, 2, 3, ())
     for field in fields(block):
         if field.name not in RECORDS_OWN:

@@ -33,7 +33,7 @@ from dragstrip.fleet.sent import asking_of, encryption_of, load_of, request_of
 from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
-from dragstrip.racing import environment
+from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
@@ -57,7 +57,7 @@ class _Race:
     seed: int
     cores: tuple[int, ...]
     awake: Awake
-    watch: environment.Watch
+    watch: MachineMonitor
     meter: Meter
     marker: Marker | None = None
     loading: LoadThere | None = None
@@ -125,7 +125,7 @@ class GeneratorDuties(RoundDuties[_Race]):
                 resources.close()
                 raise
             self._race = _Race(
-                resources, engine, folder, asked, seed, lane, kept, environment.Watch(lane), Meter("", lane)
+                resources, engine, folder, asked, seed, lane, kept, MachineMonitor(lane), Meter("", lane)
             )
             return Opened(
                 awake=kept.text, way=kept.way, io=engine.io, backend=engine.backend, wait=engine.wait,

@@ -10,14 +10,14 @@ from dragstrip.errors import StageError
 from dragstrip.fleet.messages import AllSeen, Nothing, Seen
 from dragstrip.process import keep_awake
 from dragstrip.process.keep_awake import Awake
-from dragstrip.racing import environment
+from dragstrip.racing.machine_events import MachineMonitor
 
 
 class OpenRace(Protocol):
     """A race that is open on this machine: what keeps its cores awake, what watches it, and what is held meanwhile."""
 
     awake: Awake
-    watch: environment.Watch
+    watch: MachineMonitor
     held: ExitStack
 
 

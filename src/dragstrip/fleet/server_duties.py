@@ -34,8 +34,8 @@ from dragstrip.fleet.sent import entrant_of, workload_of
 from dragstrip.machine.link import device_of
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
-from dragstrip.racing import environment
 from dragstrip.racing.launching import LaunchedServer, Launching
+from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.scrutiny import count_from_now
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class _Race:
     launching: Launching
     awake: Awake
     observer: Observer
-    watch: environment.Watch
+    watch: MachineMonitor
     meter: Meter
     held: ExitStack = field(default_factory=ExitStack)
 
@@ -144,7 +144,7 @@ class ServerDuties(RoundDuties[_Race]):
                 resources.close()
                 raise
             meter = Meter(device_of(address), lane)
-            self._race = _Race(resources, launching, kept, observer, environment.Watch(lane), meter)
+            self._race = _Race(resources, launching, kept, observer, MachineMonitor(lane), meter)
             return Opened(port=observer.port, awake=kept.text, way=kept.way)
 
     def stand_by(self, entries: list[Mapping[str, Any]]) -> Nothing:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from dragstrip.process.running import awake, frozen
 from dragstrip.racing.launching import LaunchedServer
-from dragstrip.racing.records import block_record
 from dragstrip.racing.setup import RaceSetup, block_plan
-from dragstrip.record import Block
+from dragstrip.record import Block, KindCount
 
 if TYPE_CHECKING:
     from dragstrip._engine import Tally
+
+#: What a block's record has from its place in the round, from its judgement, and under the workload's names; all else
+#: the engine hands back under the same name.
+_NOT_COUNTED = ("contender", "round", "pass_index", "position", "void", "kinds")
+_COUNTED = tuple(field.name for field in fields(Block) if field.name not in _NOT_COUNTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +75,25 @@ def run_blocks(
         block_record(tally, block.contender, index, block.pass_index, position, setup.workload.kind_names)
         for position, (block, tally) in enumerate(zip(planned, tallies, strict=True))
     ]
+
+
+def block_record(
+    tally: Tally, contender: str, index: int, pass_index: int, position: int, kind_names: Sequence[str] = ()
+) -> Block:
+    """One block's record from what the engine handed back.
+
+    Args:
+        kind_names: of the workload's requests, where it has several.
+    """
+    counted: dict[str, Any] = {name: getattr(tally, name) for name in _COUNTED}
+    counted["errors"] = dict(tally.errors)
+    kinds = {
+        name: KindCount(
+            requests=kind.requests,
+            failed=kind.failed,
+            latency_sum_ns=kind.latency_sum_ns,
+            latency_hdr=kind.latency_hdr,
+        )
+        for name, kind in zip(kind_names, tally.kinds, strict=True)
+    }
+    return Block(contender=contender, round=index, pass_index=pass_index, position=position, kinds=kinds, **counted)

@@ -17,8 +17,8 @@ from dragstrip.analysis.cpu_shares import own_p50_ns
 from dragstrip.contender import Entry
 from dragstrip.errors import StageError
 from dragstrip.racing import schedule
-from dragstrip.racing.environment import event
 from dragstrip.racing.launching import LaunchedServer, WarmUp
+from dragstrip.racing.machine_events import event
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import warm_up
 from dragstrip.record import Event, EventKind
@@ -137,8 +137,14 @@ def compare_short_blocks(engine: Engine, session: int, name: str, lead_ns: int, 
         if abs(apart) - ERRORS * error <= APART:
             break
         if factor == FACTORS[-1]:
-            numbers = {"counted_ns": factor * counted_ns, "apart": math.expm1(apart), "loaded_ns": LOADED_NS}
-            return ShortBlocks(factor=factor, fact=fact, events=(event(EventKind.UNEQUAL_BLOCKS, name, **numbers),))
+            unequal = event(
+                EventKind.UNEQUAL_BLOCKS,
+                name,
+                counted_ns=factor * counted_ns,
+                apart=math.expm1(apart),
+                loaded_ns=LOADED_NS,
+            )
+            return ShortBlocks(factor=factor, fact=fact, events=(unequal,))
         factor *= 2
     unclear = fact == NOT_COMPARED and counted_ns <= LONG_ENOUGH_NS
     fact = fact if factor == 1 else f"{fact}, {factor} times the usual length"

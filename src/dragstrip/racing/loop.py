@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dragstrip import machine
 from dragstrip.errors import MachineLost
-from dragstrip.racing import environment
+from dragstrip.racing import machine_events
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan, run_round
@@ -92,11 +92,10 @@ class RoundLoop(ABC):
             blocks=(),
             void=(Void(kind=VoidKind.MACHINE_LOST),),
         )
-        told = Event(at_ns=time.monotonic_ns(), kind=EventKind.MACHINE_LOST, subject=lost.machine, text=str(lost))
-        events = [told]
+        events = [machine_events.event(EventKind.MACHINE_LOST, lost.machine, text=str(lost))]
         self.progress.phase(f"{lost}; waiting for it", waiting=True)
         if self.setup.recover(lost):
-            events.append(environment.event(EventKind.MACHINE_BACK, lost.machine))
+            events.append(machine_events.event(EventKind.MACHINE_BACK, lost.machine))
         else:
             self.lost = MACHINE_LOST
         return Outcome(round=record, planned=(), out={}), events

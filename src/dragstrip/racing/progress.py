@@ -28,23 +28,10 @@ class Progress(Protocol):
 class Silent:
     """A progress display that shows nothing."""
 
-    def phase(self, text: str, *, waiting: bool = False) -> None:
+    def phase(self, *_: object, **__: object) -> None:
         """Shows nothing."""
 
-    def building(self, name: str, command: Sequence[str], limit_s: float) -> None:
-        """Shows nothing."""
-
-    def scrutineering(self, name: str) -> None:
-        """Shows nothing."""
-
-    def ready(self, name: str, proved_at: str | None = None) -> None:
-        """Shows nothing."""
-
-    def out(self, name: str, reason: str) -> None:
-        """Shows nothing."""
-
-    def round_done(self, race: Race, judged: analysis.Verdict) -> None:
-        """Shows nothing."""
+    building = scrutineering = ready = out = round_done = phase
 
 
 class ColumnProgress:

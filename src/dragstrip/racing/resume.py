@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,17 +11,16 @@ from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
 from dragstrip.process import keep_awake
 from dragstrip.racing import schedule
+from dragstrip.racing.machine_events import event
 from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
-from dragstrip.record import Event, EventKind, Race
+from dragstrip.record import EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
-
-#: Facts that stay with a machine, and the one that changes when it starts again.
 
 
 def resume(
@@ -89,7 +87,7 @@ def _go_on(
             qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, place=place)
             entered.append((at, qualification.ready))
             rejected.append(qualification.rejected)
-        store.append_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.RESUMED))
+        store.append_event(race.id, event(EventKind.RESUMED))
         loop = RaceLoop(store, progress, race, entered)
         for column_loop, out in zip(loop.columns, rejected, strict=True):
             column_loop.take_out_contenders(out, len(race.rounds))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dragstrip import validity
 from dragstrip.errors import StageError
 from dragstrip.process.database import spent
-from dragstrip.racing import database_proof, environment
+from dragstrip.racing import database_proof, machine_events
 from dragstrip.racing.blocks import PlannedBlock, run_blocks
 from dragstrip.racing.launching import Servers
 from dragstrip.racing.qualification import Qualified
@@ -108,7 +108,7 @@ class _Run:
 def _database_log(setup: RaceSetup, index: int) -> list[Event]:
     """The end of what the round's database wrote, if it wrote anything."""
     text = setup.database.log_tail() if setup.database else ""
-    return [replace(environment.event(EventKind.DATABASE, round=index), text=text)] if text else []
+    return [machine_events.event(EventKind.DATABASE, text=text, round=index)] if text else []
 
 
 def _not_of_the_database(
@@ -179,7 +179,7 @@ def _measure(
     events = list[Event]()
     for name, launched in warm.items():
         after_bytes = launched.running.resident_bytes()
-        events += environment.memory_growth_events(name, before_bytes[name], after_bytes, lasted_s)
+        events += machine_events.memory_growth_events(name, before_bytes[name], after_bytes, lasted_s)
         launched.served = since[name]()
         if name in used:
             launched.spent = spent(used[name], after[name])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from dragstrip import analysis, machine
 from dragstrip.machine_facts import Facts
@@ -17,7 +19,6 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualification, set_up
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.race_loop import RaceLoop
-from dragstrip.racing.records import Began, backend_of, with_setup
 from dragstrip.racing.request import (
     Request,
     lanes_of,
@@ -28,7 +29,7 @@ from dragstrip.racing.request import (
     refuse_unfit_load,
     refuse_workloads,
 )
-from dragstrip.record import METHOD_VERSION, Event, Load, Purpose, Race
+from dragstrip.record import METHOD_VERSION, Backend, Event, Load, Purpose, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.version import __version__
@@ -47,7 +48,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     lanes = lanes_of(request)
     load = load_of(request, lanes)
     seed = request.seed if request.seed is not None else secrets.randbits(32)
-    began = Began.now()
+    started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = request.place.facts()
     kept: dict[str, QualificationStore | None] = {
         # Proofs are kept by files of this machine: those of others are not ours to look at.
@@ -61,7 +62,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     with set_up(request, load, lanes, seed, progress) as (setup, states):
         entered = prepare_columns(request, setup, states, progress, kept)
         known = request.place.with_profile(facts, store.path, lanes)
-        race = _record(request, entered, began, with_setup(known, setup))
+        race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
             store.begin(race)
             ready = [(one.setup, one.qualification.ready) for one in entered]
@@ -105,7 +106,7 @@ def _database(workload: Workload) -> tuple[str, ...]:
     return (database.find().version,) if workload.asks_database else ()
 
 
-def _record(request: Request, entered: Sequence[PreparedColumn], began: Began, facts: Facts) -> Race:
+def _record(request: Request, entered: Sequence[PreparedColumn], started: str, started_ns: int, facts: Facts) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
     setup, plans = entered[0].setup, [one.plan(request, len(entered)) for one in entered]
     columns = columns_of(request, entered, plans)
@@ -115,8 +116,8 @@ def _record(request: Request, entered: Sequence[PreparedColumn], began: Began, f
     return Race(
         id=secrets.token_hex(6),
         seed=setup.seed,
-        started=began.wall,
-        started_ns=began.monotonic_ns,
+        started=started,
+        started_ns=started_ns,
         workload=",".join(workload.name for workload in request.workloads),
         load=replace(
             setup.load,
@@ -130,8 +131,9 @@ def _record(request: Request, entered: Sequence[PreparedColumn], began: Began, f
         server_cores=setup.lanes.server,
         engine_cores=setup.lanes.engine,
         entrants=entrants_of(request, entered),
-        backend=backend_of(setup),
-        events=(*_purpose(request.purpose, began), *_calibration_events(entered)),
+        # Rounds must not change their back end in the middle of a race, nor when it is resumed.
+        backend=Backend(setup.engine.io),
+        events=(*_purpose(request.purpose, started_ns), *_calibration_events(entered)),
         columns=columns,
         waits=any(workload.waits for workload in request.workloads),
     )
@@ -144,10 +146,10 @@ def _calibration_events(entered: Sequence[PreparedColumn]) -> Iterator[Event]:
                 yield replace(event, column=at) if len(entered) > 1 else event
 
 
-def _purpose(purpose: Purpose | None, began: Began) -> tuple[Event, ...]:
+def _purpose(purpose: Purpose | None, at_ns: int) -> tuple[Event, ...]:
     if purpose is None:
         return ()
-    return (Event(at_ns=began.monotonic_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names),)
+    return (Event(at_ns=at_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names),)
 
 
 def _forget_fallen(race: Race, qualification: Qualification, kept: QualificationStore | None) -> None:

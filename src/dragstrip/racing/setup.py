@@ -13,12 +13,13 @@ from dragstrip import machine, parity
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage, EngineFailure, MachineLost, StageError
 from dragstrip.machine import Lanes
+from dragstrip.machine_facts import DatabaseFacts, Facts
 from dragstrip.process import database, keep_awake, launcher
 from dragstrip.process.database import Database, Instance
 from dragstrip.process.keep_awake import Awake
 from dragstrip.process.running import Running
-from dragstrip.racing import environment
 from dragstrip.racing.launching import LaunchedServer, Launching
+from dragstrip.racing.machine_events import MachineMonitor, Surroundings
 from dragstrip.racing.proving import Asking, connection_facts, prove
 from dragstrip.record import Event, Load, Round
 from dragstrip.scrutiny import TROUBLE, Findings, Head, count_from_now, describe_error, reference_heads, with_own_form
@@ -112,13 +113,38 @@ class RaceSetup:
         """Has the contender's CPU time read around each of the session's blocks."""
         watch_cpu_time(self.engine, running, session)
 
-    def surroundings(self) -> environment.Surroundings:
+    def surroundings(self) -> Surroundings:
         """What compares the race's machine before and after each round."""
-        return environment.Watch(self.lanes.all)
+        return MachineMonitor(self.lanes.all)
 
     def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
         """Waits until the race's cores have been idle enough over one window, or for so long."""
         machine.wait_for_quiet(self.lanes.all, busy_below=busy_below, at_most_s=at_most_s)
+
+    def with_facts(self, facts: Facts) -> Facts:
+        """The machine's facts with how a race uses it: I/O and wait of the engine, awake cores, database."""
+        return replace(
+            facts,
+            engine_io=f"{self.engine.backend}; latency by {self.engine.latency_stamps} stamps",
+            engine_wait=self.engine.wait,
+            awake=self.awake.text,
+            kept_awake=self.awake.way is not None,
+            database=self._database_facts(),
+        )
+
+    def _database_facts(self) -> DatabaseFacts | None:
+        """Which database the contenders query, its settings and where it runs; None if they query none."""
+        if self.database is None:
+            return None
+        return DatabaseFacts(
+            title=database.TITLE,
+            version=self.database.programs.version,
+            cores=self.lanes.database,
+            shared=bool(set(self.lanes.database) & set(self.lanes.server)),
+            data=self.database.place,
+            connections=database.CONNECTIONS,
+            settings=database.settings(),
+        )
 
     def begin_round(self) -> None:
         """A round is about to begin."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import repeat
 from math import ceil
 
@@ -18,7 +19,6 @@ from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualification, set_up_and_qualify
-from dragstrip.racing.records import Began, with_setup
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load
 from dragstrip.racing.round import Outcome, RoundPlan
@@ -82,12 +82,11 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     lanes = lanes_of(asked)
     load = load_of(asked, lanes)
     seed = asked.seed if asked.seed is not None else secrets.randbits(32)
-    began = Began.now()
-    facts = asked.place.facts()
+    started, facts = datetime.now(UTC).isoformat(timespec="seconds"), asked.place.facts()
     with set_up_and_qualify(asked, load, lanes, seed, progress) as (setup, qualification):
         loop = SweepLoop(setup, progress, request, qualification)
         finished = loop.drive()
-        return _record(request, setup, qualification, loop, began, with_setup(facts, setup), finished)
+        return _record(request, setup, qualification, loop, started, setup.with_facts(facts), finished)
 
 
 def _record(
@@ -95,7 +94,7 @@ def _record(
     setup: RaceSetup,
     qualification: Qualification,
     loop: SweepLoop,
-    began: Began,
+    started: str,
     facts: Facts,
     finished: str,
 ) -> Sweep:
@@ -103,7 +102,7 @@ def _record(
     return Sweep(
         id=secrets.token_hex(6),
         seed=setup.seed,
-        started=began.wall,
+        started=started,
         software=__version__,
         workload=setup.workload.name,
         load=setup.load,

@@ -27,9 +27,9 @@ FREQUENCY_OFF = 0.05
 GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
 
 
-def event(kind: EventKind, subject: str = "", **numbers: float) -> Event:
+def event(kind: EventKind, subject: str = "", text: str = "", **numbers: float) -> Event:
     """An event of now."""
-    return Event(at_ns=time.monotonic_ns(), kind=kind, subject=subject, numbers=numbers)
+    return Event(at_ns=time.monotonic_ns(), kind=kind, subject=subject, text=text, numbers=numbers)
 
 
 class Surroundings(Protocol):
@@ -40,7 +40,7 @@ class Surroundings(Protocol):
 
 
 @dataclass
-class Watch:
+class MachineMonitor:
     """Compares the machine before and after each round; ``cores`` are the race's."""
 
     cores: Sequence[int]

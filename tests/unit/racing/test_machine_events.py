@@ -24,7 +24,8 @@ import samples
 from dragstrip import machine, validity
 from dragstrip._engine import BlockPlan
 from dragstrip.machine import kernel_files
-from dragstrip.racing import calibration, environment
+from dragstrip.racing import calibration, machine_events
+from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.race_loop import ColumnLoop, RaceLoop
 from dragstrip.racing.setup import RaceSetup
@@ -279,7 +280,7 @@ def stranger() -> Iterator[int]:
 
 def test_another_program_on_the_races_cores_is_named(stranger: int) -> None:
     """By its name and process; our own processes never are."""
-    watch = environment.Watch(machine.lanes(None, None).all)
+    watch = MachineMonitor(machine.lanes(None, None).all)
     until, named = time.monotonic() + 20, False
     while not named:
         assert time.monotonic() < until, "it was never seen"
@@ -299,7 +300,7 @@ def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any,
     frequency.write_text("3000000\n")
     heat.write_text("5\n")
     monkeypatch.setattr(kernel_files, "CPU", tmp_path)
-    watch = environment.Watch((3,))
+    watch = MachineMonitor((3,))
     watch.before()
     frequency.write_text("2900000\n")
     clock = (EventKind.HEAT, EventKind.FREQUENCY)
@@ -316,11 +317,11 @@ def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any,
 
 def test_memory_grows_only_above_both_limits() -> None:
     """A tenth a second of 100 MiB is growth; 3 % of 50 MB, as a young heap does, is not; nor what can't be read."""
-    (grown,) = environment.memory_growth_events("a", 100 * 2**20, 110 * 2**20, 1.0)
+    (grown,) = machine_events.memory_growth_events("a", 100 * 2**20, 110 * 2**20, 1.0)
     assert event_text(grown).startswith("a: its memory grew by 10 MiB (10%)")
-    assert environment.memory_growth_events("a", 50 * 2**20, 52 * 2**20, 1.0) == []
-    assert environment.memory_growth_events("a", 2**34, 2**34 + 2**25, 1.0) == []
-    assert environment.memory_growth_events("a", 0, 2**30, 1.0) == []
+    assert machine_events.memory_growth_events("a", 50 * 2**20, 52 * 2**20, 1.0) == []
+    assert machine_events.memory_growth_events("a", 2**34, 2**34 + 2**25, 1.0) == []
+    assert machine_events.memory_growth_events("a", 0, 2**30, 1.0) == []
 
 
 @dataclass
@@ -361,7 +362,7 @@ def test_blocks_are_doubled_twice_at_most_while_short_ones_read_apart_from_lasti
     slow_ms, factor, told, monkeypatch
 ):
     """A server slow for so many ms after idleness, against a lead-in of 10 ms; after two doublings it is flagged."""
-    monkeypatch.setattr(environment.time, "sleep", lambda _: None)
+    monkeypatch.setattr(machine_events.time, "sleep", lambda _: None)
     found = calibration.compare_short_blocks(Engine(slow_ms * MS), 0, "a", 10 * MS, 25 * MS)  # type: ignore[arg-type]
     assert found.factor == factor
     assert told in found.fact or told in event_text(found.events[0])
@@ -371,7 +372,7 @@ def test_blocks_are_doubled_twice_at_most_while_short_ones_read_apart_from_lasti
 @pytest.mark.parametrize("first", range(14))
 def test_a_few_blocks_that_the_machine_slowed_do_not_lengthen_all_blocks(first: int, monkeypatch) -> None:
     """Three of seventeen at half speed, wherever they fall: the median does not see them."""
-    monkeypatch.setattr(environment.time, "sleep", lambda _: None)
+    monkeypatch.setattr(machine_events.time, "sleep", lambda _: None)
     engine = Engine(0, slowed=range(first, first + 3))
     apart, error = calibration.short_against_long(engine, 0, 10 * MS, 25 * MS)  # type: ignore[arg-type, misc]
     assert abs(apart) <= 0.005
@@ -380,6 +381,6 @@ def test_a_few_blocks_that_the_machine_slowed_do_not_lengthen_all_blocks(first: 
 
 def test_a_disturbed_comparison_of_block_lengths_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor one of blocks that are long by themselves."""
-    monkeypatch.setattr(environment.time, "sleep", lambda _: None)
+    monkeypatch.setattr(machine_events.time, "sleep", lambda _: None)
     assert calibration.short_against_long(Engine(70 * MS, wait=0.1), 0, 10 * MS, 25 * MS) is None  # type: ignore[arg-type]
     assert calibration.short_against_long(Engine(70 * MS), 0, 100 * MS, 500 * MS) is None  # type: ignore[arg-type]
