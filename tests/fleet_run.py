@@ -1,4 +1,4 @@
-"""Runs blocks over a fleet through the place that a race has, on a test's client; prints what came of it as JSON.
+"""Runs blocks over a fleet through the site that a race has, on a test's client; prints what came of it as JSON.
 
     python fleet_run.py FLEET CONTENDER CONNECTIONS ACCESS_LOG SECONDS [RATE …]
 
@@ -17,9 +17,9 @@ from typing import Any
 
 from dragstrip import contender
 from dragstrip.fleet.definition import load
+from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Machines
 from dragstrip.fleet.messages import Tally
-from dragstrip.fleet.place import FleetPlace
 from dragstrip.fleet.setup import FleetSetup
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
@@ -39,10 +39,10 @@ def by_observer(
 
 def main(fleet: str, name: str, connections: str, log: str, seconds: str, *rates: str) -> dict[str, Any]:
     with Machines(load(Path(fleet))) as machines:
-        place, counted_ns = FleetPlace(machines), round(float(seconds) * 1e9)
+        site, counted_ns = FleetSite(machines), round(float(seconds) * 1e9)
         asked = Load(connections=int(connections), threads=1, keepalive=True, timeout_ns=2_000_000_000)
-        lanes = place.lanes(None, None)
-        with place.race_setup(load_workload("hello"), asked, lanes, 1, "auto", "off", "sleep") as setup:
+        lanes = site.lanes(None, None)
+        with site.race_setup(load_workload("hello"), asked, lanes, 1, "auto", "off", "sleep") as setup:
             assert isinstance(setup, FleetSetup)
             launched = setup.launch(contender.entry(name))
             session = setup.connect(launched)

@@ -17,11 +17,11 @@ from dragstrip.claim.grouping import Group
 from dragstrip.contender import Entry, Ready
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.racing import run as racing
-from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume as resume_race
 from dragstrip.racing.schedule import ROUNDS_WANTED
+from dragstrip.racing.site import LOCAL, Site
 from dragstrip.record import Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.json_values import encode
@@ -51,22 +51,22 @@ def check(
     resume: bool,
     show: Show,
     say: Callable[[str | CountedRun], object],
-    place: Place = HERE,
+    site: Site = LOCAL,
 ) -> None:
     """Runs every race that is wanted, each with its share of what is left of the budget.
 
     Args:
         resume: leaves out races that the store has already (``_stored`` says which), and goes on with one cut off.
-        place: where they are run; runs to a count are made on one machine only.
+        site: where they are run; runs to a count are made on one machine only.
         show: a display for one race. say: takes a run without a race, or a line about what can't be raced.
     """
     ends_s = time.monotonic() + budget_s
-    known = [(group, _stored(group, store, place) if resume else None) for group in wanted]
+    known = [(group, _stored(group, store, site) if resume else None) for group in wanted]
     open_ = [(group, race) for group, race in known if race is None or race.finished in _CUT_OFF]
     with_race = [(group, race) for group, race in known if race is not None and race.finished not in _CUT_OFF]
     for group, race in with_race:
         with _telling(group, say):
-            _counted(group, race, store, say, place)
+            _counted(group, race, store, say, site)
     while open_:
         group, before = open_.pop(0)
         left_s = ends_s - time.monotonic()
@@ -74,7 +74,7 @@ def check(
         waste_s = group.before_s + sum(one.before_s for one, _ in open_)
         own_s = min(max((left_s - waste_s) * share, LEAST_S), MOST_TIMES * group.need_s + LEAST_S)
         with _telling(group, say):
-            _counted(group, _race(group, before, store, own_s, show, place), store, say, place)
+            _counted(group, _race(group, before, store, own_s, show, site), store, say, site)
 
 
 @contextmanager
@@ -86,12 +86,12 @@ def _telling(group: Group, say: Callable[[str | CountedRun], object]) -> Iterato
         say(f"{group}: {error}")
 
 
-def _race(group: Group, before: Race | None, store: Store, budget_s: float, show: Show, place: Place) -> Race:
+def _race(group: Group, before: Race | None, store: Store, budget_s: float, show: Show, site: Site) -> Race:
     """Goes on with the race ``before``, which was cut off, or runs a new one."""
     workload = load_workload(group.workload)
     with show(group) as progress:
         if before is not None:
-            resume_race(before.id, group.entries, [workload], store=store, progress=progress, place=place)
+            resume_race(before.id, group.entries, [workload], store=store, progress=progress, site=site)
             return store.load(before.id)
         request = Request(
             entries=group.entries,
@@ -107,7 +107,7 @@ def _race(group: Group, before: Race | None, store: Store, budget_s: float, show
             metric="throughput" if group.load.keepalive else "cpu",
             explicit=False,
             purpose=group.purpose,
-            place=place,
+            site=site,
         )
         return racing.run(request, store=store, progress=progress)
 
@@ -119,7 +119,7 @@ def _rounds(group: Group, budget_s: float) -> int | None:
     return min(max(int((ROUNDS_WANTED - 1) * budget_s / group.need_s), ROUNDS), ROUNDS_MOST)
 
 
-def _stored(group: Group, store: Store, place: Place) -> Race | None:
+def _stored(group: Group, store: Store, site: Site) -> Race | None:
     """The newest race of all a group's claims on these machines, as they are today, that can go on or is done.
 
     A race of which another one may say more (``Finding.again``) does not count, and is run again: it was void by a
@@ -127,11 +127,11 @@ def _stored(group: Group, store: Store, place: Place) -> Race | None:
     (incorrect responses) is kept, so that a second run is cheap.
     """
     wanted = {claim.id for claim in group.claims}
-    today = {one.name: (one.definition_hash, _version(one, place)) for one in group.entries}
+    today = {one.name: (one.definition_hash, _version(one, site)) for one in group.entries}
     for race_id, event in store.noted(EventKind.CLAIMS):
         if event.subject == group.setting and wanted <= set(event.names):
             race = store.readable(race_id)
-            if race is None or race.imported or race.machine.fleet != place.machines():
+            if race is None or race.imported or race.machine.fleet != site.machines():
                 continue
             known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
             if any(known.get(name) != one for name, one in today.items()):
@@ -141,19 +141,19 @@ def _stored(group: Group, store: Store, place: Place) -> Race | None:
     return None
 
 
-def _version(entry: Entry, place: Place) -> str:
-    state = place.check(entry)
+def _version(entry: Entry, site: Site) -> str:
+    state = site.check(entry)
     return state.version if isinstance(state, Ready) else ""
 
 
-def _counted(group: Group, race: Race, store: Store, say: Callable[[str | CountedRun], object], place: Place) -> None:
+def _counted(group: Group, race: Race, store: Store, say: Callable[[str | CountedRun], object], site: Site) -> None:
     """Makes the runs to a count that the group's claims want and the race's record hasn't."""
     done = any(event.kind == COUNTED_EVENT for event in race.events)
     wanted: dict[str, tuple[Entry, Claim]] = {}
     for claim in group.claims:
         if claim.fields.kind == "ends":
             wanted |= {one.name: (one, claim) for one in contenders_of(claim, group.setting).entries}
-    if wanted and not done and place.machines():
+    if wanted and not done and site.machines():
         raise BadUsage("runs to a count are made on one machine only; leave out --fleet for them")
     for entry, claim in () if done else wanted.values():
         counted = run_to_count(entry, load_workload(group.workload), claim.fields.load)

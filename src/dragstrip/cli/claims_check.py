@@ -79,9 +79,9 @@ def check_command(options: CheckOptions) -> None:
     def say(told: str | CountedRun) -> None:
         click.echo(told if isinstance(told, str) else describe_ends(told), err=True)
 
-    with placed(options.fleet, options.node_wait) as place, open_store(options.store_path) as store:
+    with placed(options.fleet, options.node_wait) as site, open_store(options.store_path) as store:
         budget_s, resume = options.budget, options.resume
-        check(planned, store=store, budget_s=budget_s, resume=resume, show=show, say=say, place=place)
+        check(planned, store=store, budget_s=budget_s, resume=resume, show=show, say=say, site=site)
         table = show_table(wanted, store, options)
     raced = [finding for row in table for finding in (row.published, row.fair) if finding is not None and finding.race]
     if raced and all(finding.void for finding in raced):

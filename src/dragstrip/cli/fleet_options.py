@@ -12,7 +12,7 @@ from dragstrip.cli.options import Command, CoreOptions
 from dragstrip.cli.quantities import Duration
 from dragstrip.errors import BadUsage
 from dragstrip.loading.run import LoadRequest, LoadResult, Progress, run
-from dragstrip.racing.place import HERE, Place
+from dragstrip.racing.site import LOCAL, Site
 
 
 def fleet_option(command: Command) -> Command:
@@ -45,7 +45,7 @@ def fleet_options(command: Command) -> Command:
 
 
 @contextmanager
-def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = None) -> Iterator[Place]:
+def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = None) -> Iterator[Site]:
     """Where a command's races run: on this machine, or on a fleet's, whose agents end with this.
 
     Raises:
@@ -53,7 +53,7 @@ def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = N
         MachineLost: a machine can't be reached.
     """
     if fleet is None:
-        yield HERE
+        yield LOCAL
         return
     named = (("--server-cores", cores.server_cores), ("--engine-cores", cores.engine_cores)) if cores else ()
     for option, given in named:
@@ -62,11 +62,11 @@ def placed(fleet: Path | None, node_wait_s: float, cores: CoreOptions | None = N
                 f"{option} {given} can't be used with --fleet: {fleet} sets each machine's cores; leave it out"
             )
     from dragstrip.fleet.definition import load
+    from dragstrip.fleet.fleet_site import FleetSite
     from dragstrip.fleet.machines import Machines
-    from dragstrip.fleet.place import FleetPlace
 
     with Machines(load(fleet), node_wait_s=node_wait_s) as machines:
-        yield FleetPlace(machines)
+        yield FleetSite(machines)
 
 
 def loaded(fleet: Path | None, request: LoadRequest, progress: Progress) -> LoadResult:

@@ -49,10 +49,10 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
-from dragstrip.racing.place import Place
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
+from dragstrip.racing.site import Site
 from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruled, ruling_line
@@ -290,18 +290,18 @@ def race(options: RaceOptions) -> None:
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
     request = None if options.resume_id else _request(options)  # what is refused makes no store
     with (
-        placed(options.fleet, options.node_wait, options) as place,
+        placed(options.fleet, options.node_wait, options) as site,
         open_store(options.store_path) as store,
-        _agreed_to_resume(options, store, place) as entries,
+        _agreed_to_resume(options, store, site) as entries,
         Progress(console, quiet=options.quiet) as progress,
     ):
         before = [line.race for line in store.runs()]
         try:
             with as_interruptions():
                 if request is None:
-                    result = _resume(options, entries, store, progress, place)
+                    result = _resume(options, entries, store, progress, site)
                 else:
-                    result = racing.run(replace(request, place=place), store=store, progress=progress)
+                    result = racing.run(replace(request, site=site), store=store, progress=progress)
         except KeyboardInterrupt as error:
             progress.close()
             ended_by = number_of(error)
@@ -311,7 +311,7 @@ def race(options: RaceOptions) -> None:
 
 
 @contextmanager
-def _agreed_to_resume(options: RaceOptions, store: Store, place: Place) -> Iterator[tuple[contender.Entry, ...]]:
+def _agreed_to_resume(options: RaceOptions, store: Store, site: Site) -> Iterator[tuple[contender.Entry, ...]]:
     """Those who go on with the race that ``--resume`` names; an imported race's are shown and asked for first."""
     recorded = store.load(str(options.resume_id)) if options.resume_id else None
     entries = tuple(
@@ -320,13 +320,13 @@ def _agreed_to_resume(options: RaceOptions, store: Store, place: Place) -> Itera
         if not entrant.out
     )
     if recorded and recorded.imported:
-        refuse_other_machine(recorded, place)
+        refuse_other_machine(recorded, site)
         ask_to_run(f"race {recorded.id}", entries, yes=options.yes)
     yield entries
 
 
 def _resume(
-    options: RaceOptions, entries: Sequence[contender.Entry], store: Store, progress: Progress, place: Place
+    options: RaceOptions, entries: Sequence[contender.Entry], store: Store, progress: Progress, site: Site
 ) -> Race:
     """Goes on with the race that ``--resume`` names."""
     recorded = store.load(str(options.resume_id))
@@ -339,7 +339,7 @@ def _resume(
         store=store,
         progress=progress,
         extra_s=extra_s,
-        place=place,
+        site=site,
         allowed=options.allowed,
     )
     return store.load(recorded.id)

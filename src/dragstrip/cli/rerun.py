@@ -56,11 +56,11 @@ def rerun(
     if fleet is not None:
         request = replace(request, server_cores=None, engine_cores=None)  # each machine's stand in the fleet's file
     with (
-        placed(fleet, node_wait) as place,
+        placed(fleet, node_wait) as site,
         open_store(store_path) as store,
         Progress(console, quiet=quiet) as progress,
     ):
-        after = racing.run(replace(request, place=place), store=store, progress=progress)
+        after = racing.run(replace(request, site=site), store=store, progress=progress)
     checks = inspect(after)
     race_terminal.show_race(console, after, analysis.judge(after), checks)
     for race, found_void in ((after, _is_void(after)), (before, _is_void(before))):

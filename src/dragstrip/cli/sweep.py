@@ -183,8 +183,8 @@ def sweep(options: SweepOptions) -> None:
         return
     folder = sweep_file.refuse_place(options.store_path or default_path())
     request = _request(options)
-    with placed(options.fleet, options.node_wait, options) as place:
-        request = replace(request, field=replace(request.field, place=place))
+    with placed(options.fleet, options.node_wait, options) as site:
+        request = replace(request, field=replace(request.field, site=site))
         with Progress(console, brief=options.quiet) as progress:
             swept = run(request, progress=progress)
     sweep_report.show(console, swept)

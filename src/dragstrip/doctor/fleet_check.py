@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dragstrip.doctor.fleet_finding import Finding, FindingKind
 from dragstrip.errors import DragstripError, MachineLost
 from dragstrip.fleet.definition import Fleet
+from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Connected, Machines, connect
 from dragstrip.fleet.messages import Usage
-from dragstrip.fleet.place import FleetPlace
 from dragstrip.fleet.setup import FleetSetup
 from dragstrip.process.keep_awake import OFF
 from dragstrip.record import Load
@@ -57,10 +57,10 @@ def _reach(fleet: Fleet, number: int) -> Finding:
 
 def _opened(machines: Machines, idle_s: float) -> Iterator[Finding]:
     """With a race open on all machines, of which no block is run."""
-    place = FleetPlace(machines)
+    site = FleetSite(machines)
     load = Load(connections=len(machines.generators), threads=1, keepalive=True, timeout_ns=2_000_000_000)
     try:
-        opening = place.race_setup(load_workload("hello"), load, place.lanes(None, None), 1, "auto", OFF, "sleep")
+        opening = site.race_setup(load_workload("hello"), load, site.lanes(None, None), 1, "auto", OFF, "sleep")
         with opening as setup:
             assert isinstance(setup, FleetSetup)
             setup.begin_round()

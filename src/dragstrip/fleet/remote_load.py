@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
+from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Connected, Machines
 from dragstrip.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Traffic
-from dragstrip.fleet.place import FleetPlace
 from dragstrip.fleet.remote_engine import MORE_S, shares, turns
 from dragstrip.fleet.remote_script import RemoteScript
 from dragstrip.fleet.sent import request_values
@@ -69,7 +69,7 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
         keepalive=request.keepalive,
         timeout_ns=round(request.timeout_s * 1e9),
     )
-    opening = FleetPlace(machines).open_race(load, seed=1, io=request.io, keep=request.awake, wait="sleep")
+    opening = FleetSite(machines).open_race(load, seed=1, io=request.io, keep=request.awake, wait="sleep")
     with opening as (opened, _), FleetAwake(machines, opened).held():
         threads = [opened[generator.name].threads for generator in machines.generators]
         if script is not None:

@@ -65,7 +65,7 @@ def prepare_columns(
             progress.phase(f"workload {workload.name}")
         for name in absent:
             told.out(name, "it doesn't have this workload, and races without it")
-        qualification = qualify_all(at, entries, states, told, kept[workload.name], request.place)
+        qualification = qualify_all(at, entries, states, told, kept[workload.name], request.site)
         found += [
             PreparedColumn(setup=setup.for_workload(workload, rate_per_s), qualification=qualification, absent=absent)
             for rate_per_s in _rates(request, workload.name, qualification)

@@ -20,11 +20,11 @@ from dragstrip.machine import Lanes
 from dragstrip.racing import database_proof
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
 from dragstrip.racing.launching import LaunchedServer, Servers
-from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
+from dragstrip.racing.site import LOCAL, Site
 from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2
@@ -129,7 +129,7 @@ def set_up(
     """
     progress.phase("checking what is installed", waiting=True)
     states = _installed(request)
-    setting = request.place.race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait)
+    setting = request.site.race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait)
     with setting as setup:
         setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
         yield setup, states
@@ -153,18 +153,18 @@ def set_up_and_qualify(
         NotReady: a contender named by hand is missing something.
     """
     with set_up(request, load, lanes, seed, progress) as (setup, states):
-        yield setup, qualify_all(setup, request.entries, states, progress, kept, request.place)
+        yield setup, qualify_all(setup, request.entries, states, progress, kept, request.site)
 
 
 def _installed(request: Request) -> dict[str, Ready | Missing]:
     states: dict[str, Ready | Missing] = {}
     for entry in request.entries:
-        states[entry.name] = state = request.place.check(entry)
+        states[entry.name] = state = request.site.check(entry)
         if isinstance(state, Missing) and request.explicit:
             raise NotReady(f"{entry.name} is not ready: {state.reason}; {state.remedy}")
         for workload in request.workloads:
             if entry.serves(workload.served_as) and request.explicit:
-                asking = request.place.check(
+                asking = request.site.check(
                     entry.for_workload(workload.served_as, asks_database=workload.asks_database)
                 )
                 if isinstance(asking, Missing):
@@ -178,22 +178,22 @@ def qualify_all(
     states: Mapping[str, Ready | Missing],
     progress: Progress,
     store: QualificationStore | None = None,
-    place: Place = HERE,
+    site: Site = LOCAL,
 ) -> Qualification:
     """Every contender proved and calibrated, by a kept qualification or anew; none is left running.
 
     Args:
         states: by name, what ``contender.check`` said.
         store: of those kept; None: all are proved anew, and nothing is kept.
-        place: where contenders are built.
+        site: where contenders are built.
     """
     named, workload = entries, setup.workload
     entries = [entry.for_workload(workload.served_as, asks_database=workload.asks_database) for entry in named]
     states = {
-        entry.name: states[entry.name] if entry is before else place.check(entry)
+        entry.name: states[entry.name] if entry is before else site.check(entry)
         for entry, before in zip(entries, named, strict=True)
     }
-    candidates = [_candidate(entry, states[entry.name], progress, store, place) for entry in entries]
+    candidates = [_candidate(entry, states[entry.name], progress, store, site) for entry in entries]
     to_try = [candidate for candidate in candidates if candidate.rejected is None and candidate.kept is None]
     for first in range(0, len(to_try), AT_ONCE):
         _qualify(setup, to_try[first : first + AT_ONCE], progress)
@@ -273,15 +273,15 @@ class _Candidate:
 
 
 def _candidate(
-    entry: Entry, state: Ready | Missing, progress: Progress, store: QualificationStore | None, place: Place
+    entry: Entry, state: Ready | Missing, progress: Progress, store: QualificationStore | None, site: Site
 ) -> _Candidate:
     """A contender before it is tried: built, and looked up among the qualifications that were kept."""
     if isinstance(state, Missing):
         return _Candidate(entry, "", rejected=f"missing: {state.reason}; {state.remedy}")
     try:
-        if command := place.pending_build(entry):
+        if command := site.pending_build(entry):
             progress.building(entry.name, command, BUILD_S)
-        built = place.build(entry)
+        built = site.build(entry)
     except StageError as error:
         return _Candidate(entry, state.version, rejected=_why(error, entry))
     key = store.key(entry, state, built) if store is not None else None

@@ -10,7 +10,7 @@ from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond, se
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options, schedule
-from dragstrip.racing.place import HERE, Place
+from dragstrip.racing.site import LOCAL, Site
 from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
 from dragstrip.workload import HTTP2, Workload
 
@@ -38,7 +38,7 @@ class Request:
         fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
         awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
         wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
-        place: the machine or machines that it runs on.
+        site: the machine or machines that it runs on.
         allowed: hosts of addresses that are no part of this machine.
     """
 
@@ -69,7 +69,7 @@ class Request:
     also: tuple[Workload, ...] = ()
     efficiency: bool = False
     offered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    place: Place = HERE
+    site: Site = LOCAL
     allowed: tuple[AllowedHost, ...] = ()
 
     @property
@@ -117,7 +117,7 @@ def lanes_of(request: Request) -> machine.Lanes:
     Raises:
         BadUsage: there are no such cores, or fewer of the engine's than threads asked for.
     """
-    lanes = request.place.lanes(request.server_cores, request.engine_cores)
+    lanes = request.site.lanes(request.server_cores, request.engine_cores)
     if request.threads is not None and request.threads > len(lanes.engine):
         raise BadUsage(
             f"--threads {request.threads}: the engine runs one thread per core and has core "

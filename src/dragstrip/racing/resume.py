@@ -12,11 +12,11 @@ from dragstrip.machine_facts import Facts
 from dragstrip.process import keep_awake
 from dragstrip.racing import schedule
 from dragstrip.racing.machine_events import event
-from dragstrip.racing.place import HERE, Place
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
+from dragstrip.racing.site import LOCAL, Site
 from dragstrip.record import EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
@@ -31,7 +31,7 @@ def resume(
     store: Store,
     progress: Progress,
     extra_s: float | None = None,
-    place: Place = HERE,
+    site: Site = LOCAL,
     allowed: Sequence[AllowedHost] = (),
 ) -> Race:
     """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
@@ -39,7 +39,7 @@ def resume(
     Args:
         workloads: the race's own, in any order.
         extra_s: seconds of further budget, also for a race that has spent its own.
-        place: the machine or machines that it runs on.
+        site: the machine or machines that it runs on.
         allowed: hosts of addresses that are no part of this machine.
 
     Raises:
@@ -49,7 +49,7 @@ def resume(
     own_id = store.load(race_id).id
     with writing(store.path, own_id):
         race = store.load(own_id)  # as whoever had it before has left it
-        return _go_on(race, entries, workloads, store, progress, extra_s, place, allowed)
+        return _go_on(race, entries, workloads, store, progress, extra_s, site, allowed)
 
 
 def _go_on(
@@ -59,11 +59,11 @@ def _go_on(
     store: Store,
     progress: Progress,
     extra_s: float | None,
-    place: Place,
+    site: Site,
     allowed: Sequence[AllowedHost],
 ) -> Race:
     _refuse_ended(race, extra_s)
-    refuse_other_machine(race, place)
+    refuse_other_machine(race, site)
     given = {workload.name: workload for workload in workloads}
     wanted = dict.fromkeys(column.workload for column in analysis.by_column(race))
     if given.keys() != wanted.keys():
@@ -73,10 +73,10 @@ def _go_on(
     racing_on = {entry.name: entry for entry in _unchanged(race, {entry.name: entry for entry in entries})}
     states = {e.name: Ready(e.version, {}) for e in race.entrants if not e.out}
     refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
-    lanes = place.lanes(_cores(race.server_cores), _cores(race.engine_cores))
+    lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
     lanes = database_lane(lanes, workloads, divisible=False)
     first = given[next(iter(wanted))]
-    with place.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
+    with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
         if extra_s is not None:
             race = _extended(race, extra_s, store)
         race = replace(race, finished="")
@@ -84,7 +84,7 @@ def _go_on(
         for column in analysis.by_column(race):
             own = [racing_on[entrant.name] for entrant in column.entrants if not entrant.out]
             at = setup.for_workload(given[column.workload], column.load.rate_per_s)
-            qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, place=place)
+            qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, site=site)
             entered.append((at, qualification.ready))
             rejected.append(qualification.rejected)
         store.append_event(race.id, event(EventKind.RESUMED))
@@ -111,16 +111,16 @@ def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
     return [entries[entrant.name] for entrant in race.entrants if not entrant.out]
 
 
-def refuse_other_machine(race: Race, place: Place) -> None:
+def refuse_other_machine(race: Race, site: Site) -> None:
     """Rounds of one race are of the same machine, or machines.
 
     Raises:
         BadUsage: it was raced on others.
     """
-    then, now = race.machine.fleet, place.machines()
+    then, now = race.machine.fleet, site.machines()
     if then == now:
         if now is None:
-            _refuse_other_facts(race, place.facts())
+            _refuse_other_facts(race, site.facts())
         return
     if then is None:
         raise BadUsage(f"race {race.id} was raced on one machine; leave out --fleet, or start a new race")

@@ -13,7 +13,6 @@ from dragstrip.machine_facts import Facts
 from dragstrip.process import database
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.columns import PreparedColumn, columns_of, entrants_of, prepare_columns
-from dragstrip.racing.place import HERE
 from dragstrip.racing.plan import plan_of_all
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualification, set_up
@@ -29,6 +28,7 @@ from dragstrip.racing.request import (
     refuse_unfit_load,
     refuse_workloads,
 )
+from dragstrip.racing.site import LOCAL
 from dragstrip.record import METHOD_VERSION, Backend, Event, Load, Purpose, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
@@ -49,19 +49,19 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     load = load_of(request, lanes)
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
-    facts = request.place.facts()
+    facts = request.site.facts()
     kept: dict[str, QualificationStore | None] = {
         # Proofs are kept by files of this machine: those of others are not ours to look at.
         workload.name: kept_qualifications(
             request, workload, store, replace(load, pipelining=workload.pipelining), lanes, facts
         )
-        if request.place is HERE
+        if request.site is LOCAL
         else None
         for workload in request.workloads
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
         entered = prepare_columns(request, setup, states, progress, kept)
-        known = request.place.with_profile(facts, store.path, lanes)
+        known = request.site.with_profile(facts, store.path, lanes)
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
             store.begin(race)

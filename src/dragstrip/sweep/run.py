@@ -82,7 +82,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     lanes = lanes_of(asked)
     load = load_of(asked, lanes)
     seed = asked.seed if asked.seed is not None else secrets.randbits(32)
-    started, facts = datetime.now(UTC).isoformat(timespec="seconds"), asked.place.facts()
+    started, facts = datetime.now(UTC).isoformat(timespec="seconds"), asked.site.facts()
     with set_up_and_qualify(asked, load, lanes, seed, progress) as (setup, qualification):
         loop = SweepLoop(setup, progress, request, qualification)
         finished = loop.drive()

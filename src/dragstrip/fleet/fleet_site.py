@@ -1,4 +1,4 @@
-"""A fleet as the place of a race: what ``racing`` asks of its machines before and after, asked of their agents."""
+"""A fleet as the site of a race: what ``racing`` asks of its machines before and after, asked of their agents."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ AHEAD_TRIPS, AHEAD_LEAST_NS, AHEAD_MOST_NS = 4, 300_000, 50_000_000
 BUILD_S = 960.0
 
 
-class FleetPlace:
-    """All machines of a fleet, as ``racing.place.Place`` has it."""
+class FleetSite:
+    """All machines of a fleet, as ``racing.site.Site`` has it."""
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines

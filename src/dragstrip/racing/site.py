@@ -1,4 +1,4 @@
-"""Where a race runs: what is asked of a machine before there is a setup. ``HERE`` is the machine that this runs on."""
+"""Where a race runs: what a race asks of its machines before it has a setup. ``LOCAL`` is this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragstrip.store import machine_profile
 from dragstrip.workload import Workload
 
 
-class Place(Protocol):
+class Site(Protocol):
     """The machine, or the machines, of a race; the functions of ``contender`` and ``machine`` say what each raises.
 
     ``machines``: name and identity of each, by which a race's rounds are of the same ones; None for one machine.
@@ -34,7 +34,7 @@ class Place(Protocol):
     ) -> AbstractContextManager[RaceSetup]: ...
 
 
-class _Here:
+class _Local:
     """This machine."""
 
     def machines(self) -> dict[str, str] | None:
@@ -72,4 +72,4 @@ class _Here:
         return race_setup(workload, load, lanes, seed, io, keep, wait)
 
 
-HERE: Place = _Here()
+LOCAL: Site = _Local()
