@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dragstrip.errors import DragstripError
 
 #: What one definition may cost: evaluated nodes, and bytes of memory for what is made; about a second, 64 MB.
-MOST_STEPS, MOST_BYTES = 2_000_000, 2**26
+MAX_STEPS, MAX_BYTES = 2_000_000, 2**26
 
 #: What a template may do, for messages.
 ALLOWED = (
@@ -39,7 +39,7 @@ class Budget:
     """How much work and text the templates of one definition may still cost."""
 
     def __init__(self) -> None:
-        self.steps, self.bytes = MOST_STEPS, MOST_BYTES
+        self.steps, self.bytes = MAX_STEPS, MAX_BYTES
 
     def spend(self, steps: int = 0, made: int = 0) -> None:
         """Takes from what is left.
@@ -51,11 +51,11 @@ class Budget:
         self.bytes -= made
         if self.steps < 0:
             raise TemplateRefused(
-                f"one definition's templates and draws take over {MOST_STEPS:,} steps", "use fewer or shorter loops"
+                f"one definition's templates and draws take over {MAX_STEPS:,} steps", "use fewer or shorter loops"
             )
         if self.bytes < 0:
             raise TemplateRefused(
-                f"one definition's templates and draws make over {MOST_BYTES:,} bytes", "make shorter texts, or fewer"
+                f"one definition's templates and draws make over {MAX_BYTES:,} bytes", "make shorter texts, or fewer"
             )
 
 

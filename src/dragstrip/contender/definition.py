@@ -322,7 +322,7 @@ def placeholders(text: str) -> list[str]:
     return names
 
 
-def fill(text: str, values: Mapping[str, Any]) -> str:
+def fill(text: str, values: Mapping[str, object]) -> str:
     """Puts values in the places of ``{names}``; every name must be among the values."""
     return text.format_map(values)
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from dragstrip.contender import discovery
 from dragstrip.contender.budget import TemplateRefused
@@ -23,7 +22,7 @@ from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
-from dragstrip.contender.template import render
+from dragstrip.contender.template import Json, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 
 #: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
@@ -290,7 +289,7 @@ def prepare(
     if entry.contender is not None:
         at, files = (address, port), tuple(sorted(data))
         return _prepare_definition(entry, entry.contender, scratch, at, len(cores), workload, files, where)
-    values: dict[str, Any] = {"address": address, "port": port, "cores": len(cores), "scratch": str(scratch), **where}
+    values: dict[str, Json] = {"address": address, "port": port, "cores": len(cores), "scratch": str(scratch), **where}
     values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA)}
     command = tuple(fill(word, values) for word in entry.command)
     return Start(
@@ -339,7 +338,7 @@ def _prepare_definition(
 ) -> Start:
     address, port = at
     ready, fields = _ready(contender), contender.fields.start
-    values: dict[str, Any] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
+    values: dict[str, Json] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= discovery.settings(contender, ready.programs)
     values |= {"address": address, "port": port, "cores": cores, "mark": entry.mark, "workload": workload, **where}
     values |= {"scratch": str(scratch), "socket": str(scratch / SOCKET)}
@@ -393,7 +392,7 @@ def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:
     }
 
 
-def _own_count(contender: Contender, values: Mapping[str, Any]) -> OwnCount | None:
+def _own_count(contender: Contender, values: Mapping[str, Json]) -> OwnCount | None:
     wanted = contender.fields.served
     if wanted is None or not values["served"]:
         return None
@@ -425,7 +424,7 @@ def _inside(name: str) -> Path:
     return Path(parts[-1]) if parts[0] == ".." else Path(name)
 
 
-def _rendered(contender: Contender, name: str, values: Mapping[str, Any]) -> str:
+def _rendered(contender: Contender, name: str, values: Mapping[str, Json]) -> str:
     file = contender.folder / name
     try:
         return render(file.read_text(encoding="utf-8"), values)

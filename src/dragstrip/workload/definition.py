@@ -12,7 +12,7 @@ from typing import Literal
 
 from dragstrip.contender import Key, Source
 from dragstrip.contender.budget import TemplateRefused, budget, spend
-from dragstrip.contender.template import names_in, render
+from dragstrip.contender.template import Json, names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.data import Data, drawn
@@ -296,7 +296,7 @@ class _Asking:
             http=self.http,
         )
 
-    def _filled(self, at: tuple[Key, ...], text: str, values: Mapping[str, object]) -> str:
+    def _filled(self, at: tuple[Key, ...], text: str, values: Mapping[str, Json]) -> str:
         with refusing(self.workload.source, at):
             return render(text, values)
 
