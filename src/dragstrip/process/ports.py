@@ -15,8 +15,8 @@ from dragstrip.contender import LOOPBACK
 #: Where servers listen, unless told otherwise.
 HOST = LOOPBACK
 
-#: A socket's state in proc(5)'s tables: TCP_LISTEN.
-_LISTENS = "0A"
+#: proc(5)'s tables of sockets, and the state of one that listens there: TCP_LISTEN.
+_TABLES, _LISTENS = Path("/proc/net"), "0A"
 
 _given: set[int] = set()
 _giving = threading.Lock()
@@ -56,11 +56,16 @@ def listens_elsewhere(pids: Iterable[int], host: str, port: int) -> str:
 
 
 def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
-    """By a socket's name among descriptors: its address, of those that listen."""
+    """By a socket's name among descriptors: its address, of those that listen.
+
+    A table also has every closed connection of the last minute (TIME_WAIT): over 100,000 lines on a busy machine.
+    Several launches may read it at the same time, so it is read line by line.
+    """
     found = {}
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
+    with contextlib.suppress(OSError), (_TABLES / table).open() as lines:
+        next(lines, None)  # the heading
+        for line in lines:
+            fields = line.split(maxsplit=10)
             if fields[3] != _LISTENS:
                 continue
             number, _, port = fields[1].partition(":")
