@@ -223,7 +223,7 @@ def sentences_in(source: str) -> list[str]:
 EDGES = frozenset(
     {
         *("api.py", "site/app.py", "sweep/file.py", "loading/other_tools.py", "racing/qualification_store.py"),
-        *("contender/definition.py", "contender/preparation.py", "contender/template.py"),
+        "contender/definition.py",
         *("process/launcher.py", "process/supervisor.py", "racing/blocks.py"),
         *("store/columns.py", "store/database.py", "store/facts.py", "store/json_values.py"),
         *("store/machine_profile.py", "store/rows.py"),
