@@ -32,7 +32,7 @@ from dragstrip.record import (
     VoidKind,
 )
 from dragstrip.validity.check import Check, CheckName, Status
-from dragstrip.validity.observation import Growing
+from dragstrip.validity.observation import OwnEvent
 
 MS, S = 1_000_000, 1_000_000_000
 
@@ -77,7 +77,7 @@ def said(check: str, status: str, sentence: str) -> Check:
     """A check that says this and nothing else, of the whole race; "parity, x": of the fact x of the parity sheet."""
     event = noted(EventKind.MACHINE_LOST, sentence)  # whose text is its sentence
     name, _, fact = check.partition(", ")
-    return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=Growing("", event))
+    return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=OwnEvent("", event))
 
 
 def block(contender: str, **changes: Any) -> Block:

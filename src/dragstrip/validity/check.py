@@ -21,10 +21,6 @@ class Status(StrEnum):
         """How bad it is."""
         return tuple(Status).index(self)
 
-    def at_most(self, limit: Status) -> Status:
-        """This status, but none that is worse than the limit."""
-        return min(self, limit, key=lambda status: status.rank)
-
 
 class CheckName(StrEnum):
     """The checks, in the order of the page."""
@@ -96,6 +92,11 @@ class Check:
     def about(self) -> frozenset[str]:
         """Contenders that its findings are about; none: the whole race."""
         return frozenset(finding.contender for finding in self.findings if finding.contender)
+
+
+def warnings(observed: Iterable[Observation]) -> list[Finding]:
+    """Each as a finding that is worth a warning."""
+    return [Finding(Status.WARN, observation) for observation in observed]
 
 
 def check_result(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean, median, stdev
 
 from scipy.special import stdtrit
 
 from dragstrip.record import Block, Event, EventKind, Race
 from dragstrip.validity import observation as seen
-from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
+from dragstrip.validity.observation import Observation
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
@@ -45,7 +46,7 @@ MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
 THIRD = 4
 
 
-def surroundings(race: Race, by_name: dict[str, Sequence[Block]]) -> tuple[Check, ...]:
+def surroundings(race: Race, by_name: Mapping[str, Sequence[Block]]) -> tuple[Check, ...]:
     """All of them; ``by_name``: the blocks of each contender still in the race, void rounds apart."""
     return (
         _intruders(race),
@@ -58,12 +59,13 @@ def surroundings(race: Race, by_name: dict[str, Sequence[Block]]) -> tuple[Check
     )
 
 
-def _events(race: Race, kind: EventKind) -> list[Event]:
+def events_of(race: Race, kind: EventKind) -> list[Event]:
+    """The race's events of one kind."""
     return [event for event in race.events if event.kind is kind]
 
 
 def _intruders(race: Race) -> Check:
-    events = _events(race, EventKind.INTRUDER)
+    events = events_of(race, EventKind.INTRUDER)
     often = len(events) > OFTEN * max(len(race.rounds), 1)
     names = Counter(event.subject for event in events)
     most = tuple(name for name, _ in names.most_common(3))
@@ -71,21 +73,20 @@ def _intruders(race: Race) -> Check:
     return check_result(CheckName.OTHER_PROGRAMS, [finding], seen.Plain.NO_INTRUDERS)
 
 
-def _clock(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+def _clock(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     """Frequency and heat where the machine says; else the pace of the engine itself, whose work never changes."""
-    changed = _events(race, EventKind.FREQUENCY)
-    findings = []
-    if _events(race, EventKind.HEAT):
-        findings.append(Finding(Status.WARN, seen.Plain.HEAT))
+    changed = events_of(race, EventKind.FREQUENCY)
+    observed: list[Observation] = [seen.Plain.HEAT] if events_of(race, EventKind.HEAT) else []
     if len(changed) > OFTEN * max(len(race.rounds), 1):
-        findings.append(Finding(Status.WARN, seen.Frequency(changed[-1])))
+        observed.append(seen.Frequency(changed[-1]))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
-        findings.append(Finding(Status.WARN, seen.Pace(drift)))
-    return check_result(CheckName.CLOCK, findings, seen.Steady(drift, scatters=abs(drift) > PACE))
+        observed.append(seen.RaceShare(seen.Share.PACE, drift))
+    steady = seen.Share.STEADY_SCATTERS if abs(drift) > PACE else seen.Share.STEADY
+    return check_result(CheckName.CLOCK, warnings(observed), seen.RaceShare(steady, drift))
 
 
-def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
+def _drift(by_name: Mapping[str, Sequence[Block]]) -> tuple[float, float]:
     """How much more CPU time the engine took per request in the last third of the rounds than in the first.
 
     And how much more or less that may be by the scatter of rounds within those thirds (Student's t of two samples).
@@ -107,25 +108,21 @@ def _drift(by_name: dict[str, Sequence[Block]]) -> tuple[float, float]:
 
 
 def _memory(race: Race) -> Check:
-    grown = _events(race, EventKind.GROWING)
+    grown = events_of(race, EventKind.GROWING)
     counts = Counter(event.subject for event in grown)
-    findings = []
-    for name, count in counts.items():
-        ran = sum(any(launch.contender == name for launch in this.launches) for this in race.rounds)
-        if count > ran / 2:
-            last = next(event for event in reversed(grown) if event.subject == name)
-            findings.append(Finding(Status.WARN, seen.Growing(name, last)))
-    return check_result(CheckName.MEMORY, findings, seen.Plain.MEMORY_STEADY)
+    last = {event.subject: event for event in grown}
+    rounds_ran = Counter(launch.contender for round_ in race.rounds for launch in round_.launches)
+    observed = [seen.OwnEvent(name, last[name]) for name, count in counts.items() if count > rounds_ran[name] / 2]
+    return check_result(CheckName.MEMORY, warnings(observed), seen.Plain.MEMORY_STEADY)
 
 
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
-    events = _events(race, EventKind.UNEQUAL_BLOCKS)
-    findings = [Finding(Status.WARN, seen.UnequalBlocks(event.subject, event)) for event in events]
-    return check_result(CheckName.BLOCK_LENGTH, findings, seen.Plain.BLOCKS_ALIKE)
+    observed = [seen.OwnEvent(event.subject, event) for event in events_of(race, EventKind.UNEQUAL_BLOCKS)]
+    return check_result(CheckName.BLOCK_LENGTH, warnings(observed), seen.Plain.BLOCKS_ALIKE)
 
 
-def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     """A server that closes connections costs both sides new ones: not the load that was asked for."""
     findings = []
     for name, blocks in by_name.items():
@@ -138,20 +135,20 @@ def _kept_alive(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
     return check_result(CheckName.CONNECTIONS, findings, seen.Plain.CONNECTIONS_AS_ASKED)
 
 
-def _own_counts(race: Race, by_name: dict[str, Sequence[Block]]) -> Check:
+def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     """The server's own count of requests against the engine's: at least those answered, at most those sent."""
-    findings, names, most = [], list[str](), 0.0
+    findings, off = [], dict[str, float]()
     for name, blocks in by_name.items():
         fewer, more, sent = _miscounted(race, name, blocks)
         if not sent:
             continue
-        names.append(name)
-        off = max(fewer, more) / sent
-        most = max(most, off)
-        if off > MISCOUNT[0]:
-            status = Status.VOID if off > MISCOUNT[1] else Status.WARN
+        off[name] = max(fewer, more) / sent
+        if off[name] > MISCOUNT[0]:
+            status = Status.VOID if off[name] > MISCOUNT[1] else Status.WARN
             findings.append(Finding(status, seen.Miscounted(name, fewer, more, sent)))
-    alike = seen.CountedAlike(tuple(names), most) if names else seen.Plain.NO_OWN_COUNT
+    if not off:
+        return check_result(CheckName.SERVERS_COUNT, (), seen.Plain.NO_OWN_COUNT)
+    alike = seen.RaceShare(seen.Share.COUNTED_ALIKE, max(off.values()), tuple(off))
     return check_result(CheckName.SERVERS_COUNT, findings, alike)
 
 
@@ -170,7 +167,7 @@ def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, in
     return fewer, more, known
 
 
-def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
+def _shorter(by_name: Mapping[str, Sequence[Block]]) -> Check:
     """Every answer's body is checked; what a block holds must also be as long, with its head, as it usually is."""
     findings = []
     for name, blocks in by_name.items():
@@ -188,5 +185,5 @@ def _shorter(by_name: dict[str, Sequence[Block]]) -> Check:
         short = 1 - shortest / usual
         if short > SHORTER[0]:
             status = Status.VOID if short > SHORTER[1] else Status.WARN
-            findings.append(Finding(status, seen.Shorter(name, short)))
+            findings.append(Finding(status, seen.ContenderShare(name, seen.OwnShare.SHORTER, short)))
     return check_result(CheckName.ANSWERS_LENGTH, findings, seen.Plain.LENGTHS_EQUAL)

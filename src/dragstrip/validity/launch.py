@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -14,29 +15,28 @@ from dragstrip.record import Block, Launch, Race
 from dragstrip.validity import observation as seen
 from dragstrip.validity.observation import LaunchObservation
 
-#: Fewest launches among which kinds can be told.
-LEAST_LAUNCHES = 10
+#: Fewest launches among which kinds can be recognised.
+MIN_LAUNCHES = 10
 
 #: Ashman's D above which two groups of launches are two kinds; the best split of one normal kind reaches 2.7.
 TWO_KINDS = 5.0
 
-#: Launches of two kinds want so many rounds, else the mean hangs on how many of each were met.
+#: Launches of two kinds need this many rounds, otherwise the mean depends on how many of each were met.
 KINDS_ROUNDS = 20
 
 #: The smaller kind's share, from which on it is a kind and not a few rare ones.
 KIND_SHARE = 0.15
 
-#: A rare slow launch lies so far below the median: both in robust standard deviations and as a share.
+#: A rare slow launch is this far below the median: both in robust standard deviations and as a share.
 RARE_DEVIATIONS, RARE_SHARE = 6.0, 0.05
 
 
 def round_speeds(blocks: Sequence[Block]) -> dict[int, float]:
     """One contender's log throughput per round, less its median over rounds."""
-    requests: dict[int, int] = {}
-    counted_ns: dict[int, int] = {}
+    requests, counted_ns = Counter[int](), Counter[int]()
     for block in blocks:
-        requests[block.round] = requests.get(block.round, 0) + block.requests
-        counted_ns[block.round] = counted_ns.get(block.round, 0) + block.counted_ns
+        requests[block.round] += block.requests
+        counted_ns[block.round] += block.counted_ns
     logs = {index: math.log(count / counted_ns[index]) for index, count in requests.items() if count > 0}
     middle = median(logs.values()) if logs else 0.0
     return {index: value - middle for index, value in logs.items()}
@@ -48,14 +48,14 @@ class Uneven:
 
     Args:
         slow: rounds of rare slow launches, each with its speed as a share of the median's.
-        kinds: where they are of two: the slower kind's share, and by how much it is slower.
+        kinds: if they are of two: the slower kind's share, and by how much it is slower.
     """
 
     slow: Mapping[int, float] = field(default_factory=dict)
     kinds: tuple[float, float] | None = None
 
 
-def launch_findings(
+def launch_observations(
     name: str, launches: Sequence[Launch], speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]
 ) -> list[LaunchObservation]:
     """What is worth a warning; empty if all launches went well and were alike.
@@ -63,34 +63,32 @@ def launch_findings(
     Args:
         speeds: the contender's own ``round_speeds``; others: those of the other contenders.
     """
-    found: list[LaunchObservation] = []
-    died = tuple(launch.round for launch in launches if launch.died)
-    if died:
-        found.append(seen.Died(name, died))
-    unsettled = sum(not launch.settled for launch in launches)
-    if unsettled:
-        found.append(seen.Unsettled(name, unsettled, len(launches)))
+    observed: list[LaunchObservation] = []
+    if died := tuple(launch.round for launch in launches if launch.died):
+        observed.append(seen.Died(name, died))
+    if unsettled := sum(not launch.settled for launch in launches):
+        observed.append(seen.Unsettled(name, unsettled, len(launches)))
     shapes = {(launch.processes, launch.threads) for launch in launches}
     threads = [launch.threads for launch in launches] or [0]
     # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
     if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
-        found.append(seen.Shapes(name, tuple(sorted(shapes))))
+        observed.append(seen.Shapes(name, tuple(sorted(shapes))))
     uneven = uneven_launches(speeds, others)
     if uneven.slow:
-        found.append(seen.SlowLaunches(name, uneven.slow, len(speeds)))
+        observed.append(seen.SlowLaunches(name, uneven.slow, len(speeds)))
     if uneven.kinds:
         share, slower = uneven.kinds
-        found.append(seen.TwoKinds(name, share, slower, len(speeds), KINDS_ROUNDS))
-    return found
+        observed.append(seen.TwoKinds(name, share, slower, len(speeds), KINDS_ROUNDS))
+    return observed
 
 
 def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> Uneven:
     """Rare slow launches are listed and two kinds named, not silently averaged.
 
-    Both must show in its own speeds, and in them less the median of the others' in the same round. Else a slow
-    stretch of the machine would be laid at the launch's door, or another contender's slow launch.
+    Both must show in its own speeds, and in these less the median of the other contenders' in the same round.
+    Otherwise a slow stretch of the machine, or another contender's slow launch, would be taken for its own.
     """
-    if len(speeds) < LEAST_LAUNCHES:
+    if len(speeds) < MIN_LAUNCHES:
         return Uneven()
     rounds = sorted(speeds)
     own = np.array([speeds[index] for index in rounds])
@@ -103,13 +101,13 @@ def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, f
 
 
 def of_two_kinds(race: Race) -> bool:
-    """Whether anybody's launches look like two kinds, so that a verdict should wait for ``KINDS_ROUNDS`` rounds."""
+    """Whether a contender's launches look like two kinds, so that a verdict should wait for ``KINDS_ROUNDS`` rounds."""
+    used = [block for round_ in race.rounds if not round_.void for block in round_.blocks if not block.void]
     speeds = {
-        entrant.name: round_speeds([b for r in race.rounds if not r.void for b in r.blocks
-                                    if b.contender == entrant.name and not b.void])
+        entrant.name: round_speeds([block for block in used if block.contender == entrant.name])
         for entrant in race.entrants
         if not entrant.out
-    }  # fmt: skip
+    }
     return any(
         uneven_launches(own, [other for rival, other in speeds.items() if rival != name]).kinds is not None
         for name, own in speeds.items()

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from dragstrip.record import Block, Event, EventKind, Race
+from dragstrip.record import Block, EventKind, Race
 from dragstrip.validity import observation as seen
-from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
+from dragstrip.validity.check import Check, CheckName, check_result, warnings
+from dragstrip.validity.environment import events_of
 from dragstrip.validity.observation import LinkObservation
 
 #: Share of a link's line rate from which it, and not the server, may set the pace. Frames queue up well before 1.
@@ -32,30 +33,26 @@ def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]
     if not race.machine.fleet:
         return
     machines = _summed(race, EventKind.LINK)
-    found, most = list[LinkObservation](_full(machines, by_name)), 0.0
+    uses = list(_uses(machines, by_name))
+    observed, most = list[LinkObservation](use for use in uses if use.share > LINK_FULL), 0.0
     for name, sums in machines.items():
         again = sums["retransmitted"] / sums["segments"] if sums["segments"] else 0.0
         most = max(most, again)
         if again > RETRANSMITTED:
-            found.append(seen.Retransmitted(name, again))
+            observed.append(seen.Retransmitted(name, again))
         busiest = max((key for key in sums if key.isdigit()), key=lambda core: sums[core], default="")
         share = sums[busiest] / sums["lasted_ns"] if busiest and sums["lasted_ns"] else 0.0
         if share > INTERRUPTS:
-            found.append(seen.Interrupts(name, int(busiest), share))
-    found += [*_uneven(race), *_far(race, by_name)]
-    uses = [use for _, _, use in _uses(machines, by_name)]
-    calm = seen.LinksCalm(max(uses, default=None), most, _round_trip(race)[1])
-    yield check_result(CheckName.LINKS, [Finding(Status.WARN, one) for one in found], calm)
-
-
-def _events(race: Race, kind: EventKind) -> list[Event]:
-    return [event for event in race.events if event.kind is kind]
+            observed.append(seen.Interrupts(name, int(busiest), share))
+    observed += [*_uneven(race), *_far(race, by_name)]
+    calm = seen.LinksCalm(max((use.share for use in uses), default=None), most, _round_trip(race)[1])
+    yield check_result(CheckName.LINKS, warnings(observed), calm)
 
 
 def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
     """By machine: the numbers of all its rounds, added up; a line rate is the last one's."""
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for event in _events(race, kind):
+    for event in events_of(race, kind):
         sums = found[event.subject]
         for name, value in event.numbers.items():
             sums[name] = value if name == "line_mbps" else sums[name] + value
@@ -64,10 +61,10 @@ def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
 
 def _uses(
     machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]
-) -> Iterator[tuple[str, str, float]]:
-    """Machine, contender, and the share of the line rate that the contender's blocks took of its link.
+) -> Iterator[seen.LinkFull]:
+    """The share of a machine's line rate that each contender's blocks took.
 
-    What a link carried for each byte of an answer, and for each request, is known of whole rounds.
+    How much a link carried for each byte of a response, and for each request, is known of whole rounds.
     """
     for machine, sums in machines.items():
         line_per_ns = sums["line_mbps"] * 1e6 / 8 / 1e9
@@ -77,23 +74,16 @@ def _uses(
         per_byte = sums[f"{answers}_bytes"] / sums["bytes_in"]
         per_request = sums[f"{asked}_bytes"] / sums["requests"]
         for name, blocks in by_name.items():
-            used = [one for one in blocks if not one.void and one.duration_ns]
+            used = [block for block in blocks if not block.void and block.duration_ns]
             if used:
-                answering = median(per_byte * one.bytes_in / one.duration_ns for one in used)
-                asking = median(per_request * one.sent / one.duration_ns for one in used)
-                yield machine, name, max(answering, asking) / line_per_ns
-
-
-def _full(
-    machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]
-) -> Iterator[LinkObservation]:
-    for machine, name, use in _uses(machines, by_name):
-        if use > LINK_FULL:
-            yield seen.LinkFull(name, machine, use, round(machines[machine]["line_mbps"]))
+                answering = median(per_byte * block.bytes_in / block.duration_ns for block in used)
+                asking = median(per_request * block.sent / block.duration_ns for block in used)
+                share = max(answering, asking) / line_per_ns
+                yield seen.LinkFull(name, machine, share, round(sums["line_mbps"]))
 
 
 def _uneven(race: Race) -> Iterator[LinkObservation]:
-    """A generator that got far fewer answers than its connections are of all: its link or it is slower."""
+    """A generator whose share of all responses is far below its share of all connections: its link or it is slower."""
     shares = {name: sums["answered"] for name, sums in _summed(race, EventKind.GENERATOR).items()}
     total = sum(shares.values())
     for name, answered in shares.items():
@@ -104,18 +94,18 @@ def _uneven(race: Race) -> Iterator[LinkObservation]:
 def _round_trip(race: Race) -> tuple[str, float]:
     """The generator that is farthest off, and its quickest exchange with the servers' machine."""
     trips: dict[str, list[float]] = defaultdict(list)
-    for event in _events(race, EventKind.GENERATOR):
+    for event in events_of(race, EventKind.GENERATOR):
         trips[event.subject].append(event.numbers.get("round_trip_ns", 0.0))
     far = {name: median(values) for name, values in trips.items()}
-    return max(far.items(), key=lambda one: one[1], default=("", 0.0))
+    return max(far.items(), key=lambda trip: trip[1], default=("", 0.0))
 
 
 def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[LinkObservation]:
-    """Where most of a latency is the way there and back, servers differ by less than they do."""
+    """If most of a latency is the way there and back, servers seem to differ by less than they do."""
     machine, trip_ns = _round_trip(race)
-    typical = {name: median(one.p50_ns for one in blocks) for name, blocks in by_name.items() if blocks}
+    typical = {name: median(block.p50_ns for block in blocks) for name, blocks in by_name.items() if blocks}
     if not typical:
         return
-    name = min(typical, key=lambda one: typical[one])
+    name = min(typical, key=typical.__getitem__)
     if typical[name] and trip_ns / typical[name] > ROUND_TRIP:
         yield seen.RoundTrip(name, machine, trip_ns, typical[name])

@@ -1,13 +1,16 @@
-"""What a check can observe: a class for each kind, with its values; ``report.race.observations`` has the sentences."""
+"""What a check can observe, as values: a class for each shape; ``report.race.observations`` has the sentences.
+
+Observations of one shape share a class and differ by their kind, for each of which mypy demands a sentence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
+from dragstrip import parity
 from dragstrip.record import Event, Void, VoidKind
-from dragstrip.validity.parity_observation import ParityObservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,31 +20,78 @@ class OfContender:
     contender: str
 
 
-class Plain(StrEnum):
+class Plain(Enum):
     """Observations without values."""
 
-    ADDS_UP = "adds up"
-    LITTLE_OPEN_LOOP = "Little's law in an open loop"
-    TURN_OPEN_LOOP = "turn-round in an open loop"
-    SERVER_WAIT_SHARED = "server wait on shared cores"
-    LAUNCHES_ALIKE = "launches alike"
-    NO_INTRUDERS = "no intruders"
-    HEAT = "heat"
-    MEMORY_STEADY = "memory steady"
-    BLOCKS_ALIKE = "blocks alike"
-    CONNECTIONS_AS_ASKED = "connections as asked"
-    NO_OWN_COUNT = "no own count"
-    LENGTHS_EQUAL = "lengths equal"
-    NO_TILT = "no tilt"
+    ADDS_UP = auto()
+    LITTLE_OPEN_LOOP = auto()
+    TURN_OPEN_LOOP = auto()
+    SERVER_WAIT_SHARED = auto()
+    LAUNCHES_ALIKE = auto()
+    NO_INTRUDERS = auto()
+    HEAT = auto()
+    MEMORY_STEADY = auto()
+    BLOCKS_ALIKE = auto()
+    CONNECTIONS_AS_ASKED = auto()
+    NO_OWN_COUNT = auto()
+    LENGTHS_EQUAL = auto()
+    NO_TILT = auto()
+
+
+class Share(Enum):
+    """What a share of a whole race is of."""
+
+    ENGINE_CORES_USED = auto()  #: at most, against any contender
+    TURN_MOST = auto()  #: of time, at most, that connections waited in the engine
+    TURN_MOST_BUSY = auto()  #: the same, while the servers were busy nevertheless
+    LITTLE_HOLDS = auto()  #: within which connections, rates and latencies agree
+    SATURATED = auto()  #: of their cores that servers kept busy at least; ``names``: unreadable
+    ENGINE_WAITED = auto()  #: of time that the engine waited for its cores
+    ENGINE_WAITED_SHARED = auto()  #: the same, for cores that it shares with the servers
+    ENGINE_WAIT_TAKEN = auto()  #: the same, for cores that other programs took
+    SERVER_WAIT_MOST = auto()  #: of any server's time that other programs took at most; ``names``: unreadable
+    STEAL = auto()  #: of the race's cores that the hypervisor took
+    STEADY = auto()  #: by which the engine's pace changed
+    STEADY_SCATTERS = auto()  #: the same, no more than it does from round to round
+    PACE = auto()  #: by which the machine became slower (below 0: faster), by the engine's own CPU time per request
+    NO_TREND = auto()  #: of throughput, by which any contender's changed within the rounds at most
+    COUNTED_ALIKE = auto()  #: within which the own counts of the servers ``names`` agree with the engine's
+
+
+@dataclass(frozen=True, slots=True)
+class RaceShare:
+    """A share that is about the whole race."""
+
+    kind: Share
+    share: float
+    names: tuple[str, ...] = ()
+
+
+class OwnShare(Enum):
+    """What a share of one contender is of."""
+
+    CEILING_NEAR = auto()  #: of what the engine can send on this machine
+    TURN_LONG = auto()  #: of time that connections waited in the engine while the server was idle
+    SERVER_WAIT_TAKEN = auto()  #: of its time on its cores that other programs took
+    TREND = auto()  #: by which its throughput changed within the rounds, on average
+    SHORTER = auto()  #: by which its responses were shorter in one block
+    DATABASE_LIMIT = auto()  #: of its time that the database was busy
+
+
+@dataclass(frozen=True, slots=True)
+class ContenderShare(OfContender):
+    """A share that is about one contender."""
+
+    kind: OwnShare
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How many rounds count; fewer than ``least`` decide nothing. ``ended``: what ended the race."""
+    """How many rounds count and how many are void. ``ended``: what ended the race."""
 
     valid: int
     void: int
-    least: int
     ended: str
 
 
@@ -73,180 +123,18 @@ class AccountingFaults:
 
 @dataclass(frozen=True, slots=True)
 class NoErrors:
-    """Every answer was right."""
+    """Every response was correct."""
 
     answered: int
 
 
 @dataclass(frozen=True, slots=True)
 class Errors(OfContender):
-    """Requests without a right answer; ``errors``: by kind, the most frequent first."""
+    """Requests without a correct response; ``errors``: by kind, the most frequent first."""
 
     failed: int
     sent: int
     errors: Mapping[str, int]
-
-
-RaceObservation = Rounds | Lanes | VoidPasses | AccountingFaults | NoErrors | Errors
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCoresUsed:
-    """The largest share of its cores that the engine used against any contender."""
-
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
-class EngineUse(OfContender):
-    """Shares of their cores that the engine and the server used; ``busy``: None if the server's is unreadable."""
-
-    share: float
-    busy: float | None
-
-
-class GeneratorLimit(EngineUse):
-    """The engine was full and the server was not."""
-
-
-class GeneratorLimitByCpu(EngineUse):
-    """The engine was full and the server was not, but CPU time per request decides."""
-
-
-class GeneratorNear(EngineUse):
-    """The engine was nearly full."""
-
-
-@dataclass(frozen=True, slots=True)
-class CeilingNear(OfContender):
-    """Throughput as a share of what the engine can send on this machine."""
-
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class TurnMost:
-    """The largest share of time that connections waited in the engine; ``busy``: servers were busy nevertheless."""
-
-    most: float
-    busy: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TurnLong(OfContender):
-    """The share of time that connections waited in the engine while the server was idle."""
-
-    share: float
-
-
-GeneratorObservation = (
-    EngineCoresUsed | GeneratorLimit | GeneratorLimitByCpu | GeneratorNear | CeilingNear | TurnMost | TurnLong
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LittleHolds:
-    """Connections, rates and latencies agree within this share."""
-
-    within: float
-
-
-@dataclass(frozen=True, slots=True)
-class LittleOff(OfContender):
-    """Connections at work by rate and latency, and how many there were; ``off``: the difference as a share."""
-
-    busy: float
-    connections: int
-    off: float
-
-
-@dataclass(frozen=True, slots=True)
-class LittleReconnects(OfContender):
-    """As ``LittleOff``, of a server that closes connections: between two of them there is time that is neither's."""
-
-    busy: float
-    connections: int
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """All contenders were offered this rate in time."""
-
-    rate_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class NotSustained(OfContender):
-    """The share of the offered requests that left in time."""
-
-    share: float
-    rate_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class LeftLate(OfContender):
-    """How much later than meant one request in a hundred left."""
-
-    lag_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class Saturated:
-    """Servers kept at least this share of their cores busy; ``unread``: contenders whose CPU time is unreadable."""
-
-    least: float
-    unread: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NotSaturated(OfContender):
-    """The share of its cores that it kept busy; ``disturbed``: other programs took the time that it lacked."""
-
-    busy: float
-    cores: int
-    disturbed: bool
-
-
-LoadObservation = (
-    LittleHolds | LittleOff | LittleReconnects | Offered | NotSustained | LeftLate | Saturated | NotSaturated
-)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineWaited:
-    """The share of time that the engine waited for its cores; ``shared``: it shares them with the servers."""
-
-    share: float
-    shared: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EngineWaitTaken:
-    """The share of time that the engine waited for cores that other programs took."""
-
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class ServerWaitMost:
-    """The largest share of any server's time that other programs took; ``unread``: contenders without a reading."""
-
-    most: float
-    unread: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ServerWaitTaken(OfContender):
-    """The share of a server's time on its cores that other programs took."""
-
-    taken: float
-
-
-@dataclass(frozen=True, slots=True)
-class Steal:
-    """The share of the race's cores that the hypervisor took."""
-
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,30 +146,77 @@ class Intruders:
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
-    """How much the engine's pace changed; ``scatters``: no more than it does from round to round."""
-
-    drift: float
-    scatters: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How much slower (below 0: faster) the machine became, by the engine's own CPU time per request."""
-
-    drift: float
-
-
-@dataclass(frozen=True, slots=True)
 class Frequency:
     """The last change of a core's frequency."""
 
     event: Event
 
 
-MachineObservation = (
-    EngineWaited | EngineWaitTaken | ServerWaitMost | ServerWaitTaken | Steal | Intruders | Steady | Pace | Frequency
-)
+RaceObservation = Rounds | Lanes | VoidPasses | AccountingFaults | NoErrors | Errors | Intruders | Frequency
+
+
+class Generator(Enum):
+    """How near the engine was to its limit, while the server was not full."""
+
+    LIMIT = auto()
+    LIMIT_BY_CPU = auto()  #: at its limit, but CPU time per request decides
+    NEAR = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse(OfContender):
+    """Shares of their cores that the engine and the server used; ``busy``: None if the server's is unreadable."""
+
+    kind: Generator
+    share: float
+    busy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LittleOff(OfContender):
+    """Connections at work by rate and latency, and how many there were; ``off``: the difference as a share.
+
+    ``reconnects``: the server closes connections, and the time until the next one is open is neither's.
+    """
+
+    busy: float
+    connections: int
+    off: float
+    reconnects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """All contenders were offered this rate in time."""
+
+    rate_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotSustained(OfContender):
+    """The share of the offered requests that were sent on time."""
+
+    share: float
+    rate_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeftLate(OfContender):
+    """How much later than meant one request in a hundred was sent."""
+
+    lag_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotSaturated(OfContender):
+    """The share of its cores that it kept busy; ``disturbed``: other programs took the time that it lacked."""
+
+    busy: float
+    cores: int
+    disturbed: bool
+
+
+LoadObservation = EngineUse | LittleOff | Offered | NotSustained | LeftLate | NotSaturated
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,41 +264,18 @@ class AlreadyRunning(OfContender):
 
 
 @dataclass(frozen=True, slots=True)
-class NoTrend:
-    """The largest mean change of any contender's throughput within the rounds."""
-
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
-class Trend(OfContender):
-    """The mean change of its throughput within the rounds."""
-
-    mean: float
-
-
-@dataclass(frozen=True, slots=True)
-class Growing(OfContender):
-    """The last event of its memory's growth."""
+class OwnEvent(OfContender):
+    """Its memory keeps growing, or its short blocks differ from long ones: the last such event."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class UnequalBlocks(OfContender):
-    """Short blocks that differ from long ones."""
-
-    event: Event
-
-
-LaunchObservation = (
-    Died | Unsettled | Shapes | SlowLaunches | TwoKinds | AlreadyRunning | NoTrend | Trend | Growing | UnequalBlocks
-)
+LaunchObservation = Died | Unsettled | Shapes | SlowLaunches | TwoKinds | AlreadyRunning | OwnEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Closed(OfContender):
-    """Answers per connection, of a server that closes them although keep-alive was asked."""
+    """Responses per connection, of a server that closes them although keep-alive was asked."""
 
     answers: float
 
@@ -377,27 +289,12 @@ class Reused(OfContender):
 
 
 @dataclass(frozen=True, slots=True)
-class CountedAlike:
-    """Servers whose own count of requests agrees with the engine's within this share."""
-
-    names: tuple[str, ...]
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
 class Miscounted(OfContender):
     """By how many requests the server's own count is below what was answered, and above what was sent."""
 
     fewer: int
     more: int
     sent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shorter(OfContender):
-    """By which share its answers were shorter in one block."""
-
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,23 +306,14 @@ class DatabaseAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseLimit(OfContender):
-    """How busy it kept the database."""
-
-    busy: float
-
-
-@dataclass(frozen=True, slots=True)
 class DatabaseMiscounted(OfContender):
-    """Statements executed, and those that its answers took."""
+    """Statements executed, and those that its responses needed."""
 
     executed: int
     wanted: float
 
 
-AnswerObservation = (
-    Closed | Reused | CountedAlike | Miscounted | Shorter | DatabaseAsked | DatabaseLimit | DatabaseMiscounted
-)
+AnswerObservation = Closed | Reused | Miscounted | DatabaseAsked | DatabaseMiscounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +362,7 @@ class Interrupts:
 
 @dataclass(frozen=True, slots=True)
 class UnevenGenerators:
-    """The share of all answers that one of ``count`` generators got."""
+    """The share of all responses that one of ``count`` generators got."""
 
     machine: str
     share: float
@@ -483,12 +371,68 @@ class UnevenGenerators:
 
 LinkObservation = LinksCalm | LinkFull | Retransmitted | RoundTrip | Interrupts | UnevenGenerators
 
+
+class GroupedFact(StrEnum):
+    """Facts of the parity sheet of which any difference tilts a race."""
+
+    FRAMING = parity.BODY_FRAMING
+    VERSION = parity.HTTP_VERSION
+    TLS = parity.TLS_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class FactDiffers:
+    """Contenders by the fact's value."""
+
+    fact: GroupedFact
+    groups: Mapping[str, tuple[str, ...]]
+
+
+class SplitFact(StrEnum):
+    """Facts that are true of some contenders."""
+
+    LOGGING = parity.ACCESS_LOG
+    COMPRESSION = parity.COMPRESSION
+    ROOT = parity.RUNS_AS
+    IGNORES_PATHS = "routing"
+    CLOSES_OLD_HTTP = parity.OLD_HTTP
+
+
+@dataclass(frozen=True, slots=True)
+class FactSplits:
+    """Contenders of which the fact is true, and all others."""
+
+    fact: SplitFact
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+class ListedFact(StrEnum):
+    """Facts that are shown for each contender."""
+
+    SIZE = "answer bytes"  #: of the longest response and of the shortest
+    DOUBLED_HEADERS = parity.DOUBLED_HEADERS
+    NOTE = parity.NOTE
+    CLOSES = "keep-alive limit"
+    CORES = parity.CORES_USED
+
+
+@dataclass(frozen=True, slots=True)
+class FactListed:
+    """The fact by contender, as it is shown; contenders that do nothing special are left out."""
+
+    fact: ListedFact
+    values: Mapping[str, str]
+
+
+ParityObservation = FactDiffers | FactSplits | FactListed
+
 Observation = (
     Plain
+    | RaceShare
+    | ContenderShare
     | RaceObservation
-    | GeneratorObservation
     | LoadObservation
-    | MachineObservation
     | LaunchObservation
     | AnswerObservation
     | LinkObservation

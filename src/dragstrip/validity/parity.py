@@ -1,16 +1,22 @@
-"""What tilts a race though all answers are right: read off the parity sheet, a finding for each."""
+"""What tilts a race though all responses are correct: read off the parity sheet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from dragstrip import parity
-from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, ParitySheet, Span, Switch, UnknownPath
+from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, ParitySheet, UnknownPath
 from dragstrip.record import Race
-from dragstrip.validity import parity_observation as seen
-from dragstrip.validity.parity_observation import ParityObservation
+from dragstrip.validity.observation import (
+    FactDiffers,
+    FactListed,
+    FactSplits,
+    GroupedFact,
+    ListedFact,
+    ParityObservation,
+    SplitFact,
+)
 
-#: Bytes by which two right answers may differ before it is worth a word: more than a Date header.
+#: Bytes by which two correct responses may differ before it is worth a word: more than a Date header.
 SIZE_BYTES = 64
 
 #: Cores by which two contenders may differ in what they keep busy.
@@ -19,132 +25,89 @@ CORES = 0.3
 #: A contender's sheet, by its name.
 Sheets = Mapping[str, ParitySheet]
 
-#: The fact's name on the sheet, and how it differs.
-Tilt = tuple[str, ParityObservation]
 
-
-def tilts(race: Race) -> list[Tilt]:
-    """Each thing that tilts the race: the fact's name and which contenders differ in it.
+def tilts(race: Race) -> Iterator[ParityObservation]:
+    """Each fact that tilts the race, and which contenders differ in it.
 
     Contenders that are out and facts that only some sheets have are not looked at.
     """
     sheets = {
         entrant.name: ParitySheet.of(entrant.parity) for entrant in race.entrants if entrant.parity and not entrant.out
     }
-    rules = (_framing, _size, _versions, _encryption, _doubled, _logging, _compression, _root, _routing, _notes)
-    found = [finding for rule in rules for finding in rule(sheets)]
-    if race.load.keepalive:
-        found += _closing(sheets) if race.load.http == "1.1" else _closing_old(sheets)
-    if len(race.server_cores) > 1:
-        found += _cores(sheets)
-    return found
-
-
-def _groups(sheets: Sheets, fact_of: Callable[[ParitySheet], str | None]) -> dict[str, tuple[str, ...]]:
-    """Who has which value of a fact, in the order of the race."""
-    groups: dict[str, tuple[str, ...]] = {}
-    for name, sheet in sheets.items():
-        fact = fact_of(sheet)
-        if fact is not None:
-            groups[fact] = (*groups.get(fact, ()), name)
-    return groups
-
-
-def _framing(sheets: Sheets) -> Iterator[Tilt]:
-    groups = _groups(sheets, lambda sheet: sheet.framing)
-    if len(groups) > 1:
-        yield parity.BODY_FRAMING, seen.FramingDiffers(groups)
-
-
-def _size(sheets: Sheets) -> Iterator[Tilt]:
-    def both(head: Span | None, body: Span | None) -> int | None:
-        return head.most + body.most if head and body else None
-
-    found = {name: both(sheet.header_bytes, sheet.body_bytes) for name, sheet in sheets.items()}
-    sizes = {name: size for name, size in found.items() if size is not None}
-    if sizes and max(sizes.values()) - min(sizes.values()) > SIZE_BYTES:
-        least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-        yield "answer bytes", seen.SizeDiffers((most, sizes[most]), (least, sizes[least]))
-
-
-def _versions(sheets: Sheets) -> Iterator[Tilt]:
-    groups = _groups(sheets, lambda sheet: sheet.http_version)
-    if len(groups) > 1:
-        yield parity.HTTP_VERSION, seen.VersionsDiffer(groups)
-
-
-def _encryption(sheets: Sheets) -> Iterator[Tilt]:
-    groups = _groups(sheets, lambda sheet: sheet.tls)
-    if len(groups) > 1:
-        yield parity.TLS_VERSION, seen.TlsDiffers(groups)
-
-
-def _doubled(sheets: Sheets) -> Iterator[Tilt]:
+    yield from _grouped(sheets, GroupedFact.FRAMING, lambda sheet: sheet.framing)
+    yield from _size(sheets)
+    yield from _grouped(sheets, GroupedFact.VERSION, lambda sheet: sheet.http_version)
+    yield from _grouped(sheets, GroupedFact.TLS, lambda sheet: sheet.tls)
     doubled = {name: sheet.doubled_headers for name, sheet in sheets.items() if sheet.doubled_headers}
     if doubled:
-        yield parity.DOUBLED_HEADERS, seen.DoubledHeaders(doubled)
-
-
-def _switched(
-    fact: str, settings: Mapping[str, Switch | None], kind: type[seen.LoggingDiffers | seen.CompressionDiffers]
-) -> Iterator[Tilt]:
-    """A setting that is off for some and on for others, whatever the words."""
-    on = tuple(name for name, setting in settings.items() if setting and setting.on)
-    off = tuple(name for name, setting in settings.items() if setting and not setting.on)
-    if on and off:
-        yield fact, kind(on, off)
-
-
-def _logging(sheets: Sheets) -> Iterator[Tilt]:
-    settings = {name: sheet.access_log for name, sheet in sheets.items()}
-    yield from _switched(parity.ACCESS_LOG, settings, seen.LoggingDiffers)
-
-
-def _compression(sheets: Sheets) -> Iterator[Tilt]:
-    settings = {name: sheet.compression for name, sheet in sheets.items()}
-    yield from _switched(parity.COMPRESSION, settings, seen.CompressionDiffers)
-
-
-def _root(sheets: Sheets) -> Iterator[Tilt]:
-    is_root = {name: "root" in sheet.runs_as.users for name, sheet in sheets.items() if sheet.runs_as}
-    rooted = tuple(name for name, yes in is_root.items() if yes)
-    if rooted and len(rooted) < len(is_root):
-        yield parity.RUNS_AS, seen.SomeAreRoot(rooted)
-
-
-def _routing(sheets: Sheets) -> Iterator[Tilt]:
-    answers = {name: sheet.unknown_path for name, sheet in sheets.items()}
-    alike = {name: answer.same_body for name, answer in answers.items() if isinstance(answer, UnknownPath)}
-    names = tuple(name for name, same in alike.items() if same)
-    if names and len(names) < len(alike):
-        yield "routing", seen.SomeIgnorePaths(names)
-
-
-def _notes(sheets: Sheets) -> Iterator[Tilt]:
+        yield FactListed(ListedFact.DOUBLED_HEADERS, doubled)
+    yield from _split(sheets, SplitFact.LOGGING, lambda sheet: sheet.access_log.on if sheet.access_log else None)
+    yield from _split(sheets, SplitFact.COMPRESSION, lambda sheet: sheet.compression.on if sheet.compression else None)
+    yield from _split(sheets, SplitFact.ROOT, lambda sheet: "root" in sheet.runs_as.users if sheet.runs_as else None)
+    yield from _split(sheets, SplitFact.IGNORES_PATHS, _ignores_paths)
     for name, sheet in sheets.items():
         if sheet.note is not None:
-            yield parity.NOTE, seen.ParityNote(name, sheet.note)
+            yield FactListed(ListedFact.NOTE, {name: sheet.note})
+    if race.load.keepalive and race.load.http == "1.1":
+        yield from _closing(sheets)
+    elif race.load.keepalive:
+        yield from _split(sheets, SplitFact.CLOSES_OLD_HTTP, _closes_old_http)
+    if len(race.server_cores) > 1:
+        yield from _cores(sheets)
 
 
-def _closing(sheets: Sheets) -> Iterator[Tilt]:
-    """Servers that close busy connections, where others keep them."""
-    found = {name: sheet.keep_alive for name, sheet in sheets.items()}
-    limits = {name: limit for name, limit in found.items() if isinstance(limit, KeepAlive)}
+def _grouped(
+    sheets: Sheets, fact: GroupedFact, value_of: Callable[[ParitySheet], str | None]
+) -> Iterator[ParityObservation]:
+    """Which contenders have which value of a fact, in the order of the race, if there are several values."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for name, sheet in sheets.items():
+        value = value_of(sheet)
+        if value is not None:
+            groups[value] = (*groups.get(value, ()), name)
+    if len(groups) > 1:
+        yield FactDiffers(fact, groups)
+
+
+def _split(
+    sheets: Sheets, fact: SplitFact, true_of: Callable[[ParitySheet], bool | None]
+) -> Iterator[ParityObservation]:
+    """Of which contenders a fact is true (None: unknown), if there are others as well."""
+    found = {name: true_of(sheet) for name, sheet in sheets.items()}
+    names, others = (tuple(name for name, true in found.items() if true is wanted) for wanted in (True, False))
+    if names and others:
+        yield FactSplits(fact, names, others)
+
+
+def _ignores_paths(sheet: ParitySheet) -> bool | None:
+    return sheet.unknown_path.same_body if isinstance(sheet.unknown_path, UnknownPath) else None
+
+
+def _closes_old_http(sheet: ParitySheet) -> bool | None:
+    """Whether it closes each connection of HTTP/1.0 although the load asks to keep it."""
+    return sheet.old_http.kind is not OldHttpKind.KEEPS if isinstance(sheet.old_http, OldHttp) else None
+
+
+def _size(sheets: Sheets) -> Iterator[ParityObservation]:
+    sizes = {
+        name: sheet.header_bytes.most + sheet.body_bytes.most
+        for name, sheet in sheets.items()
+        if sheet.header_bytes and sheet.body_bytes
+    }
+    if sizes and max(sizes.values()) - min(sizes.values()) > SIZE_BYTES:
+        ends = max(sizes, key=sizes.__getitem__), min(sizes, key=sizes.__getitem__)
+        yield FactListed(ListedFact.SIZE, {name: str(sizes[name]) for name in ends})
+
+
+def _closing(sheets: Sheets) -> Iterator[ParityObservation]:
+    """Servers that close busy connections, if others keep them or close them after other numbers of requests."""
+    limits = {name: sheet.keep_alive for name, sheet in sheets.items() if isinstance(sheet.keep_alive, KeepAlive)}
     closing = {name: limit for name, limit in limits.items() if limit.closed}
     if closing and (len(closing) < len(limits) or len(set(closing.values())) > 1):
-        yield "keep-alive limit", seen.SomeClose(closing)
+        yield FactListed(ListedFact.CLOSES, {name: str(limit) for name, limit in closing.items()})
 
 
-def _closing_old(sheets: Sheets) -> Iterator[Tilt]:
-    """Servers that close each connection of HTTP/1.0 where others keep them, as the load asks."""
-    found = {name: sheet.old_http for name, sheet in sheets.items()}
-    answers = {name: old_http for name, old_http in found.items() if isinstance(old_http, OldHttp)}
-    closing = tuple(name for name, old_http in answers.items() if old_http.kind is not OldHttpKind.KEEPS)
-    if closing and len(closing) < len(answers):
-        yield parity.OLD_HTTP, seen.SomeCloseOldHttp(closing)
-
-
-def _cores(sheets: Sheets) -> Iterator[Tilt]:
+def _cores(sheets: Sheets) -> Iterator[ParityObservation]:
     used = {name: sheet.cores_used.used for name, sheet in sheets.items() if sheet.cores_used}
     if used and max(used.values()) - min(used.values()) > CORES:
-        yield parity.CORES_USED, seen.CoresDiffer(used)
+        yield FactListed(ListedFact.CORES, {name: f"{cores:.2f}" for name, cores in used.items()})

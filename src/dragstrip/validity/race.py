@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -20,14 +20,16 @@ from dragstrip.analysis.fitness import (
     rises_of,
     shares_lane,
 )
+from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
 from dragstrip.validity import observation as seen
 from dragstrip.validity.block import WRONG_KINDS, accounting_faults, failures
-from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
 from dragstrip.validity.environment import MISCOUNT, surroundings
-from dragstrip.validity.launch import launch_findings, round_speeds
+from dragstrip.validity.launch import launch_observations, round_speeds
 from dragstrip.validity.links import links
+from dragstrip.validity.observation import Observation
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import causes, void_passes
 
@@ -37,8 +39,8 @@ WAIT, STEAL, TREND, VOID_PASSES = 0.05, 0.01, 0.01, 0.10
 #: Little's law: warn above the first, void above the second.
 LITTLE = (0.02, 0.10)
 
-#: Warn where connections spend more of their time than this in the engine and the server is not busy.
-MOST_TURN = 0.05
+#: Warn if connections spend more of their time than this in the engine and the server is not busy.
+MAX_TURN = 0.05
 
 #: Others took less than this share of a calm block.
 CALM = 0.02
@@ -48,9 +50,6 @@ ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
 
 #: The share of the generator's own ceiling from which a contender's throughput is marked.
 CEILING_NEAR = 0.8
-
-#: Fewest rounds that decide anything (``analysis.FLOOR``).
-LEAST_ROUNDS = 10
 
 #: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
 TREND_ERRORS = 4.0
@@ -80,6 +79,10 @@ class _Side:
         """Median share of its cores that it kept busy; None if its CPU time is unreadable."""
         return self.middle(lambda block: server_busy(block, self.cores))
 
+    def engine_share(self) -> float:
+        """Median share of its cores that the engine used against it."""
+        return median(map(engine_share, self.blocks))
+
     def taken(self) -> float | None:
         """Median share of its cores' time that others took at most; None if unreadable."""
         return self.middle(lambda block: taken_by_others(block, self.cores))
@@ -99,25 +102,26 @@ def inspect(race: Race) -> tuple[Check, ...]:
     if race.columns:
         named = zip((column.name for column in race.columns), by_column(race), strict=True)
         return tuple(replace(check, column=name) for name, column in named for check in inspect(column))
-    measured = _sides(race)
+    sides = _sides(race)
+    blocks = {side.name: side.blocks for side in sides}
     return (
         _rounds(race),
         _lanes(race),
-        _generator(race, measured),
-        _engine_wait(race, measured),
-        _server_wait(race, measured),
-        _steal(race, measured),
-        _accounting(race, measured),
-        _errors(race, measured),
-        _little(race, measured),
-        _turn_round(race, measured),
-        _offered(race, measured) if race.load.rate_per_s else _saturation(race, measured),
-        _launches(measured),
-        _trend(race, measured),
+        _generator(race, sides),
+        _engine_wait(race, sides),
+        _server_wait(race, sides),
+        _steal(race, sides),
+        _accounting(race, sides),
+        _errors(race, sides),
+        _little(race, sides),
+        _turn_round(race, sides),
+        _offered(race, sides) if race.load.rate_per_s else _saturation(race, sides),
+        _launches(sides),
+        _trend(sides),
         _void_passes(race),
-        *surroundings(race, {side.name: side.blocks for side in measured}),
-        *_database(race, measured),
-        *links(race, {side.name: side.blocks for side in measured}),
+        *surroundings(race, blocks),
+        *_database(race, sides),
+        *links(race, blocks),
         *_parity(race),
     )
 
@@ -145,7 +149,8 @@ def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
     for name in (side.name for side in sides if side.name in used):
         use = used[name]
         if use.busy > DATABASE_FULL:
-            findings.append(Finding(Status.WARN, seen.DatabaseLimit(name, use.busy)))
+            full = seen.ContenderShare(name, seen.OwnShare.DATABASE_LIMIT, use.busy)
+            findings.append(Finding(Status.WARN, full))
         off = use.executed / use.wanted - 1 if use.wanted else 0.0
         most = max(most, abs(off))
         if abs(off) > MISCOUNT[0]:
@@ -158,11 +163,11 @@ def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
 
 def _parity(race: Race) -> Iterator[Check]:
     """One warning for each thing that tilts the race; what differs without tilting it is on the sheet only."""
-    found = tilts(race)
+    found = list(tilts(race))
     if not found:
         yield check_result(CheckName.PARITY, (), seen.Plain.NO_TILT)
-    for fact, tilt in found:
-        yield check_result(CheckName.PARITY, [Finding(Status.WARN, tilt)], fact=fact)
+    for tilt in found:
+        yield check_result(CheckName.PARITY, [Finding(Status.WARN, tilt)], fact=tilt.fact)
 
 
 def _warns(value: float, limit: float) -> Status:
@@ -171,9 +176,8 @@ def _warns(value: float, limit: float) -> Status:
 
 def _rounds(race: Race) -> Check:
     valid = sum(not this.void for this in race.rounds)
-    void = len(race.rounds) - valid
-    counted = seen.Rounds(valid, void, LEAST_ROUNDS, race.finished)
-    status = Status.PASS if valid >= LEAST_ROUNDS else Status.WARN
+    counted = seen.Rounds(valid, len(race.rounds) - valid, race.finished)
+    status = Status.PASS if valid >= FLOOR else Status.WARN
     return check_result(CheckName.ROUNDS, [Finding(status, counted)], counted)
 
 
@@ -200,56 +204,53 @@ def _ceiling_per_s(race: Race) -> float | None:
 
 def held_by_generator(race: Race) -> tuple[str, ...]:
     """Contenders whose throughput is the engine's more than their own: it was near its limit or at it, they not."""
-    found = []
-    for side in _sides(race):
-        busy = side.busy()
-        near = median(engine_share(block) for block in side.blocks) >= ENGINE_NEAR
-        found += [side.name] if near and busy is not None and busy < SERVER_FULL else []
-    return tuple(found)
+    return tuple(
+        side.name
+        for side in _sides(race)
+        if side.engine_share() >= ENGINE_NEAR and (busy := side.busy()) is not None and busy < SERVER_FULL
+    )
 
 
 def _generator(race: Race, sides: Sequence[_Side]) -> Check:
+    observed: list[Observation] = []
     ceiling_per_s = _ceiling_per_s(race)
-
-    def findings() -> Iterable[Finding]:
-        for side in sides:
-            share = median(engine_share(block) for block in side.blocks)
-            busy = side.busy()
-            if limited(side.blocks, side.cores):
-                # CPU time per request is not changed by a client that can't send more.
-                by_cpu = choose(race).metric == "cpu"
-                kind = seen.GeneratorLimitByCpu if by_cpu else seen.GeneratorLimit
-                yield Finding(Status.WARN, kind(side.name, share, busy))
-            elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
-                yield Finding(Status.WARN, seen.GeneratorNear(side.name, share, busy))
-            rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
-            if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
-                yield Finding(Status.WARN, seen.CeilingNear(side.name, rate_per_s / ceiling_per_s))
-
-    most = max((median(map(engine_share, side.blocks)) for side in sides), default=0.0)
-    return check_result(CheckName.GENERATOR, findings(), seen.EngineCoresUsed(most))
+    for side in sides:
+        share, busy = side.engine_share(), side.busy()
+        if limited(side.blocks, side.cores):
+            # CPU time per request is not changed by a client that can't send more.
+            by_cpu = choose(race).metric == "cpu"
+            kind = seen.Generator.LIMIT_BY_CPU if by_cpu else seen.Generator.LIMIT
+            observed.append(seen.EngineUse(side.name, kind, share, busy))
+        elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
+            observed.append(seen.EngineUse(side.name, seen.Generator.NEAR, share, busy))
+        rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
+        if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
+            near = seen.ContenderShare(side.name, seen.OwnShare.CEILING_NEAR, rate_per_s / ceiling_per_s)
+            observed.append(near)
+    most = max((side.engine_share() for side in sides), default=0.0)
+    return check_result(CheckName.GENERATOR, warnings(observed), seen.RaceShare(seen.Share.ENGINE_CORES_USED, most))
 
 
 def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
     if _shared(race):
-        return check_result(CheckName.ENGINE_WAIT, (), seen.EngineWaited(share, shared=True))
-    taken = Finding(_warns(share, WAIT), seen.EngineWaitTaken(share))
-    return check_result(CheckName.ENGINE_WAIT, [taken], seen.EngineWaited(share, shared=False))
+        return check_result(CheckName.ENGINE_WAIT, (), seen.RaceShare(seen.Share.ENGINE_WAITED_SHARED, share))
+    taken = Finding(_warns(share, WAIT), seen.RaceShare(seen.Share.ENGINE_WAIT_TAKEN, share))
+    return check_result(CheckName.ENGINE_WAIT, [taken], seen.RaceShare(seen.Share.ENGINE_WAITED, share))
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
     if shares_lane(race):
         return check_result(CheckName.SERVER_WAIT, (), seen.Plain.SERVER_WAIT_SHARED)
-    findings, most, unread = [], 0.0, list[str]()
-    for side in sides:
-        taken = side.taken()
-        if taken is None:
-            unread.append(side.name)
-            continue
-        most = max(most, taken)
-        findings.append(Finding(_warns(taken, WAIT), seen.ServerWaitTaken(side.name, taken)))
-    return check_result(CheckName.SERVER_WAIT, findings, seen.ServerWaitMost(most, tuple(unread)))
+    taken = {side.name: side.taken() for side in sides}
+    known = {name: share for name, share in taken.items() if share is not None}
+    findings = [
+        Finding(_warns(share, WAIT), seen.ContenderShare(name, seen.OwnShare.SERVER_WAIT_TAKEN, share))
+        for name, share in known.items()
+    ]
+    unread = tuple(name for name in taken if name not in known)
+    most = seen.RaceShare(seen.Share.SERVER_WAIT_MOST, max(known.values(), default=0.0), unread)
+    return check_result(CheckName.SERVER_WAIT, findings, most)
 
 
 def _steal(race: Race, sides: Sequence[_Side]) -> Check:
@@ -257,7 +258,8 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     stolen = sum(block.steal_ns for side in sides for block in side.blocks)
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
-    return check_result(CheckName.STEAL, [Finding(_warns(share, STEAL), seen.Steal(share))], seen.Steal(share))
+    steal = seen.RaceShare(seen.Share.STEAL, share)
+    return check_result(CheckName.STEAL, [Finding(_warns(share, STEAL), steal)], steal)
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
@@ -267,22 +269,16 @@ def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
 
 
 def _errors(race: Race, sides: Sequence[_Side]) -> Check:
-    def findings() -> Iterable[Finding]:
-        for side in sides:
-            failed, sent = sum(map(failures, side.blocks)), sum(block.sent for block in side.blocks)
-            if not failed:
-                continue
-            kinds: Counter[str] = Counter()
-            for block in side.blocks:
-                kinds.update(block.errors)
-            wrong = any(kinds[kind] for kind in WRONG_KINDS)
-            by_kind = {kind: count for kind, count in kinds.most_common() if count}
-            # Blocks with errors are void by themselves, and who fails in most of them is out of the race.
-            status = Status.VOID if wrong else Status.WARN
-            yield Finding(status, seen.Errors(side.name, failed, sent, by_kind))
-
+    findings = []
+    for side in sides:
+        failed, sent = sum(map(failures, side.blocks)), sum(block.sent for block in side.blocks)
+        if failed:
+            kinds = sum((Counter(block.errors) for block in side.blocks), Counter[str]())
+            # Blocks with errors are void by themselves, and a contender that fails in most of them is out.
+            status = Status.VOID if any(kinds[kind] for kind in WRONG_KINDS) else Status.WARN
+            findings.append(Finding(status, seen.Errors(side.name, failed, sent, dict(kinds.most_common()))))
     answered = sum(block.answered for side in sides for block in side.blocks)
-    return check_result(CheckName.ERRORS, findings(), seen.NoErrors(answered))
+    return check_result(CheckName.ERRORS, findings, seen.NoErrors(answered))
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
@@ -303,11 +299,10 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         level = Status.VOID if off > LITTLE[1] else _warns(off, LITTLE[0])
         # Between a connection that the server ended and the next one there may be time that is neither.
         reconnects = connects > 0.001 * answered and busy < at_once
-        if reconnects:
-            findings.append(Finding(level.at_most(Status.WARN), seen.LittleReconnects(side.name, busy, at_once)))
-        else:
-            findings.append(Finding(level, seen.LittleOff(side.name, busy, at_once, off)))
-    return check_result(CheckName.LITTLES_LAW, findings, seen.LittleHolds(most))
+        if reconnects and level is Status.VOID:
+            level = Status.WARN
+        findings.append(Finding(level, seen.LittleOff(side.name, busy, at_once, off, reconnects)))
+    return check_result(CheckName.LITTLES_LAW, findings, seen.RaceShare(seen.Share.LITTLE_HOLDS, most))
 
 
 def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
@@ -322,66 +317,68 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
     """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
     if race.load.rate_per_s:
         return check_result(CheckName.TURN_ROUND, (), seen.Plain.TURN_OPEN_LOOP)
-    findings, most = [], 0.0
+    observed, most = list[Observation](), 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used) * race.load.at_once
         share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
         most, busy = max(most, share), side.busy()
-        if share > MOST_TURN and (busy is None or busy < SERVER_IDLE):
-            findings.append(Finding(Status.WARN, seen.TurnLong(side.name, share)))
-    return check_result(CheckName.TURN_ROUND, findings, seen.TurnMost(most, busy=most > MOST_TURN))
+        if share > MAX_TURN and (busy is None or busy < SERVER_IDLE):
+            observed.append(seen.ContenderShare(side.name, seen.OwnShare.TURN_LONG, share))
+    kind = seen.Share.TURN_MOST_BUSY if most > MAX_TURN else seen.Share.TURN_MOST
+    return check_result(CheckName.TURN_ROUND, warnings(observed), seen.RaceShare(kind, most))
 
 
 def _offered(race: Race, sides: Sequence[_Side]) -> Check:
     """Whether every contender was offered the rate, and on time; blocks are not judged one by one, slow ones count."""
-    findings, allowed_ns = [], LATE_NS + TICKS_NS[race.load.pace]
+    observed, allowed_ns = list[Observation](), LATE_NS + TICKS_NS[race.load.pace]
     for side in sides:
         offered = sum(block.offered or 0 for block in side.used)
         share = sum(block.departed or 0 for block in side.used) / max(offered, 1)
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
-            findings.append(Finding(Status.WARN, seen.NotSustained(side.name, share, race.load.rate_per_s)))
+            observed.append(seen.NotSustained(side.name, share, race.load.rate_per_s))
         elif lag_ns is not None and lag_ns > allowed_ns:
-            findings.append(Finding(Status.WARN, seen.LeftLate(side.name, lag_ns)))
-    return check_result(CheckName.OFFERED_RATE, findings, seen.Offered(race.load.rate_per_s))
+            observed.append(seen.LeftLate(side.name, lag_ns))
+    return check_result(CheckName.OFFERED_RATE, warnings(observed), seen.Offered(race.load.rate_per_s))
 
 
 def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
-    findings, beside = [], database_use(race) if shares_lane(race) else {}
+    observed, beside = list[Observation](), database_use(race) if shares_lane(race) else {}
     lost = lost_shares(race, race.rounds)
     for side in sides:
         busy, cores = side.busy(), side.cores
         if busy is not None and side.name in beside:
             busy += beside[side.name].cores  # what its own backends had of the same cores
         if busy is not None and busy < SERVER_IDLE:
-            disturbed = busy + lost.get(side.name, 0.0) >= SERVER_IDLE  # nobody knows what it would have done
-            findings.append(Finding(Status.WARN, seen.NotSaturated(side.name, busy, cores, disturbed)))
+            disturbed = busy + lost.get(side.name, 0.0) >= SERVER_IDLE  # what it would have done is unknown
+            observed.append(seen.NotSaturated(side.name, busy, cores, disturbed))
     unread = tuple(side.name for side in sides if side.busy() is None)
-    return check_result(CheckName.SATURATION, findings, seen.Saturated(SERVER_IDLE, unread))
+    saturated = seen.RaceShare(seen.Share.SATURATED, SERVER_IDLE, unread)
+    return check_result(CheckName.SATURATION, warnings(observed), saturated)
 
 
 def _launches(sides: Sequence[_Side]) -> Check:
     speeds = {side.name: round_speeds(side.used) for side in sides}
-    findings = []
+    observed = list[Observation]()
     for side in sides:
         others = [speeds[other.name] for other in sides if other.name != side.name]
-        odd = launch_findings(side.name, side.launches, speeds[side.name], others)
-        findings += [Finding(Status.WARN, one) for one in odd]
-    findings += [Finding(Status.WARN, seen.AlreadyRunning(side.name)) for side in sides if side.kind == "url"]
-    return check_result(CheckName.LAUNCHES, findings, seen.Plain.LAUNCHES_ALIKE)
+        observed += launch_observations(side.name, side.launches, speeds[side.name], others)
+    observed += [seen.AlreadyRunning(side.name) for side in sides if side.kind == "url"]
+    return check_result(CheckName.LAUNCHES, warnings(observed), seen.Plain.LAUNCHES_ALIKE)
 
 
-def _trend(race: Race, sides: Sequence[_Side]) -> Check:
+def _trend(sides: Sequence[_Side]) -> Check:
     findings, most = [], 0.0
     for side in sides:
         rises = rises_of(side.used)
-        if len(rises) < LEAST_ROUNDS:
+        if len(rises) < FLOOR:
             continue
         mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
         most = max(most, abs(mean))
         if abs(mean) > TREND_ERRORS * error:
-            findings.append(Finding(_warns(abs(mean), TREND), seen.Trend(side.name, mean)))
-    return check_result(CheckName.TREND, findings, seen.NoTrend(most))
+            trend = seen.ContenderShare(side.name, seen.OwnShare.TREND, mean)
+            findings.append(Finding(_warns(abs(mean), TREND), trend))
+    return check_result(CheckName.TREND, findings, seen.RaceShare(seen.Share.NO_TREND, most))
 
 
 def _void_passes(race: Race) -> Check:

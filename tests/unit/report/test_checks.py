@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import ast
+from enum import Enum
 from pathlib import Path
-from types import ModuleType, UnionType
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 import samples
 
 from dragstrip import validity
 from dragstrip.report.race import checks, observations
-from dragstrip.validity import observation, parity_observation
+from dragstrip.validity import observation
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
 
 
-@pytest.mark.parametrize(
-    ("module", "union"),
-    [
-        (observation, observation.Observation),
-        (parity_observation, parity_observation.ParityObservation),
-    ],
-    ids=["race", "parity sheet"],
-)
-def test_every_class_of_an_observation_is_in_the_union_that_mypy_checks(module: ModuleType, union: UnionType) -> None:
+def test_every_class_of_an_observation_is_in_the_union_that_mypy_checks() -> None:
     """A class outside it would have no sentence, and mypy would not see it; bases are only shared fields."""
-    defined = {one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__}
-    bases = {base for one in defined for base in one.__bases__}
-    assert defined - bases <= set(get_args(union))
+    defined = {
+        value
+        for value in vars(observation).values()
+        if isinstance(value, type) and value.__module__ == observation.__name__
+    }
+    bases = {base for observed in defined for base in observed.__bases__}
+    union = set(get_args(observation.Observation))
+    kinds = {value for value in defined - union if issubclass(value, Enum)}
+    assert defined - bases - kinds <= union
+    assert kinds == {hint for observed in union for hint in get_type_hints(observed).values()} & defined
+    assert len(kinds) == 6
 
 
 def test_every_match_of_observations_ends_in_assert_never() -> None:
-    """So that mypy names an observation that has no sentence."""
+    """So that mypy names an observation, or a kind of one, that has no sentence: six of the matches are by kind."""
     tree = ast.parse(Path(observations.__file__).read_text(encoding="utf-8"))
-    matching = [node for node in tree.body if isinstance(node, ast.FunctionDef) and isinstance(node.body[0], ast.Match)]
-    assert len(matching) == 9
-    assert {ast.unparse(node.body[-1]) for node in matching} == {"assert_never(of)"}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    matches = [
+        (match, function) for function in functions for match in ast.walk(function) if isinstance(match, ast.Match)
+    ]
+    assert len(matches) == 13
+    assert sum(ast.unparse(match.subject) != "of" for match, _ in matches) == 6
+    for match, function in matches:
+        assert match is function.body[-2]
+        assert ast.unparse(function.body[-1]) == f"assert_never({ast.unparse(match.subject)})"
 
 
 def test_a_remedy_is_told_once_for_all_that_were_seen_alike() -> None:
     """After a colon; one that stands after a semicolon is told for each."""
-    taken = [Finding(Status.WARN, observation.ServerWaitTaken(name, 0.1)) for name in "ab"]
+    kind = observation.OwnShare.SERVER_WAIT_TAKEN
+    taken = [Finding(Status.WARN, observation.ContenderShare(name, kind, 0.1)) for name in "ab"]
     text = checks.check_text(check_result(CheckName.SERVER_WAIT, taken))
     assert text.startswith(
         "other programs took up to 10 % of a's time on its cores, other programs took up to 10 % of b's time"

@@ -58,6 +58,7 @@ from dragstrip.store.database import RunLine, Store
 from dragstrip.validity import inspect
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
+from dragstrip.validity.observation import Generator, OwnShare, Share
 
 HOSTILE = "<script>alert(1)</script>"
 SPEEDS = {"return": 118_000.0, "static": 96_000.0, "twin": 96_000.0, "slow": 4_000.0}
@@ -933,9 +934,11 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
     """The heaviest first; what shares a remedy shares a note; all of it with --verbose."""
     do = "end other programs, or give the race cores of its own (--server-cores, --engine-cores)"
     checks = [
-        check_result(CheckName.STEAL, [Finding(Status.WARN, seen.Steal(0.04))]),
-        check_result(CheckName.ENGINE_WAIT, [Finding(Status.WARN, seen.EngineWaitTaken(0.07))]),
-        check_result(CheckName.SERVER_WAIT, [Finding(Status.WARN, seen.ServerWaitTaken("slow", 0.09))]),
+        check_result(CheckName.STEAL, [Finding(Status.WARN, seen.RaceShare(Share.STEAL, 0.04))]),
+        check_result(CheckName.ENGINE_WAIT, [Finding(Status.WARN, seen.RaceShare(Share.ENGINE_WAIT_TAKEN, 0.07))]),
+        check_result(
+            CheckName.SERVER_WAIT, [Finding(Status.WARN, seen.ContenderShare("slow", OwnShare.SERVER_WAIT_TAKEN, 0.09))]
+        ),
         samples.said("parity, x", "warn", "x differs"),
         samples.said("memory", "warn", "slow grows"),
         samples.said("errors", "warn", "slow: 3 errors"),
@@ -954,7 +957,8 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
 
 def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
-    limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, seen.GeneratorLimit("return", 0.99, 0.5))])
+    use = seen.EngineUse("return", Generator.LIMIT, 0.99, 0.5)
+    limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, use)])
     assert not standing.is_void(race, judge(race), [limit])
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
     assert re.search(r"return / slow .*? void", text)
@@ -967,7 +971,7 @@ def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
 def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:
     """Contenders `a` and `a: b`, and one that is called as a word of the sentence."""
     race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
-    limit = check_result(CheckName.TREND, [Finding(Status.VOID, seen.Trend("a: b", 0.2))])
+    limit = check_result(CheckName.TREND, [Finding(Status.VOID, seen.ContenderShare("a: b", OwnShare.TREND, 0.2))])
     assert standing.void_contenders(race, [limit]) == {"a: b"}
     first = Void(kind=VoidKind.WRONG_ANSWERS, errors={"a: b": 1})
     everybody = check_result(CheckName.ACCOUNTING, [Finding(Status.VOID, seen.AccountingFaults(3, first))])
