@@ -40,7 +40,7 @@ ROWS = (
     ("site", "api"),
     ("report",),
     ("claim", "sweep", "doctor"),
-    ("fleet",),
+    ("fleet", "compat"),
     ("racing", "loading"),
     ("validity", "scrutiny"),
     ("analysis", "process"),

@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dragstrip.cli import other_tools_flags
+from dragstrip.compat import flags
 from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
 from dragstrip.workload import MixFile, WorkloadFile, load, names
@@ -144,7 +144,7 @@ PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
         "line-up": lambda: tables(LineUp),
     },
     "workloads.md": {"workload": lambda: tables(WorkloadFile), "mix": mix_tables},
-    "other-tools.md": {"flags": other_tools_flags.tables},
+    "other-tools.md": {"flags": flags.tables},
 }
 
 

@@ -27,13 +27,13 @@ pytest.importorskip("dragstrip._engine", reason="the engine is not built: make b
 from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
 
 from dragstrip.cli.main import main
-from dragstrip.loading import other_tools
+from dragstrip.compat import outputs, styles
 from dragstrip.loading import request as loading_request
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, target
 from dragstrip.loading.result import LoadResult, Slice
 from dragstrip.report.load import export
-from dragstrip.report.load.bins import MOST, bins, linear
+from dragstrip.report.load.bins import MOST, bins
 from dragstrip.report.load.limits import limits
 from dragstrip.report.load.warnings import warnings
 
@@ -265,7 +265,7 @@ def test_the_other_tools_readers_find_their_lines(nginx: Nginx, style: str) -> N
     assert done.returncode == 0, done.stderr
     for line in STYLES[style]:
         assert re.search(line, done.stdout), f"{line}\n{done.stdout}"
-    read = other_tools.parse(done.stdout)
+    read = outputs.parse(done.stdout)
     assert (read.tool, read.requests, read.failed or 0) == (style, 2000, 0)
 
 
@@ -284,7 +284,7 @@ def test_h2loads_shape_counts_the_late_among_the_errored_and_these_among_the_fai
     """As h2load's manual has them, and as h2load 1.52 counts."""
     done = load(faulty(fault, "50"), "-n", "100", "-c", "25", "--timeout", "2s", "--style", "h2load")
     assert f"\nrequests: {told}\n" in done.stdout, done.stdout
-    assert other_tools.parse(done.stdout).failed == 50
+    assert outputs.parse(done.stdout).failed == 50
 
 
 @live
@@ -589,12 +589,9 @@ def test_a_run_in_which_nothing_was_measured_has_null_and_no_number() -> None:
     assert set(found["latency_us"].values()) == {None}
     assert [one["met"] for one in found["limits"]] == [False, False]
     assert "TotalCount     =        0.000" in export.hgrm(empty)
-    from dragstrip.report.load.styles import STYLES as styles
-    from dragstrip.report.load.styles import styled
-
     for run in (empty, replace(empty, slices=())):
-        for style in styles:
-            assert styled(run, style)
+        for style in styles.STYLES:
+            assert styles.styled(run, style)
 
 
 def test_more_new_connections_than_local_ports_are_told_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -636,4 +633,4 @@ def test_every_latency_is_in_one_bin_and_no_bin_more_than_a_reader_takes_in(valu
     assert found[-1].to_ns >= max(values)
     assert found[0].count
     assert found[-1].count
-    assert sum(one.count for one in linear(latencies, 10)) == len(values)
+    assert sum(count for _, count in styles.linear(latencies, 10)) == len(values)

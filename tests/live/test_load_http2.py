@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import Nginx, free_port, live, load, needs_nginx, told
 
-from dragstrip.loading import other_tools
+from dragstrip.compat import outputs
 
 pytestmark = [live, needs_nginx]
 
@@ -83,7 +83,7 @@ def test_h2loads_shape_names_the_protocol_as_alpn_does(ports: tuple[Nginx, str, 
     assert re.search(r"^traffic: \S+ \(\d+\) total, 600B \(600\) data$", shown, re.MULTILINE), shown
     shown = load(encrypted, "--insecure", *words).stdout
     assert re.search(r"^TLS Protocol: TLSv1\.\d\nCipher: \S+\nApplication protocol: h2$", shown, re.MULTILINE), shown
-    assert other_tools.parse(shown).http == "2"
+    assert outputs.parse(shown).http == "2"
     server.ended()
 
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import Nginx, free_port, live, load, needs_nginx, starting
 
-from dragstrip.loading import other_tools
+from dragstrip.compat import outputs
 
 pytestmark = [live]
 
@@ -120,4 +120,4 @@ def test_oha_s_shape_tells_of_each_request_once_in_oha_s_words(
         ends.append(subprocess.run(words, capture_output=True, text=True, timeout=60).stdout)
     for text in ends:
         assert text.partition("Status code distribution:\n")[2] == told, text
-        assert other_tools.parse(text).failed == 50
+        assert outputs.parse(text).failed == 50

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import draw_architecture as architecture  # noqa: E402
 
 #: Rooms whose code may load the compiled engine; judging and drawing old results must work where it cannot load.
-ENGINE_ROOMS = {"fleet", "racing", "loading", "doctor", "cli"}
+ENGINE_ROOMS = {"compat", "fleet", "racing", "loading", "doctor", "cli"}
 
 #: What arithmetic on records has no use for.
 IMPURE = {
@@ -222,7 +222,7 @@ def sentences_in(source: str) -> list[str]:
 #: columns, the engine's fields, Vega-Lite, data frames.
 EDGES = frozenset(
     {
-        *("api.py", "site/app.py", "sweep/file.py", "loading/other_tools.py", "racing/qualification_store.py"),
+        *("api.py", "site/app.py", "sweep/file.py", "compat/outputs.py", "racing/qualification_store.py"),
         "contender/definition.py",
         *("process/launcher.py", "process/supervisor.py", "racing/blocks.py"),
         *("store/columns.py", "store/database.py", "store/facts.py", "store/json_values.py"),

@@ -14,9 +14,9 @@ from dragstrip.claim import definition
 from dragstrip.cli.claims_table import own_folder
 from dragstrip.cli.options import gathered, serve_option
 from dragstrip.cli.quantities import Count, Rate, Share
+from dragstrip.compat import outputs
 from dragstrip.contender import entry, serve_entry
 from dragstrip.errors import BadUsage
-from dragstrip.loading import other_tools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +93,12 @@ def add_command(options: AddOptions) -> None:
 
 def _claim_file(options: AddOptions) -> definition.ClaimFile:
     """The claim's file from what was given: two outputs, two rates, or a ratio."""
-    outputs = [other_tools.load(file) for file in options.outputs or ()]
+    runs = [outputs.load(file) for file in options.outputs or ()]
     if sum(map(bool, (options.outputs, options.rates, options.ratio))) != 1:
         raise BadUsage("claims add: give one of --outputs FILE FILE, --rates NUMBER NUMBER, --ratio NUMBER")
-    rates = tuple(output.rate_per_s for output in outputs) or tuple(options.rates or ())
+    rates = tuple(run.rate_per_s for run in runs) or tuple(options.rates or ())
     ratio = options.ratio or (rates[0] / rates[1] if rates and min(rates) > 0 else 0.0)
-    note = _difference(outputs)
+    note = _difference(runs)
     if note:
         click.echo(f"dragstrip: {note}", err=True)
     serve = dict(text.partition("=")[::2] for text in options.serve)
@@ -111,7 +111,7 @@ def _claim_file(options: AddOptions) -> definition.ClaimFile:
             workload=options.workload,
             tolerance=options.tolerance,
             note=note or "",
-            load=_load_of(options, outputs[0] if outputs else None),
+            load=_load_of(options, runs[0] if runs else None),
             published=definition.PublishedFields(per_s=rates, ratio=options.ratio),
             serve=serve,
             folder=str(Path.cwd()) if serve else "",
@@ -122,18 +122,18 @@ def _claim_file(options: AddOptions) -> definition.ClaimFile:
         raise BadUsage(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from error
 
 
-def _difference(outputs: Sequence[other_tools.ForeignRun]) -> str | None:
+def _difference(runs: Sequence[outputs.ForeignRun]) -> str | None:
     """In what two runs differ that should have been alike; None if in nothing that they tell."""
     values_of: dict[str, list[object]] = {
-        "tool": [output.tool for output in outputs],
-        "connections": [output.connections for output in outputs],
-        "keep-alive": [output.keepalive for output in outputs],
+        "tool": [run.tool for run in runs],
+        "connections": [run.connections for run in runs],
+        "keep-alive": [run.keepalive for run in runs],
     }
     differing = [f"{what} {values[0]} and {values[1]}" for what, values in values_of.items() if len(set(values)) > 1]
     return f"the two runs were not made alike: {', '.join(differing)}" if differing else None
 
 
-def _load_of(options: AddOptions, output: other_tools.ForeignRun | None) -> definition.LoadFields:
+def _load_of(options: AddOptions, output: outputs.ForeignRun | None) -> definition.LoadFields:
     """The published load: as given, else as the first output tells, else the fair one.
 
     Raises:

@@ -10,6 +10,7 @@ import click
 
 from dragstrip.cli.options import Command, CoreOptions
 from dragstrip.cli.quantities import Duration
+from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.errors import BadUsage
 from dragstrip.loading.run import LoadRequest, LoadResult, Progress, run
 from dragstrip.racing.site import LOCAL, Site
@@ -76,7 +77,7 @@ def loaded(fleet: Path | None, request: LoadRequest, progress: Progress) -> Load
         DragstripError: as ``loading.run.run`` and ``placed``.
     """
     if fleet is None:
-        return run(request, progress)
+        return run(request, progress, WrkScript)
     from dragstrip.fleet.definition import load
     from dragstrip.fleet.machines import Machines
     from dragstrip.fleet.remote_load import load_over

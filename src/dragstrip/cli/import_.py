@@ -9,7 +9,7 @@ import click
 
 from dragstrip.cli import completion
 from dragstrip.cli.options import open_store, store_options
-from dragstrip.loading import other_tools
+from dragstrip.compat import outputs
 from dragstrip.record import Event
 from dragstrip.report.race import external
 
@@ -40,7 +40,7 @@ def import_command(file: Path, run: str | None, name: str | None, store_path: Pa
             click.echo(f"race {race_id} is in {store.path}{already}")
             return
         race_id = store.resolve(run)
-        for called, figure in other_tools.several(file):
+        for called, figure in outputs.several(file):
             detail = external.as_event(name or called, figure)
             store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, text=detail))
             click.echo(f"{name or called}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, beside race {race_id}")

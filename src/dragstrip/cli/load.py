@@ -13,7 +13,6 @@ from rich.console import Console
 
 from dragstrip.cli.elsewhere_options import allow_host_option
 from dragstrip.cli.fleet_options import fleet_option, loaded
-from dragstrip.cli.foreign_flags import refuse_one_dash
 from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_options
 from dragstrip.cli.options import (
     EXIT_FAILURE,
@@ -24,18 +23,19 @@ from dragstrip.cli.options import (
 )
 from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.cli.quantities import Count, Duration, Share
+from dragstrip.compat.flags import refuse_one_dash
+from dragstrip.compat.styles import STYLES, styled
+from dragstrip.compat.wrk_script import read_script
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
 from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
-from dragstrip.loading.script import read_script
 from dragstrip.loading.url_template import drawn
 from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report.load import export, terminal
 from dragstrip.report.load.limits import Limit, limits
 from dragstrip.report.load.live import Live
-from dragstrip.report.load.styles import STYLES, styled
 from dragstrip.report.load.warnings import warnings
 
 

@@ -88,7 +88,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            from dragstrip.cli.foreign_flags import hinted
+            from dragstrip.compat.flags import hinted
 
             raise hinted(error) from error
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.errors import BadUsage
 from dragstrip.fleet.messages import LoadRan, LoadReady, LoadScript, LoadSlice, Right
 from dragstrip.loading import run as loading
 from dragstrip.loading.request import LoadRequest
 from dragstrip.loading.result import Slice
-from dragstrip.loading.script_run import printed, refuse_failure
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker, Script
@@ -27,7 +28,7 @@ class LoadThere:
     Args:
         request: with this generator's share of the connections.
         turns: of an open loop's schedule, which all generators share (``_engine.SessionPlan``).
-        script_threads: as ``loading.script_run.load_script`` has it.
+        script_threads: how many threads of a script come before this generator's, and how many all generators have.
 
     Raises:
         BadUsage, DragstripError, EngineError: as ``loading.run.run``.
@@ -43,7 +44,8 @@ class LoadThere:
         script_threads: tuple[int, int],
     ) -> None:
         self._engine = engine
-        self._prepared = loading.prepare(request, cores, script_threads)
+        load_script = partial(WrkScript, done_elsewhere=True, numbers=script_threads)
+        self._prepared = loading.prepare(request, load_script, cores)
         self._session = engine.open(loading.session_plan(self._prepared, turns))
         if marker is not None:
             marker.begin(1)
@@ -75,7 +77,8 @@ class LoadThere:
         if script is None:
             return None
         # Not validated: the model wants bytes as they come over the wire.
-        return LoadScript.model_construct(hooks=script.hooks, fixed=script.fixed, printed=self._prepared.printed)
+        state, printed = script.state, self._prepared.printed
+        return LoadScript.model_construct(hooks=state.hooks, fixed=state.fixed, printed=printed)
 
     def run(self, show: Callable[[LoadSlice], None] | None) -> LoadRan:
         """Loads until the time is up, or somebody stops the engine.
@@ -90,13 +93,13 @@ class LoadThere:
         finished = loading.drive(self._engine, self._session, self._prepared, slices, _Told(show))
         script = self._prepared.script
         if script is not None:
-            refuse_failure(script)
+            script.refuse_failure()
         return LoadRan.model_validate(
             {
                 "finished": finished,
                 "slices": [_sent(part) for part in slices],
-                "printed": printed(script) if script is not None else "",
-                "globals": _globals(script) if script is not None and script.sets_up else [],
+                "printed": script.printed() if script is not None else "",
+                "globals": _globals(script.state) if script is not None and script.state.sets_up else [],
             }
         )
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.errors import DragstripError
 from dragstrip.fleet.machines import Connected
 from dragstrip.fleet.messages import LoadRan, LoadReady, LoadScript
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.result import LoadResult
-from dragstrip.loading.script import ScriptReport
-from dragstrip.loading.script_run import call_done, load_script, printed
+from dragstrip.loading.result import LoadResult, ScriptReport
 
 
 class RemoteScript:
@@ -29,8 +28,8 @@ class RemoteScript:
     def __init__(self, request: LoadRequest, to: Target) -> None:
         assert request.script is not None
         self._asked, self._request, self._to = request.script, request, to
-        self._script = load_script(self._asked, request, to, workers=0)
-        self._before = printed(self._script)
+        self._script = WrkScript(request, to, threads=0)
+        self._before = self._script.printed()
 
     def number(self, threads: int) -> None:
         """Calls ``setup``, if the script has it, for the threads of all generators.
@@ -38,9 +37,9 @@ class RemoteScript:
         Raises:
             BadUsage: it fails; the message has file and line.
         """
-        if self._script.sets_up:
-            self._script = load_script(self._asked, self._request, self._to, workers=0, threads=(0, threads))
-            self._before = printed(self._script)
+        if self._script.state.sets_up:
+            self._script = WrkScript(self._request, self._to, threads=0, numbers=(0, threads))
+            self._before = self._script.printed()
 
     def settled(self, request: LoadRequest, generators: Sequence[Connected], ready: Sequence[LoadReady]) -> LoadRequest:
         """The request as the script has it: a pool of what it always sends, or nothing learned beforehand.
@@ -62,15 +61,15 @@ class RemoteScript:
     def told(self, result: LoadResult, ready: Sequence[LoadReady], ran: Sequence[LoadRan]) -> LoadResult:
         """The result with what the script said to it, each generator in its turn; ``done`` gets all numbers."""
         own = [self._of(one) for one in ready]
-        self._script.take_globals([variables for part in ran for variables in part.globals])
-        fault = call_done(self._script, result)
+        self._script.state.take_globals([variables for part in ran for variables in part.globals])
+        fault = self._script.done(result)
         report = ScriptReport(
             name=self._asked.name,
             hooks=tuple(dict.fromkeys(hook for one in own for hook in one.hooks)),
             fixed=own[0].fixed is not None,
             before=self._before + "".join(one.printed for one in own),
             during="".join(part.printed for part in ran),
-            after=printed(self._script),
+            after=self._script.printed(),
             fault=fault,
         )
         return replace(result, script=report)

@@ -16,7 +16,6 @@ from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.script import ScriptAsked
 from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.workload import connection_words
 
@@ -66,6 +65,21 @@ RESUMED: Handshakes = "resumed"
 HANDSHAKES = (FULL, RESUMED)
 
 _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptFile:
+    """A script as the command line names it.
+
+    Args:
+        name: the file's, as messages have it.
+        source: its text.
+        args: what follows ``--``, for ``init``.
+    """
+
+    name: str
+    source: bytes
+    args: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +146,7 @@ class LoadRequest:
     first_byte: bool = False
     sources: int | None = 1
     pool: tuple[Asked, ...] = ()
-    script: ScriptAsked | None = None
+    script: ScriptFile | None = None
     allowed: tuple[AllowedHost, ...] = ()
 
     @property

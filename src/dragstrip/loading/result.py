@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
-from dragstrip.loading.script import ScriptReport
 from dragstrip.metrics import SUSTAINED
 from dragstrip.record import Backend
 
@@ -77,6 +76,27 @@ class Slice:
     lag_p99_ns: int | None = None
     lag_hdr: bytes | None = None
     latency_sent_hdr: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptReport:
+    """What came of a script.
+
+    Args:
+        name: the file's.
+        hooks: which of request, delay and response it has.
+        fixed: its requests are proved to be always the same, and were made before the load.
+        before, during, after: what it printed: until the load began, under load, and in ``done``.
+        fault: why ``done`` failed, with file and line; "" if it did not.
+    """
+
+    name: str
+    hooks: tuple[str, ...]
+    fixed: bool
+    before: str = ""
+    during: str = ""
+    after: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

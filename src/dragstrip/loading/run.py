@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage, DragstripError, EngineFailure
@@ -41,15 +41,14 @@ from dragstrip.loading.request import (
     worker_cores,
 )
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.result import LoadResult, Slice
-from dragstrip.loading.script import ScriptReport
-from dragstrip.loading.script_run import call_done, load_script, printed, refuse_failure
+from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.process import keep_awake
 from dragstrip.record import Backend
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, Script, SessionPlan, Tally, Tls
+    from dragstrip._engine import Engine, SessionPlan, Tally, Tls
+    from dragstrip._engine import Script as EngineScript
 
 __all__ = [
     "Learned", "LoadRequest", "LoadResult", "Offer", "Prepared", "Progress", "Slice", "Step", "Target", "drive",
@@ -61,6 +60,27 @@ SLICE_NS = 1_000_000_000
 
 #: The engine's longest block.
 _HOUR_NS = 3_600_000_000_000
+
+
+class Script(Protocol):
+    """A script that is loaded; ``compat.wrk_script`` makes those of wrk's."""
+
+    @property
+    def state(self) -> EngineScript:
+        """Its Lua states in the engine."""
+
+    def printed(self) -> str:
+        """What it printed since the last call."""
+
+    def refuse_failure(self) -> None:
+        """Raises a ``DragstripError`` with file and line if the script failed under load."""
+
+    def done(self, result: LoadResult) -> str:
+        """Calls its ``done`` with the run's numbers; why that failed, "" if it did not."""
+
+
+#: Loads a request's script for that many threads.
+ScriptLoader: TypeAlias = Callable[[LoadRequest, Target, int], Script]
 
 
 class Progress(Protocol):
@@ -76,8 +96,8 @@ class Progress(Protocol):
     def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
 
 
-def run(request: LoadRequest, progress: Progress) -> LoadResult:
-    """Loads a URL and says what came back; an interruption ends it early and is in ``finished``.
+def run(request: LoadRequest, progress: Progress, load_script: ScriptLoader | None = None) -> LoadResult:
+    """Loads a URL and reports what came back; an interruption ends it early and is in ``finished``.
 
     Raises:
         BadUsage: what is asked for can't be done, or the answer is not one that every other could be checked against.
@@ -86,7 +106,7 @@ def run(request: LoadRequest, progress: Progress) -> LoadResult:
     """
     request = bounded(request, target(request.url, request.unix, request.allowed))
     check(request)
-    prepared = prepare(request)
+    prepared = prepare(request, load_script)
     progress.begun(prepared.request, prepared.learned, list(prepared.doubts))
     return _told_script(prepared, result_of(prepared, _load(prepared, progress)))
 
@@ -129,7 +149,7 @@ class Prepared:
     @property
     def made_under_load(self) -> bool:
         """A script makes the requests while the load goes on."""
-        return self.script is not None and self.script.fixed is None
+        return self.script is not None and self.script.state.fixed is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +171,13 @@ class Loaded:
 
 
 def prepare(
-    request: LoadRequest, own: tuple[int, ...] | None = None, script_threads: tuple[int, int] | None = None
+    request: LoadRequest, load_script: ScriptLoader | None = None, own: tuple[int, ...] | None = None
 ) -> Prepared:
     """Learns the right answers, and settles with how many cores and connections the run is made.
 
     Args:
-        own: cores of an engine that runs already, for another machine; a script's ``done`` is that one's, too. None: of
-            this machine.
-        script_threads: as ``script_run.load_script`` has it.
+        load_script: loads the request's script; None only if it has none.
+        own: cores of an engine that runs already, for another machine; None: of this machine.
 
     Raises:
         BadUsage, DragstripError: as ``run``.
@@ -166,10 +185,8 @@ def prepare(
     to = target(request.url, request.unix, request.allowed)
     script = None
     if request.script is not None:
-        workers = len(worker_cores(request, own)[0])
-        script = load_script(
-            request.script, request, to, workers, done_elsewhere=own is not None, threads=script_threads
-        )
+        assert load_script is not None
+        script = load_script(request, to, len(worker_cores(request, own)[0]))
         request, to = _by_script(request, to, script)
         check(request)
     request, few = _by_count(request)
@@ -209,15 +226,16 @@ def prepare(
         notes=tuple(notes),
         doubts=tuple(notes_before(request, elsewhere=to.elsewhere is not None)),
         script=script,
-        printed=printed(script) if script else "",
+        printed=script.printed() if script else "",
     )
 
 
 def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRequest, Target]:
     """The request as the script will have it: a pool of what it always sends, or nothing learned beforehand."""
-    if (first := script.addresses[0]) is not None:
+    if (first := script.state.addresses[0]) is not None:
         to = replace(to, host=str(first[0]), port=first[1])
-    if script.fixed is None:
+    fixed = script.state.fixed
+    if fixed is None:
         if request.offer:
             raise BadUsage(
                 f"-s {request.script.name if request.script else ''}: its requests are made under load, and an open "
@@ -225,7 +243,7 @@ def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRe
                 "response"
             )
         return replace(request, check="status"), to
-    pool = tuple(Asked(raw=raw) for raw in script.fixed)
+    pool = tuple(Asked(raw=raw) for raw in fixed)
     return replace(request, pool=pool, pipeline=len(pool)), to
 
 
@@ -261,7 +279,7 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
         except KeyboardInterrupt:
             finished = "interrupted"
         if prepared.script is not None:
-            refuse_failure(prepared.script)
+            prepared.script.refuse_failure()
         io, backend, stamps = worked(engine, session)
     notes = () if awake is None else (_about_sleep(awake),)
     return Loaded(
@@ -316,15 +334,15 @@ def _told_script(prepared: Prepared, result: LoadResult) -> LoadResult:
     script, asked = prepared.script, prepared.request.script
     if script is None or asked is None:
         return result
-    during = printed(script)
-    fault = call_done(script, result)
+    during = script.printed()
+    fault = script.done(result)
     told = ScriptReport(
         name=asked.name,
-        hooks=tuple(script.hooks),
-        fixed=script.fixed is not None,
+        hooks=tuple(script.state.hooks),
+        fixed=script.state.fixed is not None,
         before=prepared.printed,
         during=during,
-        after=printed(script),
+        after=script.printed(),
         fault=fault,
     )
     return replace(result, script=told)
@@ -377,7 +395,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         sources=spread(request),
         by_length=prepared.by_length,
         streams=request.streams if request.http == "2" else None,
-        script=prepared.script,
+        script=prepared.script.state if prepared.script else None,
         turns=turns,
     )
 
@@ -466,7 +484,7 @@ def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice],
             return "interrupted"
         if tally.gave_up:
             return "gave up"
-        if script is not None and script.stopped:
+        if script is not None and script.state.stopped:
             return "script"
         if left is not None:
             left -= tally.sent if request.offer is None else tally.offered or 0

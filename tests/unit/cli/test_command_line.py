@@ -19,7 +19,6 @@ from click.testing import CliRunner
 
 import dragstrip
 from dragstrip import api
-from dragstrip.cli import foreign_flags, other_tools_flags
 from dragstrip.cli import main as cli_main
 from dragstrip.errors import BadUsage, StoreError, Unreadable
 from dragstrip.racing import options
@@ -339,32 +338,6 @@ def test_what_nobody_foresaw_ends_with_70_and_its_details_lie_in_a_file(tmp_path
     (file,) = (tmp_path / "dragstrip").iterdir()
     assert str(file) in done.stderr
     assert "RuntimeError: planted" in file.read_text()
-
-
-def test_hints_name_only_flags_that_the_command_lacks() -> None:
-    """A flag that is in the table and in the command could never be answered from the table."""
-    for name, table in foreign_flags._BY_COMMAND.items():
-        command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
-        assert command is not None
-        own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
-        assert not own & set(table), name
-
-
-def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered() -> None:
-    """Taken, under its own meaning, or refused with the line of the table that docs/other-tools.md shows."""
-    load = cli_main.cli.get_command(click.Context(cli_main.cli), "load")
-    assert load is not None
-    own = {flag for one in load.params for flag in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
-    for tool, flags in other_tools_flags.TOOLS.items():
-        for flag in flags:
-            for name in flag.names:
-                assert name in own or foreign_flags.hint("load", name), (tool, name)
-            if "the same" in flag.here:
-                assert set(flag.names) & own, (tool, flag.names)
-            if flag.other:
-                assert set(flag.names) & own, (tool, flag.names)
-    done = run("load", "http://127.0.0.1:1/", "--rand-regex-url")
-    assert (done.returncode, "oha's URLs at random: --url-template" in done.stderr) == (2, True)
 
 
 def test_other_tools_flags_mean_what_fingers_expect() -> None:

@@ -18,10 +18,9 @@ from dragstrip.fleet import remote_load
 from dragstrip.fleet.messages import LoadRan, LoadSlice
 from dragstrip.fleet.sent import request_of, request_values
 from dragstrip.loading.arrivals import Offer, Step
-from dragstrip.loading.request import LoadRequest
+from dragstrip.loading.request import LoadRequest, ScriptFile
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import Slice
-from dragstrip.loading.script import ScriptAsked
 
 #: As ``Machines`` for what is looked at before anything is sent.
 MACHINES: Any = SimpleNamespace(
@@ -54,7 +53,7 @@ def test_what_load_asks_for_arrives_as_it_was_sent() -> None:
     asked = LoadRequest(
         url="http://192.168.7.2/", body=bytes(range(256)), headers=(("a", "b"),),
         offer=Offer(steps=(Step(from_per_s=1.0, to_per_s=2.5, length_s=3.0),), arrivals="poisson", seed=5),
-        script=ScriptAsked(name="s.lua", source=b"-- \xff\n", args=("a", "")),
+        script=ScriptFile(name="s.lua", source=b"-- \xff\n", args=("a", "")),
         pool=(Asked(raw=b"\xff\x00"), Asked(path="/x", answer=b"\xfe", headers=(("c", "d"),))),
         allowed=(AllowedHost(name="lab", rate_per_s=None),),
     )  # fmt: skip

@@ -44,19 +44,6 @@ def bins(latencies: HdrHistogram, most: int = MOST) -> list[Bin]:
     return [Bin(bound, count) for bound, count in zip(bounds, counts, strict=True)]
 
 
-def linear(latencies: HdrHistogram, count: int) -> list[Bin]:
-    """Bins of one width from the least to the largest latency; the first holds the least alone, as hey has it."""
-    low, high = latencies.get_min_value(), latencies.get_max_value()
-    bounds = [low + (high - low) * step / count for step in range(count + 1)]
-    counts = [0] * len(bounds)
-    at = 0
-    for item in latencies.get_recorded_iterator():
-        while item.value_iterated_to > max(bounds[at], latencies.get_highest_equivalent_value(low)) and at < count:
-            at += 1
-        counts[at] += item.count_added_in_this_iter_step
-    return [Bin(bound, number) for bound, number in zip(bounds, counts, strict=True)]
-
-
 def _bounds(low: float, high: float, ladder: Sequence[float]) -> list[float]:
     """Round numbers from the first that is not below ``low`` to the first that is not below ``high``."""
     found: list[float] = []

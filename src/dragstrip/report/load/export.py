@@ -16,7 +16,7 @@ from hdrh.log import HistogramLogWriter
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import spread
 from dragstrip.report.load import open_loop
-from dragstrip.report.load.latency import histogram, recorded_histogram
+from dragstrip.report.load.latency import histogram
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
 from dragstrip.report.race.histograms import percentiles_text
@@ -155,7 +155,7 @@ def _latency_json(result: LoadResult) -> dict[str, float | None]:
 
 
 def _times_json(recorded: bytes) -> dict[str, float | int] | None:
-    times = recorded_histogram(recorded)
+    times = decoded(recorded)
     if not times:
         return None
     found: dict[str, float | int] = {"count": times.get_total_count(), "mean": times.get_mean_value() / 1000}

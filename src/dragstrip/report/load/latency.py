@@ -8,37 +8,20 @@ meant to leave.
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING
 
-from hdrh.histogram import HdrHistogram
-
+from dragstrip.loading.percentiles import decoded
 from dragstrip.report import figures
 
 if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
     from dragstrip.loading.result import LoadResult
 
 
 def histogram(result: LoadResult) -> HdrHistogram | None:
     """All latencies in nanoseconds; None where nothing was answered in time."""
-    return recorded_histogram(result.latency_hdr) if result.in_time else None
-
-
-def recorded_histogram(recorded: bytes) -> HdrHistogram | None:
-    """A histogram as the engine hands it over, which may be empty; None where none was kept."""
-    # The library's decode wants the base64 text of the V2 format, header included.
-    return HdrHistogram.decode(base64.b64encode(recorded)) if recorded else None
-
-
-def within_deviation(times: HdrHistogram, mean_ns: float) -> float:
-    """The share of a histogram within one standard deviation of the mean, in percent, as wrk and h2load tell it."""
-    sd = times.get_stddev()
-    near = sum(
-        item.count_added_in_this_iter_step
-        for item in times.get_recorded_iterator()
-        if mean_ns - sd <= item.value_iterated_to <= mean_ns + sd
-    )
-    return float(100 * near / times.get_total_count())
+    return decoded(result.latency_hdr) if result.in_time else None
 
 
 def latency_text(value_ns: float | None) -> str:

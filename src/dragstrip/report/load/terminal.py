@@ -11,13 +11,13 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.loading.percentiles import QUANTILES
+from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import RESUMED
 from dragstrip.record import Backend
 from dragstrip.report import figures, glyphs
 from dragstrip.report.load import open_loop
 from dragstrip.report.load.bins import Bin, bins
-from dragstrip.report.load.latency import histogram, latency_text, recorded_histogram
+from dragstrip.report.load.latency import histogram, latency_text
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import warnings
 from dragstrip.report.race import notes
@@ -109,7 +109,7 @@ def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None
             Text(),
         ]
     for name, recorded in (("time to connect", result.connect_hdr), ("time to first byte", result.first_byte_hdr)):
-        if times := recorded_histogram(recorded):
+        if times := decoded(recorded):
             parts.append(_times(name, times))
     parts += [*_statuses(result), *_checks(result), _facts(result), Text()]
     warned = [notes.Note("warn", "", line) for line in warnings(result)]

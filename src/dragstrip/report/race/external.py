@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from dragstrip.loading.other_tools import ForeignRun
+from dragstrip.compat.outputs import ForeignRun
 from dragstrip.record import EventKind, Race
 from dragstrip.store.json_values import JsonObject, decode
 

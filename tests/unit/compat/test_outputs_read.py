@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dragstrip.compat import outputs
 from dragstrip.errors import BadUsage
-from dragstrip.loading import other_tools
 
 HERE = Path(__file__).parents[2]
 PYTHON = "/usr/bin/python3"
@@ -78,38 +78,38 @@ K6 = """
 
 def test_each_tool_s_shape_is_told_from_the_others() -> None:
     """From texts: rate, count, time, failures and percentiles, each in our units."""
-    oha = other_tools.parse(OHA)
+    oha = outputs.parse(OHA)
     assert (oha.tool, oha.rate_per_s, oha.requests, oha.failed) == ("oha", 19876.5, 9944, 4)
     assert oha.duration_s == pytest.approx(0.5003)
     assert oha.latency_us == pytest.approx({"p50": 400.0, "p99": 1900.0})
     assert oha.keepalive is None
-    h2load = other_tools.parse(H2LOAD)
+    h2load = outputs.parse(H2LOAD)
     assert (h2load.tool, h2load.rate_per_s, h2load.requests, h2load.failed) == ("h2load", 1930.69, 1950, 50)
     assert (h2load.connections, h2load.http) == (10, "2")
-    assert other_tools.parse(H2LOAD.replace(": h2\n", ": h2c\n")).http == "2"
-    assert other_tools.parse(H2LOAD.replace(": h2\n", ": http/1.1\n")).http == "1.1"
+    assert outputs.parse(H2LOAD.replace(": h2\n", ": h2c\n")).http == "2"
+    assert outputs.parse(H2LOAD.replace(": h2\n", ": http/1.1\n")).http == "1.1"
     told = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11}}
-    as_json = other_tools.parse(json.dumps(told | {"latencyPercentiles": {"p50": 0.001, "p99.99": None}}))
+    as_json = outputs.parse(json.dumps(told | {"latencyPercentiles": {"p50": 0.001, "p99.99": None}}))
     assert (as_json.tool, as_json.rate_per_s, as_json.requests) == ("oha", 5.5, 11)
     assert as_json.latency_us == pytest.approx({"p50": 1000.0})
-    k6 = other_tools.parse(K6)
+    k6 = outputs.parse(K6)
     assert (k6.tool, k6.rate_per_s, k6.requests) == ("k6", 3987.25, 12000)
     assert k6.latency_us == pytest.approx({"p50": 900.0, "p90": 2100.0, "p95": 3000.0})
     metrics = {"http_reqs": {"values": {"count": 10, "rate": 2.5}}, "http_req_duration": {"values": {"med": 1.5}}}
-    assert other_tools.parse(json.dumps({"metrics": metrics})).latency_us == {"p50": 1500.0}
+    assert outputs.parse(json.dumps({"metrics": metrics})).latency_us == {"p50": 1500.0}
 
 
 def test_requests_without_an_answer_are_among_the_failed() -> None:
     """Of oha's text and JSON, but for those that its deadline cut off. hey, oha and k6 do not say HTTP's version."""
-    found = other_tools.parse(OHA + ERRORS)
+    found = outputs.parse(OHA + ERRORS)
     assert (found.requests, found.failed, found.http) == (9944, 4 + 7 + 2, None)
     told = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11, "500": 1}}
     errors = {"errorDistribution": {"aborted due to deadline": 10, "connection error": 7}}
-    assert other_tools.parse(json.dumps(told | errors)).failed == 1 + 7
+    assert outputs.parse(json.dumps(told | errors)).failed == 1 + 7
     hey = OHA.replace("  Success rate:\t100.00%\n", "").replace("500.3000 ms", "0.5003 secs")
-    found = other_tools.parse(hey + ERRORS)
+    found = outputs.parse(hey + ERRORS)
     assert (found.tool, found.failed, found.http) == ("hey", 4 + 7 + 2, None)
-    assert other_tools.parse(K6).http is None
+    assert outputs.parse(K6).http is None
 
 
 def test_h2load_s_percentiles_and_json_are_read() -> None:
@@ -119,15 +119,15 @@ def test_h2load_s_percentiles_and_json_are_read() -> None:
         f"  {'9us':>10}    75.00%\n"
         for name, least, most in (("request", "30us", "2.00s"), ("connect", "1us", "2us"), ("TTFB", "1us", "2us"))
     )
-    newer = other_tools.parse(H2LOAD + rows)
+    newer = outputs.parse(H2LOAD + rows)
     assert newer.latency_us == pytest.approx({"p50": 840.0, "p95": 3100.0, "p99": 1_200_000.0})
-    assert other_tools.parse(H2LOAD).latency_us == {}
+    assert outputs.parse(H2LOAD).latency_us == {}
     counts = {"total": 2000, "started": 2000, "done": 1950, "succeeded": 1940, "failed": 60, "errored": 50}
     times = {"min": 3e-5, "max": 2.0, "median": 8.4e-4, "p95": 3.1e-3, "p99": 1.2, "samples": [3e-5, 2.0]}
     measured = {"duration": 1.01, "request_per_second": 1930.69, "requests": counts, "performance": {"request": times}}
     generator = {"generator": "h2load nghttp2/1.70.0"}
     written = json.dumps({"version": "v1", "metadata": generator, "measurements": measured})
-    found = other_tools.parse(written)
+    found = outputs.parse(written)
     assert (found.tool, found.rate_per_s, found.requests, found.failed) == ("h2load", 1930.69, 1950, 60)
     assert (found.connections, found.http, found.duration_s) == (None, None, 1.01)
     assert found.latency_us == pytest.approx(newer.latency_us)
@@ -135,19 +135,19 @@ def test_h2load_s_percentiles_and_json_are_read() -> None:
 
 def test_ab_s_tables_in_html_and_colours_are_read() -> None:
     """ab's -w; and what `script` keeps of a terminal."""
-    ab = other_tools.parse(AB_HTML)
+    ab = outputs.parse(AB_HTML)
     told = (ab.tool, ab.rate_per_s, ab.requests, ab.connections, ab.failed, ab.keepalive)
     assert told == ("ab", 9639.02, 200, 10, 3, True)
     assert ab.duration_s == pytest.approx(0.021)
     coloured = "".join(f"\x1b[1;32m{line}\x1b[0m\n" for line in OHA.splitlines())
-    assert other_tools.parse(coloured) == other_tools.parse(OHA)
+    assert outputs.parse(coloured) == outputs.parse(OHA)
 
 
 def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> None:
     """oha's -u; 0.0000 in hours, or ab's 0 ms, is no time."""
     in_ns = OHA.replace("500.3000 ms", "500300000.0000 ns").replace("0.4000 ms", "400000.0000 ns")
-    assert other_tools.parse(in_ns) == other_tools.parse(OHA)
-    in_hours = other_tools.parse(OHA.replace("500.3000 ms", "0.0001 hr").replace("0.4000 ms", "0.0000 hr"))
+    assert outputs.parse(in_ns) == outputs.parse(OHA)
+    in_hours = outputs.parse(OHA.replace("500.3000 ms", "0.0001 hr").replace("0.4000 ms", "0.0000 hr"))
     assert in_hours.duration_s == pytest.approx(0.36)
     assert in_hours.latency_us == pytest.approx({"p99": 1900.0})
 
@@ -171,7 +171,7 @@ def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> N
 def test_a_rate_of_failed_requests_alone_is_refused(text: str, told: str) -> None:
     """ab, hey and oha count these in their rates; a table of single requests has none."""
     with pytest.raises(BadUsage, match=told):
-        other_tools.parse(text)
+        outputs.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_rate_of_failed_requests_alone_is_refused(text: str, told: str) -> Non
 def test_what_was_cut_off_or_changed_is_refused(text: str) -> None:
     """By the tool's name; it is no fault of this program."""
     with pytest.raises(BadUsage, match=r"^(oha|k6|h2load|wrk)'s output is cut off or was changed"):
-        other_tools.parse(text)
+        outputs.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "hello", "Requests/sec:      0.00\n"])
@@ -197,7 +197,7 @@ def test_what_is_no_tool_s_output_or_has_no_rate_is_refused(text: str, tmp_path:
     file = tmp_path / "out.txt"
     file.write_text(text)
     with pytest.raises(BadUsage, match=r"out\.txt"):
-        other_tools.load(file)
+        outputs.load(file)
 
 
 @pytest.mark.live
@@ -226,7 +226,7 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
             done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
             file = tmp_path / "out.txt"
             file.write_text(done.stdout)
-            found = other_tools.load(file)
+            found = outputs.load(file)
             assert found.tool == words[0], done.stdout + done.stderr
             assert found.rate_per_s > 0
             assert found.failed == 0
@@ -241,7 +241,7 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
     for words in here.values():
         done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
         with pytest.raises(BadUsage, match=r"nothing was answered|not recognised as output of"):
-            other_tools.parse(done.stdout)
+            outputs.parse(done.stdout)
 
 
 def _until_up(port: int) -> None:

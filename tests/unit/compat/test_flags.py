@@ -1,4 +1,4 @@
-"""The tables of docs/other-tools.md against what the tools say by --help; a tool that is missing is skipped."""
+"""Tables of other tools' flags: against the commands here, and against each tool's --help if it is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
+
+from dragstrip.cli import main as cli_main
+from dragstrip.compat import flags
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "other-tools.md"
 
@@ -56,7 +60,7 @@ def test_every_flag_that_a_tool_s_help_names_has_its_row_and_no_other(tool: str)
         for name, (since, until, always) in rows(tool).items()
         if (always or name in named) and (not since or version(since) <= own) and (not until or own <= version(until))
     }
-    what = f"{tool} {own[0]}.{own[1]}; mend src/dragstrip/cli/other_tools_flags.py and run `make docs`"
+    what = f"{tool} {own[0]}.{own[1]}; mend src/dragstrip/compat/flags.py and run `make docs`"
     assert not named - here, f"no row for these flags of {what}"
     assert not here - named, f"rows of flags that are none of {what}"
 
@@ -69,3 +73,30 @@ def test_a_row_names_flags_as_they_are_typed_and_versions_in_order(tool: str) ->
     for name, (since, until, _) in found.items():
         assert re.fullmatch(r"-[A-Za-z]|--[a-z0-9]+(-[a-z0-9]+)*", name), name
         assert not since or not until or version(since) <= version(until), name
+
+
+def test_hints_name_only_flags_that_the_command_lacks() -> None:
+    """A flag that is in the table and in the command could never be answered from the table."""
+    for name, table in flags._BY_COMMAND.items():
+        command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
+        assert command is not None
+        own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+        assert not own & set(table), name
+
+
+def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    """Taken, under its own meaning, or refused with the line of the table that docs/other-tools.md shows."""
+    load = cli_main.cli.get_command(click.Context(cli_main.cli), "load")
+    assert load is not None
+    own = {flag for one in load.params for flag in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
+    for tool, known in flags.TOOLS.items():
+        for flag in known:
+            names = set(flag.names.split())
+            for name in names:
+                assert name in own or flags.hint("load", name), (tool, name)
+            if "the same" in flag.here:
+                assert names & own, (tool, flag.names)
+            if flag.other:
+                assert names & own, (tool, flag.names)
+    assert cli_main.run(["load", "http://127.0.0.1:1/", "--rand-regex-url"]) == 2
+    assert "oha's URLs at random: --url-template" in capsys.readouterr().err

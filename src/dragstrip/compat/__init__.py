@@ -1,0 +1,1 @@
+"""Other tools' words: their flags, their outputs, their reports, and wrk's scripts."""
