@@ -17,7 +17,7 @@ from scipy import stats
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from dragstrip import analysis, machine, validity
 from dragstrip._engine import ReferenceServer
-from dragstrip.doctor import examine, noise_floor
+from dragstrip.doctor import examine, noise_floor, reference_load
 from dragstrip.doctor.noise_floor import Noise
 from dragstrip.machine_facts import CeilingPoint, GeneratorCeiling
 from dragstrip.racing import schedule
@@ -77,12 +77,12 @@ def test_a_null_race_is_kept_cited_by_later_reports_and_outlives_a_doctor_withou
     """What it came to stands in the machine's facts of later races, and under their tables."""
     lanes, facts, store = machine.lanes(None, None), machine.facts(), tmp_path / "races.sqlite"
     race = samples.race({"one": 4e4, "other": 4e4}, rounds=14)
-    numbers = noise_floor.null_race(race, analysis.judge(race), void=False)
-    assert numbers["verdict"] in ("same", "undecided")
-    assert numbers["round_sd"] == pytest.approx(noise_floor.of_race(race).sd)  # type: ignore[union-attr]
+    found = noise_floor.null_race(race, analysis.judge(race), void=False)
+    assert found.verdict in ("same", "undecided")
+    assert found.round_sd == pytest.approx(noise_floor.of_race(race).sd)  # type: ignore[union-attr]
     cores = {"server_cores": lanes.server, "engine_cores": lanes.engine}
     report = examine.Report(at="2026-01-02T03:04:05+00:00", software="0", machine=facts, findings=(), **cores)
-    examine.keep(as_json(examine.with_null_race(report, store, lanes, examine.null_race_finding(numbers))), store)
+    examine.keep(as_json(examine.with_null_race(report, store, lanes, found)), store)
     first = store.with_name("doctor.json").read_text()
     examine.keep(as_json(examine.with_null_race(report, store, lanes, None)), store)
     assert store.with_name("doctor.json").read_text() == first
@@ -114,12 +114,12 @@ def test_the_built_in_server_answers_whole_requests_however_they_are_cut() -> No
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer, peer.makefile("rb") as answers:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer.sendall(2 * examine.REQUEST)
+            peer.sendall(2 * reference_load.REQUEST)
             assert answers.read(2 * len(answer)) == 2 * answer
-            for byte in examine.REQUEST:
+            for byte in reference_load.REQUEST:
                 peer.sendall(bytes([byte]))
             assert answers.read(len(answer)) == answer
-            peer.sendall(examine.CLOSING)
+            peer.sendall(reference_load.CLOSING)
             assert b"Connection: close" in answers.read()
     finally:
         server.stop()

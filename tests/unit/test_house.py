@@ -233,9 +233,6 @@ EDGES = frozenset(
     }
 )
 
-#: Not yet classes: the doctor's findings.
-UNTYPED = frozenset({"doctor/examine.py", "doctor/finding.py", "doctor/noise_floor.py"})
-
 #: A mapping of anything, or arguments of any kind by name.
 ANYTHING = re.compile(r"\b(?:dict|Mapping)\[str, Any\]|\*\*\w+: Any\b")
 
@@ -244,7 +241,7 @@ ANYTHING = re.compile(r"\b(?:dict|Mapping)\[str, Any\]|\*\*\w+: Any\b")
 def test_facts_between_rooms_are_types(path: Path) -> None:
     """No mapping of anything outside the edges; in rooms that judge or report no Any at all."""
     name, text = path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
-    if name in EDGES | UNTYPED:
+    if name in EDGES:
         assert ANYTHING.search(text), f"{name} needs no exception any more"
         return
     assert ANYTHING.findall(text) == []

@@ -25,9 +25,8 @@ from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
 from dragstrip.cli.quantities import Duration
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
-from dragstrip.doctor.examine import null_race_finding
-from dragstrip.doctor.finding import Finding
 from dragstrip.errors import NotReady
+from dragstrip.machine_facts import NullRace
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
 from dragstrip.record import EventKind, Purpose
@@ -92,7 +91,7 @@ def doctor(options: DoctorOptions) -> None:
         sys.exit(EXIT_FAILURE)
 
 
-def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
+def _null_race(store_path: Path, options: DoctorOptions) -> NullRace:
     """The first contender of the default line-up that is ready here, against itself."""
     names = contender.line_up("default").names
     ready = [name for name in names if isinstance(contender.check(contender.entry(name)), contender.Ready)]
@@ -113,4 +112,4 @@ def _null_race(store_path: Path, options: DoctorOptions) -> Finding:
     judged, void = analysis.judge(race), is_void(inspect(race)) or race.finished == "void"
     if not judged.pairs:
         raise NotReady(f"the null race produced no result: {race.finished} (dragstrip show {race.id})")
-    return null_race_finding(noise_floor.null_race(race, judged, void=void))
+    return noise_floor.null_race(race, judged, void=void)

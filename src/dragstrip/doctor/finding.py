@@ -1,16 +1,21 @@
-"""What an examination of the machine found, as values; ``report.doctor`` writes the sentences."""
+"""What an examination of this machine, or of a fleet's machines, found, as values; ``report`` writes the sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from dragstrip.machine_facts import Facts
+from dragstrip.machine_facts import Facts, GeneratorCeiling, NullRace
 from dragstrip.store import machine_profile
 
-PASS, WARN, FAIL = "pass", "warn", "fail"
+
+class Status(StrEnum):
+    """Whether what was looked at is fit for races."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
 
 
 class Subject(StrEnum):
@@ -32,20 +37,112 @@ class Subject(StrEnum):
     NULL_RACE = machine_profile.NULL_RACE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at: ``status`` is "pass", "warn" or "fail".
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Something could not be measured; ``refused``: the message of the engine, or of a machine of a fleet."""
+
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A subject's one text: hardware threads, governor, back end, or why cores can't be kept awake."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores of servers and engine, of those that are usable."""
+
+    server: tuple[int, ...]
+    engine: tuple[int, ...]
+    usable: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The kernel's clock source, and how long one reading takes."""
+
+    source: str | None
+    reading_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit of the kernel (descriptors, ports, backlog); None: unknown, or none."""
+
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShare:
+    """The share of the cores' time that other programs, or the hypervisor, take now."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a race can see on this machine.
 
     Args:
-        numbers: what was measured, by name with its unit last; JSON-able, kept and exported.
-        values: what else its sentence tells; which names there are, the sentence's own function in ``report.doctor``
-            shows. ``refused`` holds the engine's own message where something could not be measured.
+        round_sd: of a round's log ratio between a server and itself, over ``rounds`` of ``round_s`` seconds.
+        smallest: the smallest difference (a share) that a race of two finds in nine of ten, by budget in seconds.
+        seconds_to: after what time nine of ten races have found a difference, by its share; None: not in a minute.
     """
 
+    round_sd: float
+    round_s: float
+    rounds: int
+    smallest: Mapping[int, float]
+    seconds_to: Mapping[float, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AwakeEffect:
+    """What keeping cores awake does: the hypervisor's share and the rounds' scatter with it, and without (``_off``).
+
+    Args:
+        text: what keeps them awake. way: its short name.
+    """
+
+    text: str
+    way: str | None
+    steal_share: float
+    round_sd: float
+    steal_share_off: float
+    round_sd_off: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What the generator can send; ``refused``: the engine's message about a point that it could not measure."""
+
+    ceiling: GeneratorCeiling
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NullRaceResult:
+    """A race of a server against itself; ``forecast`` is None if it had fewer than two rounds."""
+
+    race: NullRace
+    forecast: Forecast | None
+
+
+Seen = (
+    NotMeasured | Note | Cores | Clock | Limit | TimeShare | Forecast | AwakeEffect | Ceiling | NullRaceResult
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one look at this machine came to."""
+
     subject: Subject
-    status: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
+    status: Status
+    seen: Seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,4 +159,57 @@ class Report:
     @property
     def failed(self) -> bool:
         """Something keeps races from being worth anything here."""
-        return any(finding.status == FAIL for finding in self.findings)
+        return any(finding.status is Status.FAIL for finding in self.findings)
+
+
+class FleetSubject(StrEnum):
+    """What was looked at on a machine of a fleet."""
+
+    REACHED = "reached"
+    CLOCK = "clock"
+    LINK = "link"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An agent answers: its machine's role and cores, its version of Dragstrip, and as which user it runs."""
+
+    role: str
+    version: str
+    user: str
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """A machine's clock against this one's."""
+
+    offset_ns: int
+    round_trip_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How long a sync message takes over the data link, there and back."""
+
+    round_trip_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCost:
+    """The share of a core that an idle agent uses, watched for so many seconds, and the most that it may use."""
+
+    share: float
+    max_share: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFinding:
+    """What one look at one machine of a fleet came to."""
+
+    machine: str
+    subject: FleetSubject
+    passed: bool
+    seen: NotMeasured | Reached | ClockOffset | Link | IdleCost

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dragstrip.doctor.fleet_finding import Finding, FindingKind
+from dragstrip.doctor.finding import ClockOffset, FleetFinding, FleetSubject, IdleCost, Link, NotMeasured, Reached
 from dragstrip.errors import DragstripError, MachineLost
-from dragstrip.fleet.definition import Fleet
+from dragstrip.fleet.definition import Fleet, Machine
 from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Connected, Machines, connect
 from dragstrip.fleet.messages import Usage
@@ -16,46 +16,42 @@ from dragstrip.process.keep_awake import OFF
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload
 
-#: An idle agent may use so large a share of a core: a hundredth of what a race can tell apart.
-IDLE_MOST = 0.001
+#: The share of a core that an idle agent may use: a hundredth of what a race can tell apart.
+MAX_IDLE_SHARE = 0.001
 
 
-def check_fleet(fleet: Fleet, *, idle_s: float = 5.0) -> list[Finding]:
-    """Looks at every machine; the links and the agents' cost are looked at only where all are reached.
+def check_fleet(fleet: Fleet, *, idle_s: float = 5.0) -> list[FleetFinding]:
+    """Looks at every machine; at the links and the agents' cost only if all machines are reached.
 
     Args:
-        idle_s: so long agents are watched while nothing is asked of them but beats.
+        idle_s: how long agents are watched while they have nothing to do but heartbeats.
     """
-    found = [_reach(fleet, number) for number in range(len(fleet.machines))]
-    if not all(one.passed for one in found):
-        return found
+    findings = [_reach(fleet, machine) for machine in fleet.machines]
+    if not all(finding.passed for finding in findings):
+        return findings
     with Machines(fleet) as machines:
-        found += [
-            Finding(
-                machine=one.name,
-                kind=FindingKind.CLOCK,
-                passed=True,
-                numbers={"offset_ns": one.clock.offset_ns, "round_trip_ns": one.clock.round_trip_ns},
-            )
-            for one in machines.all
-        ]
-        return found + list(_opened(machines, idle_s))
+        for connected in machines.all:
+            offset = ClockOffset(connected.clock.offset_ns, connected.clock.round_trip_ns)
+            findings.append(FleetFinding(connected.name, FleetSubject.CLOCK, True, offset))
+        return findings + list(_opened(machines, idle_s))
 
 
-def _reach(fleet: Fleet, number: int) -> Finding:
-    machine = fleet.machines[number]
+def _reach(fleet: Fleet, machine: Machine) -> FleetFinding:
     try:
-        one = connect(fleet, machine)
+        connected = connect(fleet, machine)
     except DragstripError as error:
-        why = error.why if isinstance(error, MachineLost) else str(error)
-        return Finding(machine=machine.name, kind=FindingKind.REACHED, passed=False, refused=why)
-    one.channel.close()
-    names = {"version": one.greeting.version, "user": one.greeting.user, "role": machine.role}
-    numbers = {"cores": len(one.greeting.cores)}
-    return Finding(machine=machine.name, kind=FindingKind.REACHED, passed=True, names=names, numbers=numbers)
+        return FleetFinding(machine.name, FleetSubject.REACHED, False, _refused(error))
+    connected.channel.close()
+    greeting = connected.greeting
+    reached = Reached(machine.role, greeting.version, greeting.user, len(greeting.cores))
+    return FleetFinding(machine.name, FleetSubject.REACHED, True, reached)
 
 
-def _opened(machines: Machines, idle_s: float) -> Iterator[Finding]:
+def _refused(error: DragstripError) -> NotMeasured:
+    return NotMeasured(error.why if isinstance(error, MachineLost) else str(error))
+
+
+def _opened(machines: Machines, idle_s: float) -> Iterator[FleetFinding]:
     """With a race open on all machines, of which no block is run."""
     site = FleetSite(machines)
     load = Load(connections=len(machines.generators), threads=1, keepalive=True, timeout_ns=2_000_000_000)
@@ -65,23 +61,21 @@ def _opened(machines: Machines, idle_s: float) -> Iterator[Finding]:
             assert isinstance(setup, FleetSetup)
             setup.begin_round()
             for name, offset in setup.offsets.items():
-                numbers = {"offset_ns": offset.offset_ns or 0, "round_trip_ns": offset.round_trip_ns}
-                yield Finding(machine=name, kind=FindingKind.LINK, passed=True, numbers=numbers)
+                yield FleetFinding(name, FleetSubject.LINK, True, Link(offset.round_trip_ns))
             yield from _idle(machines, idle_s)
     except DragstripError as error:
         name = error.machine if isinstance(error, MachineLost) else machines.server.name
-        why = error.why if isinstance(error, MachineLost) else str(error)
-        yield Finding(machine=name, kind=FindingKind.LINK, passed=False, refused=why)
+        yield FleetFinding(name, FleetSubject.LINK, False, _refused(error))
 
 
-def _idle(machines: Machines, idle_s: float) -> Iterator[Finding]:
-    def usage(one: Connected) -> Usage:
-        return one.channel.ask("usage", Usage)
+def _idle(machines: Machines, idle_s: float) -> Iterator[FleetFinding]:
+    def usage(connected: Connected) -> Usage:
+        return connected.channel.ask("usage", Usage)
 
     before = machines.on_all(usage)
     time.sleep(idle_s)
     after = machines.on_all(usage)
-    for one, first, last in zip(machines.all, before, after, strict=True):
+    for connected, first, last in zip(machines.all, before, after, strict=True):
         share = (last.cpu_ns - first.cpu_ns) / max(last.now_ns - first.now_ns, 1)
-        numbers = {"share": share, "most": IDLE_MOST, "seconds": idle_s}
-        yield Finding(machine=one.name, kind=FindingKind.IDLE, passed=share <= IDLE_MOST, numbers=numbers)
+        cost = IdleCost(share, MAX_IDLE_SHARE, idle_s)
+        yield FleetFinding(connected.name, FleetSubject.IDLE, share <= MAX_IDLE_SHARE, cost)

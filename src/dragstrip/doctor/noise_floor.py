@@ -1,42 +1,44 @@
 """How noisy this machine is, and what a race can see on it: a forecast by the method's own formula, and null races.
 
 A round's number is the log ratio of two servers' totals; its standard deviation between a server and itself is the
-noise floor. Method: ``docs/METHOD.md``, "The interval".
+noise floor. Method: docs/METHOD.md, "The interval".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dragstrip import analysis
+from dragstrip.doctor.finding import Forecast, NullRaceResult
+from dragstrip.doctor.reference_load import connect
+from dragstrip.machine import Lanes
+from dragstrip.machine_facts import NullRace
 from dragstrip.racing import schedule
 from dragstrip.record import DEFAULT_CONNECTIONS, Race
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, ReferenceServer
+    from dragstrip._engine import Engine
 
-#: A pilot: so many rounds of two servers each, fresh every time, in blocks with the lead-in that their contender's
-#: definition would name (``[warm_up] lead_ms``): they are at full speed at once.
+#: A pilot: rounds of two servers each, fresh every time, in blocks with the lead-in that their contender's definition
+#: would name (``[warm_up] lead_ms``): they are at full speed at once.
 PILOT_ROUNDS = 10
 LEAD_NS = 2_000_000
-CONNECTIONS = DEFAULT_CONNECTIONS
-REQUEST, BODY = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"hello world\n"
 
 #: What launching, warming up and stopping two quick servers takes, beside the blocks.
 LAUNCHING_S = 0.25
 
-#: Found in nine of ten races: so many standard errors beyond the interval's half-width.
+#: Found in nine of ten races: this many standard errors beyond the interval's half-width.
 POWER_ERRORS = 1.2816
 ALPHA = 0.05
 BUDGETS_S = (60, 300)
 
-#: Differences of which it is foretold how soon they are found.
+#: Differences for which the forecast says how soon they are found.
 SHARES = (0.1, 0.03, 0.01)
 
 
@@ -45,7 +47,7 @@ class Noise:
     """The standard deviation of a round's log ratio between a server and itself, and how long a round takes.
 
     Args:
-        steal: the share of the cores' time that the host took during the blocks, where that was looked at.
+        steal: the share of the cores' time that the hypervisor took during the blocks, if a pilot looked at it.
     """
 
     sd: float
@@ -56,54 +58,57 @@ class Noise:
     def smallest(self, budget_s: float) -> float:
         """The smallest difference (a share) that a race of two finds in nine of ten, within a budget."""
         n = schedule.planned_rounds(budget_s, self.round_s)
-        half = analysis.factor_within(n, ALPHA, n)
-        return math.expm1((half + POWER_ERRORS) * self.sd / math.sqrt(n))
+        return math.expm1(self._found(n, n))
 
-    def seconds_to(self, share: float, budget_s: float = BUDGETS_S[0]) -> float | None:
-        """After what time nine of ten races of two have found such a difference; None: not within the budget."""
-        planned = schedule.planned_rounds(budget_s, self.round_s)
-        for n in range(analysis.FLOOR, planned + 1):
-            half = analysis.factor_within(n, ALPHA, planned)
-            if (half + POWER_ERRORS) * self.sd / math.sqrt(n) <= math.log1p(share):
-                return n * self.round_s
-        return None
+    def seconds_to(self, share: float) -> float | None:
+        """After what time nine of ten races of two have found such a difference; None: not within a minute."""
+        planned = schedule.planned_rounds(BUDGETS_S[0], self.round_s)
+        rounds = range(analysis.FLOOR, planned + 1)
+        return next((n * self.round_s for n in rounds if self._found(n, planned) <= math.log1p(share)), None)
 
-    def numbers(self) -> dict[str, Any]:
-        """JSON-able."""
-        smallest = {f"smallest_in_{budget_s}_s": self.smallest(budget_s) for budget_s in BUDGETS_S}
-        soonest = {f"seconds_to_{100 * share:g}_percent": self.seconds_to(share) for share in SHARES}
-        return {"round_sd": self.sd, "round_s": self.round_s, "rounds": self.rounds} | smallest | soonest
+    def _found(self, n: int, planned: int) -> float:
+        """The log ratio that nine of ten races have found after ``n`` rounds."""
+        return (analysis.factor_within(n, ALPHA, planned) + POWER_ERRORS) * self.sd / math.sqrt(n)
+
+    def forecast(self) -> Forecast:
+        """What a race can see with this noise."""
+        smallest = {budget_s: self.smallest(budget_s) for budget_s in BUDGETS_S}
+        return Forecast(
+            self.sd, self.round_s, self.rounds, smallest, {share: self.seconds_to(share) for share in SHARES}
+        )
 
 
 def pilot(
-    engine: Engine,
-    new_server: Callable[[], ReferenceServer],
-    *,
-    ways: Sequence[Callable[[], AbstractContextManager[None]]] = (nullcontext,),
-    cores: Sequence[int] = (),
+    engine: Engine, lanes: Lanes, ways: Sequence[Callable[[], AbstractContextManager[None]]]
 ) -> tuple[Noise, ...]:
-    """A server of ours against itself: fresh ones each round, short blocks in random order, as a race has them.
+    """A server against itself: fresh ones each round, short blocks in random order, as a race has them.
 
     Args:
         ways: circumstances to be held during the blocks; each has all its rounds, in turn with the others'.
-        cores: whose steal is looked at.
     """
     lead_ns, counted_ns = schedule.block_lengths({}, [LEAD_NS])
     passes = schedule.usual_passes((lead_ns + counted_ns) / 1e9)
-    found: list[list[tuple[float, float]]] = [[] for _ in ways]
+    rounds: list[list[tuple[float, float]]] = [[] for _ in ways]
     for index in range(PILOT_ROUNDS):
-        for way, mine in zip(ways, found, strict=True):
-            servers = {name: new_server() for name in "ab"}
-            try:
-                order = schedule.round_order(0, index, list(servers), passes)
-                ports = {name: server.port for name, server in servers.items()}
-                with way():
-                    mine.append(_round(engine, ports, order, lead_ns, counted_ns, cores))
-            finally:
-                for server in servers.values():
-                    server.stop()
+        names = [name for drawn in schedule.round_order(0, index, ["a", "b"], passes).passes for name in drawn]
+        for way, own_rounds in zip(ways, rounds, strict=True):
+            with _two_servers(lanes) as ports, way():
+                own_rounds.append(_round(engine, ports, names, lead_ns, counted_ns, lanes.all))
     round_s = LAUNCHING_S + 2 * passes * (lead_ns + counted_ns) / 1e9
-    return tuple(_pilot_noise(mine, round_s) for mine in found)
+    return tuple(_pilot_noise(own_rounds, round_s) for own_rounds in rounds)
+
+
+@contextmanager
+def _two_servers(lanes: Lanes) -> Iterator[Mapping[str, int]]:
+    """Two fresh servers; their ports."""
+    from dragstrip._engine import ReferenceServer
+
+    servers = {name: ReferenceServer(lanes.server) for name in "ab"}
+    try:
+        yield {name: server.port for name, server in servers.items()}
+    finally:
+        for server in servers.values():
+            server.stop()
 
 
 def _pilot_noise(rounds: Sequence[tuple[float, float]], round_s: float) -> Noise:
@@ -112,32 +117,14 @@ def _pilot_noise(rounds: Sequence[tuple[float, float]], round_s: float) -> Noise
 
 
 def _round(
-    engine: Engine,
-    ports: dict[str, int],
-    order: schedule.RoundOrder,
-    lead_ns: int,
-    counted_ns: int,
-    cores: Sequence[int],
+    engine: Engine, ports: Mapping[str, int], names: Sequence[str], lead_ns: int, counted_ns: int, cores: Sequence[int]
 ) -> tuple[float, float]:
-    """The log ratio, and the share of the cores' time that the host took."""
-    from dragstrip._engine import BlockPlan, Exchange, SessionPlan, Target
+    """The log ratio, and the share of the cores' time that the hypervisor took; ``names``: of the blocks in order."""
+    from dragstrip._engine import BlockPlan
 
-    hello = Exchange(REQUEST, 200, BODY)
-    sessions = {
-        name: engine.open(
-            SessionPlan(
-                Target("127.0.0.1", port),
-                [hello],
-                connections=CONNECTIONS,
-                keepalive=True,
-                timeout_ns=2_000_000_000,
-            )
-        )
-        for name, port in ports.items()
-    }
+    sessions = {name: connect(engine, port, DEFAULT_CONNECTIONS) for name, port in ports.items()}
     try:
         engine.run([BlockPlan(session, counted_ns=50_000_000) for session in sessions.values()])
-        names = [name for one in order.passes for name in one]
         blocks = [BlockPlan(sessions[name], lead_ns=lead_ns, counted_ns=counted_ns) for name in names]
         tallies = engine.run(blocks, steal_cores=cores)
     finally:
@@ -161,24 +148,29 @@ def of_race(race: Race) -> Noise | None:
     ratios = (logs[:, 0] - logs[:, 1])[~np.isnan(logs).any(axis=1)]
     if len(ratios) < 2:
         return None
-    lasted_s = _lasted_s([r.ended_ns - r.started_ns for r in race.rounds if not r.void])
+    lasted_s = float(np.median([r.ended_ns - r.started_ns for r in race.rounds if not r.void])) / 1e9
     return Noise(sd=float(ratios.std(ddof=1)), round_s=lasted_s, rounds=len(ratios))
 
 
-def _lasted_s(nanoseconds: Sequence[int]) -> float:
-    return float(np.median(nanoseconds)) / 1e9
-
-
-def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> dict[str, Any]:
-    """What a race of a server against itself came to, for those who cite it; JSON-able."""
+def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> NullRace:
+    """What a race of a server against itself came to, for those who cite it."""
     pair, noise = judged.pairs[0], of_race(race)
     wrong = pair.verdict in ("faster", "slower")
-    told = "void" if void else "a difference where there is none" if wrong else pair.verdict
-    return {
-        "race": race.id,
-        "at": race.started,
-        "verdict": told,
-        "low": pair.low if math.isfinite(pair.low) else None,
-        "high": pair.high if math.isfinite(pair.high) else None,
-        "spent_s": pair.spent_s,
-    } | (noise.numbers() if noise else {})
+    return NullRace(
+        race=race.id,
+        at=race.started,
+        verdict="void" if void else "a difference where there is none" if wrong else pair.verdict,
+        low=pair.low if math.isfinite(pair.low) else None,
+        high=pair.high if math.isfinite(pair.high) else None,
+        spent_s=pair.spent_s,
+        round_sd=noise.sd if noise else None,
+        round_s=noise.round_s if noise else None,
+        rounds=noise.rounds if noise else None,
+    )
+
+
+def with_forecast(race: NullRace) -> NullRaceResult:
+    """The null race with what its noise lets a race see."""
+    if race.round_sd is None or race.round_s is None or race.rounds is None:
+        return NullRaceResult(race, None)
+    return NullRaceResult(race, Noise(race.round_sd, race.round_s, race.rounds).forecast())

@@ -1,0 +1,40 @@
+"""The load engine, and its sessions with a server that the package has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragstrip._engine import Engine  # old results are shown where the engine can't load
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CLOSING = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+BODY = b"hello world\n"
+
+
+@contextmanager
+def engine_on(cores: Sequence[int], io: str, wait: str = "sleep") -> Iterator[Engine]:
+    """An engine on these cores, shut down at the end; ``io`` and ``wait`` as in ``racing.Request``."""
+    from dragstrip._engine import Engine
+
+    engine = Engine(list(cores), io, wait)
+    try:
+        yield engine
+    finally:
+        engine.shutdown()
+
+
+def connect(engine: Engine, port: int, connections: int, *, keepalive: bool = True) -> int:
+    """Opens connections to a reference server; the session."""
+    from dragstrip._engine import Exchange, SessionPlan, Target
+
+    plan = SessionPlan(
+        Target("127.0.0.1", port),
+        [Exchange(REQUEST if keepalive else CLOSING, 200, BODY)],
+        connections=connections,
+        keepalive=keepalive,
+        timeout_ns=5_000_000_000,
+    )
+    return engine.open(plan)
