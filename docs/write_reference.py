@@ -107,7 +107,7 @@ def mix_tables() -> list[str]:
     lines = ["| key | is | usual | |", "|-|-|-|-|"]
     lines.append(f"| `request` | {kind(request.annotation)} | {usual(request)} | {request.description} |")
     own = {name: field for name, field in MixedRequest.model_fields.items() if name not in RequestFields.model_fields}
-    lines += ["", f"`[[request]]`: {(MixedRequest.__doc__ or '').strip()} Besides the keys of `[request]`:", ""]
+    lines += ["", f"`[[request]]`: {(MixedRequest.__doc__ or '').strip()} In addition to the keys of `[request]`:", ""]
     lines += ["| key | is | usual | |", "|-|-|-|-|"]
     lines += [
         f"| `{name}` | {kind(field.annotation)} | {usual(field)} | {field.description or ''} |"

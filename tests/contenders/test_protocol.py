@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ from dragstrip.process.database import Database, Instance
 from dragstrip.process.database import find as find_database
 from dragstrip.process.launcher import scratch_root
 from dragstrip.process.ports import free_port, is_held
-from dragstrip.workload import Data, Exchange
+from dragstrip.workload import Asking, Data, Exchange
 from dragstrip.workload import load as load_workload
 
 DEFAULT = contender.line_up("default").names
@@ -82,13 +82,9 @@ class Launched:
     start: Start
     server: subprocess.Popen[bytes]
 
-    def exchanges(self, **how: Any) -> Sequence[Exchange]:
-        asked = load_workload(self.workload)
-        return asked.exchanges(mark=self.mark, data=data_of(self.workload), own_form=self.own_form, **how)
-
-    def probes(self, **how: Any) -> Sequence[Exchange]:
-        asked = load_workload(self.workload)
-        return asked.probes(mark=self.mark, data=data_of(self.workload), own_form=self.own_form, **how)
+    def asking(self, seed: int = 0) -> Asking:
+        workload, data = load_workload(self.workload), data_of(self.workload)
+        return Asking(workload, seed=seed, mark=self.mark, data=data, own_form=self.own_form)
 
     @property
     def own_form(self) -> bool:
@@ -198,13 +194,13 @@ def _assert_right(response: http.client.HTTPResponse, body: bytes, exchange: Exc
 
 def _byte_for_byte(one: Launched) -> None:
     """Over one connection in order, back and again; then a connection each, which the server closes."""
-    keep = [*one.exchanges(seed=1), *one.probes(seed=1, count=30)]
+    keep = [*one.asking(1).exchanges(), *one.asking(1).probes(count=30)]
     with one.connect() as connection:
         for exchange in [*keep, *reversed(keep)]:
             response, body = _answer(connection, exchange.request)
             _assert_right(response, body, exchange)
             assert not response.will_close
-    for exchange in one.probes(seed=2, count=10, keepalive=False):
+    for exchange in one.asking(2).probes(count=10, keepalive=False):
         with one.connect() as connection:
             response, body = _answer(connection, exchange.request)
             _assert_right(response, body, exchange)
@@ -213,7 +209,7 @@ def _byte_for_byte(one: Launched) -> None:
 
 def _keeps_a_busy_connection(one: Launched) -> None:
     """Limits of 1000 requests or so are lifted."""
-    (exchange,) = one.exchanges()
+    (exchange,) = one.asking().exchanges()
     with one.connect() as connection:
         for _ in range(BUSY):
             response, body = _answer(connection, exchange.request)
@@ -224,7 +220,7 @@ def _keeps_a_busy_connection(one: Launched) -> None:
 def _lets_no_connection_own_a_worker(one: Launched) -> None:
     """Each of many open connections gets its answers in turn, twice: nobody starves behind another (uWSGI's
     http11-socket, kept upstream connections, too few processes)."""
-    (exchange,) = one.exchanges()
+    (exchange,) = one.asking().exchanges()
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(one.connect()) for _ in range(MANY)]
         for _ in range(2):
@@ -241,14 +237,14 @@ def _refuses_what_is_no_product(one: Launched) -> None:
             asked = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             response, _ = _answer(connection, asked.encode())
             assert response.status >= 400 or path == "//"
-    exchange = one.exchanges()[0]
+    exchange = one.asking().exchanges()[0]
     with one.connect() as connection:
         _assert_right(*_answer(connection, exchange.request), exchange)
 
 
 def _reads_split_glued_and_old_requests(one: Launched) -> None:
     """A request in two pieces, three in one piece, and an HTTP/1.0 one, after which the connection is closed."""
-    (exchange,) = one.exchanges()
+    (exchange,) = one.asking().exchanges()
     with one.connect() as connection:
         connection.sendall(exchange.request[:20])
         _assert_right(*_answer(connection, exchange.request[20:]), exchange)
@@ -266,7 +262,7 @@ def _reads_split_glued_and_old_requests(one: Launched) -> None:
 
 def _closes_more_connections_than_select_knows(one: Launched) -> None:
     """Those beyond the descriptor set are closed, the first one still gets its answers."""
-    (exchange,) = one.exchanges()
+    (exchange,) = one.asking().exchanges()
     with contextlib.ExitStack() as open_ones:
         many = [open_ones.enter_context(one.connect()) for _ in range(BEYOND_SELECT)]
         with contextlib.suppress(ConnectionError):
@@ -420,7 +416,7 @@ def test_every_shipped_contender_is_ready_here(name: str) -> None:
 )
 def test_several_workers_answer_and_end_together(name: str) -> None:
     """`workers=2` serves, and after the stop signal nothing of its process group is left."""
-    (exchange,) = load_workload("hello").exchanges(keepalive=False)
+    (exchange,) = Asking(load_workload("hello")).exchanges(keepalive=False)
     with serving(f"{name}:workers=2", "hello") as (start, server):
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", start.port), timeout=30) as connection:

@@ -23,7 +23,7 @@ from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.scrutiny import check_correctness, connection_behaviour, count_from_now, fairness, fault, fetch, is_right
 from dragstrip.scrutiny.answers import connect
-from dragstrip.workload import Exchange, load
+from dragstrip.workload import Asking, Exchange, load
 
 CORE = max(os.sched_getaffinity(0))
 WRITE_UPS = [f"write-up-{number}" for number in range(1, 6)]
@@ -32,7 +32,7 @@ READY = [name for name, one in SHIPPED.items() if not isinstance(contender.check
 
 
 def right_ones(entry: contender.Entry, workload: str = "multiply") -> tuple[Exchange, ...]:
-    return load(workload).exchanges(mark=entry.mark if load(workload).needs_mark else "")
+    return Asking(load(workload), mark=entry.mark if load(workload).needs_mark else "").exchanges()
 
 
 @contextlib.contextmanager
@@ -74,9 +74,10 @@ def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path)
         pass
     with serving("haproxy-lua") as (entry, running):
         asked = load("multiply")
+        asking = Asking(asked, mark=entry.mark)
         found = check_correctness(
             running.host, running.port,
-            keepalive=asked.probes(mark=entry.mark), closing=asked.probes(mark=entry.mark, keepalive=False),
+            keepalive=asking.probes(), closing=asking.probes(keepalive=False),
         )  # fmt: skip
         assert found.problems == ()
 
@@ -93,7 +94,7 @@ def test_a_servers_own_count_is_exact(name: str) -> None:
         at = served.socket.format(scratch=running.scratch)
         asked = contender.OwnCount(f"unix:{at}" if at else "", served.path, served.pattern)
         since = count_from_now(asked, running.host, running.port)
-        kept, closing = (load("hello").exchanges(mark=entry.mark, keepalive=keep)[0] for keep in (True, False))
+        kept, closing = (Asking(load("hello"), mark=entry.mark).exchanges(keepalive=keep)[0] for keep in (True, False))
         with connect(running.host, running.port) as sock:
             assert [fetch(sock, kept).status for _ in range(30)] == [200] * 30
         for _ in range(10):
@@ -163,7 +164,7 @@ def test_what_a_careless_configuration_does_is_seen_on_the_wire(
     careless = changed(tmp_path, "nginx-lua", "nginx.conf", before, after)
     with serving(str(careless), "hello") as (entry, running):
         (exchange,) = right_ones(entry, "hello")
-        (closing,) = load("hello").exchanges(keepalive=False)
+        (closing,) = Asking(load("hello")).exchanges(keepalive=False)
         found = check_correctness(running.host, running.port, keepalive=[exchange], closing=[closing])
         assert found.problems == ()
         facts = found.facts | connection_behaviour(running.host, running.port, exchange)
@@ -323,8 +324,8 @@ def test_redbean_queues_more_connections_than_it_does_by_itself() -> None:
 def test_what_was_published_otherwise_is_a_variant_and_right(text: str) -> None:
     """A Lua state per request, a file per request, a text parsed per request: the same answers."""
     with serving(text) as (entry, running):
-        probes = load("multiply").probes(mark=entry.mark)
-        closing = load("multiply").probes(mark=entry.mark, keepalive=False)
+        probes = Asking(load("multiply"), mark=entry.mark).probes()
+        closing = Asking(load("multiply"), mark=entry.mark).probes(keepalive=False)
         assert check_correctness(running.host, running.port, keepalive=probes, closing=closing).problems == ()
         assert entry.name == text
 

@@ -16,7 +16,7 @@ from dragstrip.process import certificate
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.scrutiny import Encryption, Findings, check_correctness, is_right, plainest, resumption
-from dragstrip.workload import Data, load
+from dragstrip.workload import Asking, Data, load
 
 CORE = max(os.sched_getaffinity(0))
 DEFAULT = contender.line_up("default").names
@@ -42,11 +42,12 @@ def proved(name: str, workload: str, http: str, tls: str = "") -> Findings:
     """What scrutineering finds of a launch that is started for a version, and for TLS."""
     entry, asked = contender.entry(f"{name}:http={http}{tls}"), load(workload)
     data = asked.data("a launch")
+    asking = Asking(asked, mark=mark_of(entry, workload), data=data, own_form=True)
     with launched(entry, workload, data) as (running, encryption):
         keepalive, closing = (
             (
-                *asked.exchanges(mark=mark_of(entry, workload), keepalive=keep, http=http, data=data, own_form=True),
-                *asked.probes(mark=mark_of(entry, workload), keepalive=keep, http=http, data=data, own_form=True),
+                *asking.exchanges(keepalive=keep, http=http),
+                *asking.probes(keepalive=keep, http=http),
             )
             for keep in (True, False)
         )
@@ -73,11 +74,8 @@ def launched(entry: contender.Entry, workload: str, data: Data) -> Iterator[tupl
             entry, scratch=scratch, port=free_port(), cores=(CORE,), workload=workload, data=data.files,
             identity=authority.identity if authority else None,
         )  # fmt: skip
-        first = plainest(
-            load(workload).exchanges(
-                mark=mark_of(entry, workload), http=entry.http("1.1"), keepalive=False, data=data, own_form=True
-            )
-        )
+        asking = Asking(load(workload), mark=mark_of(entry, workload), data=data, own_form=True)
+        first = plainest(asking.exchanges(http=entry.http("1.1"), keepalive=False))
         probe = is_right(first, within_s=60, tls=encryption)
         yield launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=probe), encryption
 

@@ -112,8 +112,6 @@ def test_help_says_what_it_is_in_plain_words() -> None:
 
 #: Sources whose messages are still to be rewritten.
 UNWRITTEN = {
-    "contender/fields.py": "descriptions of keys, with workload/fields.py",
-    "workload/fields.py": "descriptions of keys, with contender/fields.py",
     "validity/check.py": "the label `turn-round` is a name in records",
     "validity/observation.py": "the label `turn-round` is a name in records",
 }

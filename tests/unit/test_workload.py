@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dragstrip import workload
 from dragstrip.errors import BadDefinition, BadUsage
+from dragstrip.workload import Asking
 
 GOOD = """\
 name = "add"
@@ -42,18 +43,18 @@ def define(folder: Path, text: str) -> workload.Workload:
 def test_hello_is_one_request_with_twelve_bytes_of_plain_text() -> None:
     """The whole exchange as it goes over the wire."""
     hello = workload.load("hello")
-    (kept,) = hello.exchanges()
+    (kept,) = Asking(hello).exchanges()
     assert kept.request == b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: dragstrip\r\nAccept: */*\r\n\r\n"
     assert (kept.path, kept.status, kept.content_type, kept.body) == ("/", 200, "text/plain", b"hello world\n")
     assert len(kept.body) == 12
-    assert hello.probes() == (kept,)
-    (closed,) = hello.exchanges(keepalive=False)
+    assert Asking(hello).probes() == (kept,)
+    (closed,) = Asking(hello).exchanges(keepalive=False)
     assert closed.request == kept.request[:-2] + b"Connection: close\r\n\r\n"
 
 
 def test_multiply_answers_the_page_that_the_design_shows() -> None:
     """2*3 as the first probe, with the contender's mark in it."""
-    probe = workload.load("multiply").probes(mark="abcd")[0]
+    probe = Asking(workload.load("multiply"), mark="abcd").probes()[0]
     assert probe.path == "/multiply?a=2&b=3"
     right = b"<html><body><p>Hello abcd!</p><p>PATH=/multiply</p><p>RESULT: 2*3=6</p></body></html>\n"
     assert (probe.body, probe.content_type, probe.status) == (right, "text/html", 200)
@@ -63,17 +64,17 @@ def test_multiply_answers_the_page_that_the_design_shows() -> None:
 def test_a_load_has_sixteen_different_requests_of_one_length_fixed_by_the_seed(seed: int) -> None:
     """And their answers have one length too, whatever the seed."""
     multiply = workload.load("multiply")
-    pool = multiply.exchanges(mark="abcd", seed=seed)
+    pool = Asking(multiply, mark="abcd", seed=seed).exchanges()
     assert len({exchange.path for exchange in pool}) == len(pool) == 16
     assert len({len(exchange.body) for exchange in pool}) == 1
     assert len({len(exchange.request) for exchange in pool}) == 1
-    assert pool == multiply.exchanges(mark="abcd", seed=seed)
+    assert pool == Asking(multiply, mark="abcd", seed=seed).exchanges()
 
 
 @given(st.integers(min_value=0, max_value=2**63), st.integers(min_value=1, max_value=60))
 def test_probes_ask_the_fixed_cases_and_others_within_what_every_language_counts_in(seed: int, count: int) -> None:
     """Zeros and the largest numbers always; products below 2^31; each answer is the true product."""
-    probes = workload.load("multiply").probes(mark="abcd", seed=seed, count=count)
+    probes = Asking(workload.load("multiply"), mark="abcd", seed=seed).probes(count=count)
     assert len(probes) == count
     asked = []
     for probe in probes:
@@ -89,14 +90,14 @@ def test_probes_ask_the_fixed_cases_and_others_within_what_every_language_counts
 def test_another_seed_asks_other_probes_and_loads_another_pool() -> None:
     """What isn't computed is found out: no fixed list of answers serves two races."""
     multiply = workload.load("multiply")
-    assert multiply.probes(mark="abcd", seed=1) != multiply.probes(mark="abcd", seed=2)
-    assert multiply.exchanges(mark="abcd", seed=1) != multiply.exchanges(mark="abcd", seed=2)
+    assert Asking(multiply, mark="abcd", seed=1).probes() != Asking(multiply, mark="abcd", seed=2).probes()
+    assert Asking(multiply, mark="abcd", seed=1).exchanges() != Asking(multiply, mark="abcd", seed=2).exchanges()
 
 
 def test_marks_change_the_body_and_never_its_length() -> None:
     """So that all contenders answer the same number of bytes."""
     multiply = workload.load("multiply")
-    one, other = (multiply.exchanges(mark=mark)[0].body for mark in ("abcd", "wxyz"))
+    one, other = (Asking(multiply, mark=mark).exchanges()[0].body for mark in ("abcd", "wxyz"))
     assert one != other
     assert len(one) == len(other)
 
@@ -105,8 +106,8 @@ def test_marks_change_the_body_and_never_its_length() -> None:
 def test_a_contender_without_a_proper_mark_is_refused(mark: str) -> None:
     """Only where the answer has the mark in it."""
     with pytest.raises(BadUsage, match='mark = "4 characters"'):
-        workload.load("multiply").exchanges(mark=mark)
-    assert workload.load("hello").exchanges(mark=mark)
+        Asking(workload.load("multiply"), mark=mark).exchanges()
+    assert Asking(workload.load("hello"), mark=mark).exchanges()
 
 
 def test_an_unknown_workload_is_refused_with_those_there_are() -> None:
@@ -121,13 +122,13 @@ def test_a_workload_of_ones_own_is_loaded_from_its_file(tmp_path: Path) -> None:
     """The fixed cases come first, then drawn ones."""
     own = define(tmp_path, GOOD)
     assert own.name == "add"
-    assert [probe.body for probe in own.probes(mark="abcd", count=2)] == [b"1 abcd", b"100 abcd"]
-    assert len(own.exchanges(mark="abcd")) == 4
+    assert [probe.body for probe in Asking(own, mark="abcd").probes(count=2)] == [b"1 abcd", b"100 abcd"]
+    assert len(Asking(own, mark="abcd").exchanges()) == 4
 
 
 def test_a_pool_larger_than_its_numbers_allow_has_each_of_them_once(tmp_path: Path) -> None:
     """Nine numbers make nine requests, though a hundred were wished for."""
-    pool = define(tmp_path, GOOD.replace("count = 4", "count = 100")).exchanges(mark="abcd")
+    pool = Asking(define(tmp_path, GOOD.replace("count = 4", "count = 100")), mark="abcd").exchanges()
     assert len({exchange.path for exchange in pool}) == len(pool) == 9
 
 
@@ -244,7 +245,7 @@ def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: P
     """Methods, headers, bodies and framing go over the wire as they are written; answers know the launch's rows."""
     shop = define(tmp_path, MIX)
     data = shop.data("one")
-    pool = shop.exchanges(data=data, seed=3)
+    pool = Asking(shop, data=data, seed=3).exchanges()
     assert (shop.kind_names, shop.connections, shop.pipelining) == (("look", "buy"), 7, 4)
     looks, buys = ([one for one in pool if one.kind == kind] for kind in (0, 1))
     assert (len(looks), len(buys)) == (6, 2)
@@ -268,13 +269,13 @@ def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: P
 def test_the_sequence_of_a_mix_has_each_kind_by_its_weight(seed: int) -> None:
     """Exactly, in an order of the seed's; each exchange of a kind comes as often as another."""
     shared = workload.load("post")
-    pool = shared.exchanges(seed=seed)
+    pool = Asking(shared, seed=seed).exchanges()
     order = shared.sequence(pool, seed)
     assert order == shared.sequence(pool, seed) != shared.sequence(pool, seed + 1)
     kinds = [pool[place].kind for place in order]
     assert kinds.count(0) == kinds.count(1) == len(kinds) / 2
     assert len({order.count(place) for place in range(len(pool))}) == 1
-    assert workload.load("hello").sequence(workload.load("hello").exchanges(), seed) == ()
+    assert workload.load("hello").sequence(Asking(workload.load("hello")).exchanges(), seed) == ()
 
 
 def test_every_launch_finds_other_files_and_their_answers_know_it(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ def test_every_launch_finds_other_files_and_their_answers_know_it(tmp_path: Path
     assert one == shop.data("one")
     assert all(one.files[name] != two.files[name] for name in one.files)
     assert len(one.files["pictures/one.bin"]) == 100
-    before, now = (shop.exchanges(data=data, before=one, seed=1)[0] for data in (one, two))
+    before, now = (Asking(shop, data=data, before=one, seed=1).exchanges()[0] for data in (one, two))
     assert before.stale is None
     assert now.stale == before.body != now.body
 
@@ -295,8 +296,8 @@ def test_probes_are_outside_the_pool(seed: int) -> None:
     for name in ("json", "post"):
         one = workload.load(name)
         data = one.data("any")
-        pool = {(asked.path, asked.sends, asked.chunked) for asked in one.exchanges(seed=seed, data=data)}
-        probes = one.probes(seed=seed, data=data)
+        pool = {(asked.path, asked.sends, asked.chunked) for asked in Asking(one, seed=seed, data=data).exchanges()}
+        probes = Asking(one, seed=seed, data=data).probes()
         # The first two of each kind are fixed cases.
         drawn = [probe for kind in range(len(one.kinds)) for probe in [p for p in probes if p.kind == kind][2:]]
         assert drawn
@@ -307,8 +308,8 @@ def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> 
     """Else every byte counts."""
     json = workload.load("json")
     data = json.data("any")
-    assert {one.compare for one in json.exchanges(data=data)} == {"bytes"}
-    assert {one.compare for one in json.exchanges(data=data, own_form=True)} == {"json"}
+    assert {one.compare for one in Asking(json, data=data).exchanges()} == {"bytes"}
+    assert {one.compare for one in Asking(json, data=data, own_form=True).exchanges()} == {"json"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dragstrip.loading import run as loading
 from dragstrip.process.launcher import Launcher, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.scrutiny import is_right
-from dragstrip.workload import Workload
+from dragstrip.workload import Asking, Workload
 
 #: Seconds that one answer, or one attempt to connect, is waited for: the longest wait of all is the run's own end.
 TIMEOUT_S = 10.0
@@ -30,7 +30,7 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
     build(entry)
     lanes = machine.lanes(None, None)
     data = workload.data("counted run")
-    exchange = workload.exchanges(mark=entry.mark, keepalive=False, http=load.http, data=data)[0]
+    exchange = Asking(workload, mark=entry.mark, data=data).exchanges(keepalive=False, http=load.http)[0]
     with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
         scratch = root / "counted"
         scratch.mkdir()

@@ -139,16 +139,16 @@ class Entry:
 class LineUp(Strict):
     """A named list of contenders, with the workload and load it is meant for."""
 
-    title: str = Field(min_length=1, description="one line that says what is compared")
+    title: str = Field(min_length=1, description="the comparison in one line")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like `["one", "two:workers=2"]`')
-    workload: str = Field(default="hello", description="what is asked of them")
+    workload: str = Field(default="hello", description="name of the workload")
     connections: int = Field(
-        default=DEFAULT_CONNECTIONS, ge=1, le=100_000, description="open at once; else the workload's"
+        default=DEFAULT_CONNECTIONS, ge=1, le=100_000, description="open connections, in place of the workload's"
     )
-    keepalive: bool = Field(default=True, description="or a new connection for each request")
-    http: Literal["1.0", "1.1"] = Field(default="1.1", description="1.0 as `ab` speaks it")
+    keepalive: bool = Field(default=True, description="`false`: a new connection for each request")
+    http: Literal["1.0", "1.1"] = Field(default="1.1", description="version of HTTP; 1.0 as `ab` speaks it")
     metric: Literal["auto", "throughput", "cpu"] = Field(
-        default="auto", description="what decides; auto: the machine's evidence"
+        default="auto", description="what decides the race; `auto` chooses by how disturbed the machine is"
     )
 
     @property

@@ -34,11 +34,11 @@ from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.machine_events import MachineMonitor
-from dragstrip.racing.proving import Asking, connection_facts, prove
+from dragstrip.racing.proving import connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
 from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, reference_heads, with_own_form
-from dragstrip.workload import HOST
+from dragstrip.workload import HOST, Asking
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker

@@ -16,10 +16,9 @@ from dragstrip import workload
 from dragstrip.contender import Entry, entry_of
 from dragstrip.errors import BadUsage
 from dragstrip.loading.request import LoadRequest
-from dragstrip.racing.proving import Asking
 from dragstrip.record import Load
 from dragstrip.scrutiny import Encryption
-from dragstrip.workload import HTTP2, Data, Workload
+from dragstrip.workload import HTTP2, Asking, Data, Workload
 
 
 def workload_values(asked: Workload) -> dict[str, str]:

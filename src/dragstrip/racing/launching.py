@@ -17,10 +17,9 @@ from dragstrip.process.database import Instance, Spent
 from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended, Launcher
 from dragstrip.process.ports import free_port
 from dragstrip.process.running import AtAddress, Running
-from dragstrip.racing.proving import Asking
 from dragstrip.record import Launch
 from dragstrip.scrutiny import Encryption, is_right, plainest
-from dragstrip.workload import Data, Exchange, Workload
+from dragstrip.workload import Asking, Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine

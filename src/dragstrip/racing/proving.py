@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Self
 
 from dragstrip import parity
-from dragstrip.contender import Entry
 from dragstrip.process import certificate
 from dragstrip.record import Load
 from dragstrip.scrutiny import (
@@ -23,66 +20,15 @@ from dragstrip.scrutiny import (
     plainest,
     resumption,
 )
-from dragstrip.workload import HTTP2, Data, Exchange, Workload
+from dragstrip.workload import Asking, Exchange
 
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What one launch is asked.
-
-    Args:
-        mark: the contender's. own_form: its JSON may have the form that it declares.
-        framed: it is asked over HTTP/2.
-        data: what the workload put into the launch's folder. before: what an earlier launch had.
-    """
-
-    workload: Workload
-    seed: int
-    mark: str
-    own_form: bool = False
-    framed: bool = False
-    data: Data = field(default_factory=Data)
-    before: Data | None = None
-
-    @classmethod
-    def of(cls, workload: Workload, seed: int, entry: Entry, data: Data, before: Data | None = None) -> Self:
-        """For a launch of this contender."""
-        own_form = workload.name in entry.own_forms
-        framed = entry.http("1.1") == HTTP2
-        return cls(
-            workload=workload, seed=seed, mark=entry.mark, own_form=own_form, framed=framed, data=data, before=before
-        )
-
-    def exchanges(self, *, keepalive: bool, http: str = "1.1") -> tuple[Exchange, ...]:
-        """What it is loaded with."""
-        return self.workload.exchanges(
-            mark=self.mark,
-            keepalive=keepalive,
-            http=HTTP2 if self.framed else http,
-            seed=self.seed,
-            data=self.data,
-            before=self.before,
-            own_form=self.own_form,
-        )
-
-    def probes(self, *, keepalive: bool, http: str = "1.1", count: int) -> tuple[Exchange, ...]:
-        """What it is asked besides, to prove that it computes its answers."""
-        return self.workload.probes(
-            mark=self.mark,
-            keepalive=keepalive,
-            http=HTTP2 if self.framed else http,
-            seed=self.seed,
-            count=count,
-            data=self.data,
-            own_form=self.own_form,
-        )
-
-    def statements(self, load: Load) -> int:
-        """How many statements a proof has its database run."""
-        return sum(one.statements for way in _questions(self, load) for one in way)
+def statements(asking: Asking, load: Load) -> int:
+    """How many statements a proof has its database run."""
+    return sum(exchange.statements for exchanges in _questions(asking, load) for exchange in exchanges)
 
 
 def _questions(asking: Asking, load: Load) -> Iterator[tuple[Exchange, ...]]:

@@ -21,6 +21,7 @@ from dragstrip.racing import database_proof
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
 from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.progress import Progress
+from dragstrip.racing.proving import statements
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
@@ -336,7 +337,7 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
 def _ask(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> None:
     """Has a contender prove its answers, and tries what it does with connections. Runs beside others' asking."""
     if setup.workload.asks_database:
-        candidate.wanted = setup.asking(launched).statements(setup.load)
+        candidate.wanted = statements(setup.asking(launched), setup.load)
     findings = setup.prove(launched)
     candidate.facts = dict(findings.facts)
     if findings.problems:

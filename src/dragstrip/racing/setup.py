@@ -20,10 +20,10 @@ from dragstrip.process.keep_awake import Awake
 from dragstrip.process.running import Running
 from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.machine_events import MachineMonitor, Surroundings
-from dragstrip.racing.proving import Asking, connection_facts, prove
+from dragstrip.racing.proving import connection_facts, prove
 from dragstrip.record import Event, Load, Round
 from dragstrip.scrutiny import TROUBLE, Findings, Head, count_from_now, describe_error, reference_heads, with_own_form
-from dragstrip.workload import HOST, HTTP2, Exchange, Workload
+from dragstrip.workload import HOST, HTTP2, Asking, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine, Tls

@@ -7,7 +7,7 @@ scrutineering draws others, so that an answer which isn't computed is found out.
 """
 
 from dragstrip.workload.data import TABLE_ROWS, Data
-from dragstrip.workload.definition import Kind, Workload
+from dragstrip.workload.definition import Asking, Kind, Workload
 from dragstrip.workload.exchange import HOST, HTTP2, Exchange, connection_words, in_chunks
 from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
 from dragstrip.workload.reading import load, names, several
@@ -17,6 +17,7 @@ __all__ = [
     "HTTP2",
     "MARK_LENGTH",
     "TABLE_ROWS",
+    "Asking",
     "Data",
     "Exchange",
     "Kind",

@@ -6,18 +6,18 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
-from dragstrip.contender import Key, Source
+from dragstrip.contender import Entry, Key, Source
 from dragstrip.contender.budget import TemplateRefused, budget, spend
 from dragstrip.contender.template import Json, names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.data import Data, drawn
 from dragstrip.workload.draw import Drawn
-from dragstrip.workload.exchange import HOST, Exchange, connection_words, request_bytes
+from dragstrip.workload.exchange import HTTP2, Exchange, connection_words, request_bytes
 from dragstrip.workload.fields import (
     MARK_LENGTH,
     AnswerFields,
@@ -144,76 +144,25 @@ class Workload:
                     made = drawn(fields, f"{self.name} {launch}", made)
         return made
 
-    def exchanges(
-        self,
-        *,
-        mark: str = "",
-        keepalive: bool = True,
-        http: str = "1.1",
-        seed: int = 0,
-        host: str = HOST,
-        data: Data | None = None,
-        before: Data | None = None,
-        own_form: bool = False,
-    ) -> tuple[Exchange, ...]:
-        """The pool of different requests that a race is loaded with, kind by kind; one of a kind where nothing varies.
-
-        Args:
-            mark: the contender's four characters; asked for only where the answer has them.
-            keepalive: without it each request asks for the connection's end; how, ``connection_words`` has.
-            http: "1.1", "1.0" or "2".
-            seed: the same one gives the same pool.
-            data: what the launch found. before: what an earlier one did.
-            own_form: answers that are JSON may have a form of their own, and are to be compared parsed.
-
-        Raises:
-            BadUsage: the workload needs a mark and the contender has none.
-        """
-        asking = _Asking(self, mark, http, connection_words(http, keepalive), host, data, before, own_form)
-        with budget():
-            return tuple(
-                asking.exchange(number, values)
-                for number, kind in enumerate(self.kinds)
-                for values in self.pool(kind, seed)
-            )
-
     def pool(self, kind: Kind, seed: int) -> list[Drawn]:
         """What one kind's requests are made of under load."""
-        whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
         with refusing(self.source, (*kind.at, "load")):
-            return draw.distinct(random.Random(f"{seed} {whose} load"), kind.load, kind.load.count)
+            return draw.distinct(self._random(kind, seed, "load"), kind.load, kind.load.count)
 
-    def probes(
-        self,
-        *,
-        mark: str = "",
-        keepalive: bool = True,
-        http: str = "1.1",
-        seed: int = 0,
-        count: int = 12,
-        host: str = HOST,
-        data: Data | None = None,
-        before: Data | None = None,
-        own_form: bool = False,
-    ) -> tuple[Exchange, ...]:
-        """At most ``count`` randomised requests of each kind, the fixed cases first; one where nothing varies.
+    def probed(self, kind: Kind, seed: int, count: int) -> list[Drawn]:
+        """What one kind's requests are made of in scrutineering: the fixed cases first, at most ``count`` in all.
 
         What is drawn is not in the load's pool, as far as there is anything else.
-
-        Raises:
-            BadUsage: as ``exchanges``.
         """
-        asking = _Asking(self, mark, http, connection_words(http, keepalive), host, data, before, own_form)
-        found = []
-        with budget():
-            for number, kind in enumerate(self.kinds):
-                whose = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
-                more = max(count - len(kind.probes.always), 0)
-                pool = {draw.key(values) for values in self.pool(kind, seed)}
-                with refusing(self.source, (*kind.at, "probes")):
-                    others = draw.distinct(random.Random(f"{seed} {whose} probes"), kind.probes, more, without=pool)
-                found += [asking.exchange(number, values) for values in [*kind.probes.always, *others][:count]]
-        return tuple(found)
+        pool = {draw.key(values) for values in self.pool(kind, seed)}
+        more = max(count - len(kind.probes.always), 0)
+        with refusing(self.source, (*kind.at, "probes")):
+            others = draw.distinct(self._random(kind, seed, "probes"), kind.probes, more, without=pool)
+        return [*kind.probes.always, *others][:count]
+
+    def _random(self, kind: Kind, seed: int, use: str) -> random.Random:
+        of_kind = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
+        return random.Random(f"{seed} {of_kind} {use}")
 
     def sequence(self, exchanges: Sequence[Exchange], seed: int) -> tuple[int, ...]:
         """In which order a mix's exchanges are sent, as their places: drawn by the kinds' weights, then begun again.
@@ -237,55 +186,89 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """Renders a workload's requests for one contender and launch."""
+class Asking:
+    """What one launch of a contender is asked.
+
+    Args:
+        seed: the same one gives the same requests.
+        mark: the contender's four characters; needed only if the responses carry it.
+        own_form: responses that are JSON may have a form of the contender's own, and are to be compared parsed.
+        framed: it is asked over HTTP/2.
+        data: what the launch found. before: what an earlier launch found.
+    """
 
     workload: Workload
-    mark: str
-    http: str
-    words: list[str]
-    host: str
-    data: Data | None
-    before: Data | None
-    own_form: bool
+    _: KW_ONLY
+    seed: int = 0
+    mark: str = ""
+    own_form: bool = False
+    framed: bool = False
+    data: Data | None = None
+    before: Data | None = None
 
-    def exchange(self, number: int, values: Drawn) -> Exchange:
+    @classmethod
+    def of(cls, workload: Workload, seed: int, entry: Entry, data: Data, before: Data | None = None) -> Self:
+        """For a launch of this contender."""
+        forms = {"own_form": workload.name in entry.own_forms, "framed": entry.http("1.1") == HTTP2}
+        return cls(workload=workload, seed=seed, mark=entry.mark, data=data, before=before, **forms)
+
+    def exchanges(self, *, keepalive: bool = True, http: str = "1.1") -> tuple[Exchange, ...]:
+        """The pool of different requests that the launch is loaded with, kind by kind; one if nothing varies.
+
+        Args:
+            keepalive: without it each request asks for the connection's end; see ``connection_words``.
+            http: "1.1", "1.0" or "2"; unless it is framed anyway.
+
+        Raises:
+            BadUsage: the workload needs a mark and the contender has none.
+        """
+        with budget():
+            return tuple(
+                self._exchange(number, values, keepalive, http)
+                for number, kind in enumerate(self.workload.kinds)
+                for values in self.workload.pool(kind, self.seed)
+            )
+
+    def probes(self, *, keepalive: bool = True, http: str = "1.1", count: int = 12) -> tuple[Exchange, ...]:
+        """At most ``count`` further requests of each kind, which only a computed response is right for.
+
+        Raises:
+            BadUsage: as ``exchanges``.
+        """
+        with budget():
+            return tuple(
+                self._exchange(number, values, keepalive, http)
+                for number, kind in enumerate(self.workload.kinds)
+                for values in self.workload.probed(kind, self.seed, count)
+            )
+
+    def _exchange(self, number: int, values: Drawn, keepalive: bool, http: str) -> Exchange:
         workload, kind = self.workload, self.workload.kinds[number]
         if workload.needs_mark and not re.fullmatch(rf"[!-~]{{{MARK_LENGTH}}}", self.mark):
             raise BadUsage(
                 f"workload {workload.name} needs each contender's mark in its responses, but {self.mark!r} is not a"
-                " valid mark; "
-                f'write mark = "{MARK_LENGTH} characters" into its contender.toml'
+                f' valid mark; write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
-        asked, answer = kind.request, kind.answer
+        asked, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http
         path, sends = self._filled(kind.asked_at("path"), asked.path, values), self._body_of(kind, values)
         chunked = asked.framing == "chunked" and sends is not None
-        if chunked and self.http == "1.0":
+        if chunked and http == "1.0":
             raise BadUsage(
                 f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
             )
-        request = request_bytes(
-            asked.method,
-            path,
-            http=self.http,
-            host=self.host,
-            headers={
-                name: self._filled(kind.asked_at("headers", name), text, values) for name, text in asked.headers.items()
-            },
-            words=self.words,
-            body=sends,
-            chunked=chunked,
-        )
+        headers = {
+            name: self._filled(kind.asked_at("headers", name), text, values) for name, text in asked.headers.items()
+        }
+        words = connection_words(http, keepalive)
         right = self._right(kind, values, self.data)
         before = self._right(kind, values, self.before) if self.before else None
-        compare = "bytes" if answer.compare == "json" and not self.own_form else answer.compare
         return Exchange(
             path=path,
-            request=request,
+            request=request_bytes(asked.method, path, http, headers, words, sends, chunked=chunked),
             status=answer.status,
             content_type=answer.content_type,
             body=right,
-            compare=compare,
+            compare="bytes" if answer.compare == "json" and not self.own_form else answer.compare,
             earliest_ns=round(answer.earliest_ms * 1e6),
             kind=number,
             kind_name=kind.name if len(workload.kinds) > 1 else "",
@@ -293,7 +276,7 @@ class _Asking:
             chunked=chunked,
             stale=before if before != right else None,
             statements=answer.statements,
-            http=self.http,
+            http=http,
         )
 
     def _filled(self, at: tuple[Key, ...], text: str, values: Mapping[str, Json]) -> str:

@@ -69,32 +69,29 @@ class Exchange:
 def request_bytes(
     method: str,
     path: str,
-    *,
     http: str,
-    host: str,
     headers: Mapping[str, str],
-    words: Sequence[str],
+    connection: Sequence[str],
     body: bytes | None,
+    *,
     chunked: bool,
 ) -> bytes:
     """A whole request.
 
     Args:
-        headers: beside Host, or in place of User-Agent and Accept; names as they are to be sent.
-        words: whole header lines about the connection.
+        headers: in addition to Host, or in place of User-Agent and Accept; names as they are to be sent.
+        connection: whole header lines about the connection.
         body: None: the request has none.
     """
+    usual = {"User-Agent": "dragstrip", "Accept": "*/*"}
     given = {name.lower() for name in headers}
-    lines = [f"{method} {path} HTTP/{'1.1' if http == HTTP2 else http}", f"Host: {host}"]
-    usual = (("User-Agent", "dragstrip"), ("Accept", "*/*"))
-    lines += [f"{name}: {value}" for name, value in usual if name.lower() not in given]
+    lines = [f"{method} {path} HTTP/{'1.1' if http == HTTP2 else http}", f"Host: {HOST}"]
+    lines += [f"{name}: {value}" for name, value in usual.items() if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:
         lines.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}")
-    head = ("\r\n".join([*lines, *words]) + "\r\n\r\n").encode("ascii")
-    if body is None:
-        return head
-    return head + (in_chunks([body]) if chunked else body)
+    head = ("\r\n".join([*lines, *connection]) + "\r\n\r\n").encode("ascii")
+    return head + (in_chunks([body]) if chunked and body is not None else body or b"")
 
 
 def in_chunks(pieces: Sequence[bytes]) -> bytes:

@@ -14,8 +14,8 @@ from dragstrip.contender.template import names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
 from dragstrip.workload.data import TABLE_ROWS
-from dragstrip.workload.definition import Kind, Workload, refusing
-from dragstrip.workload.fields import MOST_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
+from dragstrip.workload.definition import Asking, Kind, Workload, refusing
+from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
 
@@ -93,7 +93,7 @@ def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> b
     if request.body is not None:
         raise source.bad((*at, "body_file"), "stands beside `body`", "give only one of them")
     try:
-        return read_beside(source.file.parent, request.body_file, MOST_FILE_BYTES)
+        return read_beside(source.file.parent, request.body_file, MAX_FILE_BYTES)
     except ValueError as error:
         raise source.bad((*at, "body_file"), str(error), "name a file beside the definition, or below") from error
 
@@ -219,16 +219,17 @@ def _check_rendering(workload: Workload) -> None:
                     (*kind.at, "answer", "data"), f"becomes {name!r}", nearest(name, data.files, "the files are")
                 )
     try:
-        asked = (*workload.exchanges(mark="MARK", data=data), *workload.probes(mark="MARK", data=data))
+        asking = Asking(workload, mark="MARK", data=data)
+        exchanges = (*asking.exchanges(), *asking.probes())
     except UnicodeEncodeError as error:
         raise workload.source.bad(("request",), f"can't be sent: {error}", "use ASCII in path and headers") from error
-    for one in asked:
-        kind = workload.kinds[one.kind]
-        if not re.fullmatch(r"/[!-~]*", one.path):
+    for exchange in exchanges:
+        kind = workload.kinds[exchange.kind]
+        if not re.fullmatch(r"/[!-~]*", exchange.path):
             raise workload.source.bad(
-                kind.asked_at("path"), f"becomes {one.path!r}", "use visible ASCII without spaces; %20 is a space"
+                kind.asked_at("path"), f"becomes {exchange.path!r}", "use visible ASCII without spaces; %20 is a space"
             )
-        if not re.fullmatch(rb"([!-~][\t -~]*\r\n)+\r\n", one.head):
+        if not re.fullmatch(rb"([!-~][\t -~]*\r\n)+\r\n", exchange.head):
             raise workload.source.bad(
                 kind.asked_at("headers"), "have a value with a line end or control character", "use visible ASCII"
             )

@@ -16,6 +16,7 @@ from dragstrip import contender, workload
 from dragstrip.contender.budget import TemplateRefused, budget
 from dragstrip.contender.template import names_in, render
 from dragstrip.errors import BadDefinition
+from dragstrip.workload import Asking
 
 WORKLOAD = """\
 name = "odd"
@@ -174,5 +175,5 @@ def test_shipped_workloads_have_a_tenth_of_the_budget() -> None:
         with budget() as left:
             before = left.steps
             one = workload.load(name)
-            one.exchanges(mark="mark", data=replace(one.data("x"), table=range(workload.TABLE_ROWS)))
+            Asking(one, mark="mark", data=replace(one.data("x"), table=range(workload.TABLE_ROWS))).exchanges()
         assert before - left.steps < before / 10, name
