@@ -1,43 +1,43 @@
-//! Why a request failed, and what may be wrong with an answer: plain values that counting and parsing share.
+//! Why a request failed, and what may be wrong with a response: plain values that counting and parsing share.
 
 /// Why a request, or an attempt to connect, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Failure {
-    /// A connection could not be opened in time, or for another reason than a refusal. Sends nothing.
+    /// A connection could not be opened in time, or for another reason than a refusal. No request was sent.
     Connect,
-    /// Nobody listens. Sends nothing.
+    /// The connection was refused: nothing listens. No request was sent.
     Refused,
-    /// The connection was reset under a request.
+    /// The connection was reset during a request.
     Reset,
-    /// The server closed before its answer was complete.
+    /// The server closed the connection before its response was complete.
     ClosedEarly,
-    /// No complete answer in time.
+    /// No complete response in time.
     Timeout,
-    /// Not HTTP, framing that can't be trusted, or bytes nobody asked for.
+    /// Not HTTP, invalid framing, or bytes without a request.
     BadResponse,
-    /// Another status.
+    /// The status differs from the expected one.
     WrongStatus,
-    /// A body of another length.
+    /// The body's length differs from the expected one.
     WrongLength,
-    /// A body of the right length with other bytes.
+    /// The body has the expected length but other bytes.
     WrongBody,
     /// The request could not be sent.
     Send,
-    /// No handshake could be made, or what came could not be decrypted.
+    /// The TLS handshake failed, or received bytes could not be decrypted.
     Tls,
-    /// The right answer, sooner than it may come.
+    /// A response that is correct but came before its earliest time.
     TooEarly,
-    /// The server refused a stream without looking at its request (RFC 9113, 8.7), which leaves again. Sends nothing.
+    /// The server refused a stream without processing its request (RFC 9113, 8.7). The request is sent again, and counted once.
     RefusedStream,
-    /// A head with other fields than the reference responses', or with other values of those that stay the same.
+    /// The head has other fields than the reference responses, or other values of the fields that stay the same.
     WrongHead,
 }
 
-/// How many kinds of failure there are.
+/// Number of kinds of failure.
 pub const KINDS: usize = 14;
 
-/// Their names in records, in the order of [`Failure`].
+/// Names of the kinds in records, in the order of [`Failure`].
 pub const NAMES: [&str; KINDS] = [
     "connect",
     "refused",
@@ -55,18 +55,18 @@ pub const NAMES: [&str; KINDS] = [
     "wrong_head",
 ];
 
-/// What is wrong with an answer; the first of these that holds.
+/// What is wrong with a response; the first of these that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Not HTTP, or its framing can't be trusted.
+    /// Not HTTP, or invalid framing.
     Response,
-    /// Another status.
+    /// The status differs.
     Status,
-    /// The right status in a head that is not as those of the reference responses.
+    /// The status is correct, but the head differs from the reference responses.
     Head,
-    /// The right status with a body of another length.
+    /// The status is correct, but the body's length differs.
     Length,
-    /// The right length with other bytes.
+    /// The length is correct, but the bytes differ.
     Body,
 }
 

@@ -1,7 +1,7 @@
 //! What the heads of correct responses look like: which fields they have, and which values stay the same.
 //!
-//! Every head under load is compared, and it costs nothing while a server repeats itself: a head whose bytes equal the one
-//! before is known, with what was found of it.
+//! Every head under load is compared. That costs nothing while a server repeats itself: the result for a head is kept and
+//! used again if the next head has the same bytes.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// A field's name and its value.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
-/// HTTP/1's status line, as fields that no server can send.
+/// HTTP/1's version, under a field name that no server can send.
 pub const VERSION: &[u8] = b":version";
-/// See [`VERSION`].
+/// HTTP/1's reason phrase, in the same way.
 pub const REASON: &[u8] = b":reason";
 
 /// All names and values together may be this many bytes shorter than those of the reference.
@@ -20,20 +20,20 @@ const FEWER_BYTES: usize = 64;
 /// The head of a reference response, ready to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceHead {
-    /// Sorted by name; several of the same name in their order. `true`: the value must be this one.
+    /// Sorted by name; fields of the same name keep their order. `true`: the value must be the same.
     fields: Vec<(Vec<u8>, Vec<u8>, bool)>,
     bytes: usize,
 }
 
 impl ReferenceHead {
-    /// From the fields of a reference response; of each whether its value must be the same.
+    /// From the fields of a reference response: name, value, and whether the value must be the same.
     pub fn new(mut fields: Vec<(Vec<u8>, Vec<u8>, bool)>) -> Self {
         fields.sort_by(|one, other| by_name(&one.0, &other.0));
         let bytes = fields.iter().map(|(name, value, _)| name.len() + value.len()).sum();
         Self { fields, bytes }
     }
 
-    /// In what these fields, sorted, differ: one phrase for each.
+    /// The differences to these sorted fields: one phrase each.
     fn differences(&self, given: &[Field]) -> Vec<String> {
         let (mut found, mut expected, mut came) = (Vec::new(), self.fields.iter().peekable(), given.iter().peekable());
         loop {
@@ -70,12 +70,12 @@ impl ReferenceHead {
 pub struct ExpectedHeads(Arc<[ReferenceHead]>);
 
 impl ExpectedHeads {
-    /// Any of these is right.
+    /// Accepts any of these heads.
     pub fn new(heads: Vec<ReferenceHead>) -> Self {
         Self(heads.into())
     }
 
-    /// In what a head differs from the reference that is nearest to it; None: it is right.
+    /// How a head differs from the nearest reference; None: it does not differ.
     pub fn deviation<'a>(&self, fields: impl Iterator<Item = Field<'a>>) -> Option<Box<str>> {
         if self.0.is_empty() {
             return None;
@@ -96,10 +96,10 @@ impl ExpectedHeads {
     }
 }
 
-/// Names are the same in small and capital letters.
+/// Compares names without regard to upper and lower case.
 fn by_name(one: &[u8], other: &[u8]) -> Ordering {
-    let small = |name: &[u8]| name.iter().map(u8::to_ascii_lowercase).collect::<Vec<_>>();
-    if one.eq_ignore_ascii_case(other) { Ordering::Equal } else { small(one).cmp(&small(other)) }
+    let lower = |name: &[u8]| name.iter().map(u8::to_ascii_lowercase).collect::<Vec<_>>();
+    if one.eq_ignore_ascii_case(other) { Ordering::Equal } else { lower(one).cmp(&lower(other)) }
 }
 
 fn text(bytes: &[u8]) -> String {

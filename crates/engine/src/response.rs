@@ -1,7 +1,7 @@
-//! Bytes in; "complete", "wrong" or "need more" out. No I/O, no clock, bounded memory.
+//! Reads HTTP/1.x responses: bytes in, a verdict or "need more" out. No I/O, no clock, bounded memory.
 //!
-//! HTTP/1.x as RFC 9112 has it, strict where leniency would let a broken server pass. Bodies are
-//! compared as they come and never stored; only an incomplete head is (up to [`HEAD_LIMIT`]).
+//! The rules are those of RFC 9112, applied strictly wherever leniency would let a broken server pass. Bodies are compared
+//! as they arrive and never stored. Only an incomplete head is stored, up to [`HEAD_LIMIT`].
 
 mod streamed;
 
@@ -12,26 +12,26 @@ use crate::heads::{self, ExpectedHeads};
 use crate::plan::Exchange;
 use memchr::memchr;
 
-/// Longest head (interim answers before it included), and longest trailer section.
+/// Longest head, including interim responses before it, and longest trailer section.
 pub const HEAD_LIMIT: usize = 64 * 1024;
-/// Longest extension behind a chunk's size; all of an answer's extensions and trailers together have [`HEAD_LIMIT`].
+/// Longest extension of one chunk. All extensions and trailers of a response together are limited by [`HEAD_LIMIT`].
 const EXTENSION_LIMIT: u32 = 4096;
-/// The body of an answer of another status is passed over, so far beyond the right one's length: an error page, no stream.
-pub const PASSED_LIMIT: u64 = 1 << 20;
-/// Most header fields in one head.
+/// If the status is wrong, the body is skipped; it may exceed the expected length by this much: an error page, not a stream.
+pub const SKIP_LIMIT: u64 = 1 << 20;
+/// Maximum number of header fields in one head.
 const MAX_FIELDS: usize = 128;
 
-/// What the answer should be.
+/// What a correct response looks like.
 #[derive(Clone, Copy, Debug)]
 pub struct Expect<'a> {
-    /// Final status; 0 for any that tells no failure (200 to 399).
+    /// Final status; 0: any from 200 to 399.
     pub status: u16,
-    /// Body, transfer coding removed.
+    /// The body, without transfer coding.
     pub body: &'a [u8],
-    /// The answer to a HEAD request: no body, whatever its head says.
+    /// This is the response to a HEAD request: it has no body, whatever its head says.
     pub bodiless: bool,
-    /// Whatever body of this length comes is right; where `body` is empty, one of any length, up to [`PASSED_LIMIT`] bytes
-    /// where a status is given.
+    /// Any body of the same length is correct. If `body` is empty, any length is, up to [`SKIP_LIMIT`] bytes if a status is
+    /// given.
     pub any_body: bool,
 }
 
@@ -55,21 +55,21 @@ impl<'a> From<&'a Exchange> for Expect<'a> {
     }
 }
 
-/// The end of one answer.
+/// The result of one response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// None: right in all that is checked.
+    /// None: everything that is checked is correct.
     pub wrong: Option<Wrong>,
     /// The connection may carry another request.
     pub keep: bool,
 }
 
-/// What one call of [`Reader::feed`] did.
+/// The result of [`Reader::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// Bytes taken; less than given only where the answer ended before (or is given up as wrong).
+    /// Bytes consumed; fewer than given only if the response ended before the last byte.
     pub used: usize,
-    /// The answer's end, or None: need more.
+    /// None: the response is not complete yet.
     pub verdict: Option<Verdict>,
 }
 
@@ -86,31 +86,31 @@ struct Head {
     status: u16,
     framing: Framing,
     keep: bool,
-    /// It is not as the heads of reference responses are.
+    /// It differs from the heads of the reference responses.
     deviates: bool,
 }
 
-/// The previous answer's exact head and what it meant; servers repeat themselves.
+/// The bytes of the previous response's head and what they meant: servers repeat themselves.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownHead {
     bytes: Vec<u8>,
     head: Option<Head>,
-    /// The connection stays open only where the answer says so.
+    /// The connection stays open only if the response says so.
     must_say: bool,
     expected: ExpectedHeads,
-    /// In what the head deviates from those, if it does.
+    /// How the head differs from the expected ones, if it does.
     deviation: Option<Box<str>>,
 }
 
-impl Known {
-    /// For the answers to this request. One in HTTP/1.0 keeps its connection only where the answer says so, even if
-    /// that calls itself HTTP/1.1, as many servers do and then close: so `ab -k` reads it.
+impl KnownHead {
+    /// For responses to this request. After a request in HTTP/1.0 the connection stays open only if the response says so,
+    /// even if the response has version HTTP/1.1: many servers send that and then close. `ab -k` does the same.
     pub fn of(request: &[u8]) -> Self {
         let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
         Self { must_say: line.ends_with(b" HTTP/1.0"), ..Self::default() }
     }
 
-    /// The same, with what the heads of right answers look like.
+    /// The same, comparing heads with these.
     pub fn expecting(self, expected: ExpectedHeads) -> Self {
         Self { expected, ..self }
     }
@@ -142,7 +142,7 @@ enum Chunk {
         value: u64,
         digits: u8,
     },
-    /// White space behind the size, which only an extension may follow.
+    /// White space after the size; only an extension may follow.
     Blank,
     Extension {
         length: u32,
@@ -169,19 +169,21 @@ enum State {
     UntilClose,
 }
 
-/// Reads one answer after the other on one connection.
+/// Reads the responses of one connection, one after the other.
 #[derive(Debug)]
 pub struct Reader {
     state: State,
     keep: bool,
     wrong: Option<Wrong>,
-    /// Bytes of this answer's head so far (interim ones too), then of its trailers.
+    /// Bytes of this response's heads so far, including interim ones; later of its trailers.
     overhead: u32,
-    /// Size of the chunk whose extension is being skipped.
+    /// Size of the chunk whose extension is skipped now.
     pending: u64,
+    /// Bytes of the body so far.
     got: u64,
-    /// Of the answer under way, or else of the latest, if its head was sound.
+    /// Status of the current response, or of the previous one until a head is complete.
     status: u16,
+    /// An incomplete head.
     stash: Vec<u8>,
 }
 
@@ -202,25 +204,25 @@ impl Default for Reader {
 
 const UNSOUND: Verdict = Verdict { wrong: Some(Wrong::Response), keep: false };
 
-/// Taken so many bytes, and the verdict if that ended the answer.
-type Taken = (usize, Option<Verdict>);
+/// Bytes consumed, and the verdict if they completed the response.
+type Consumed = (usize, Option<Verdict>);
 
 impl Reader {
-    /// Takes bytes that arrived; call again with the rest of them for the next answer.
+    /// Reads bytes that arrived, up to the end of one response; call it again with the rest for the next response.
     ///
-    /// Hot path: a whole answer whose head equals the previous one's costs two comparisons. Memory: an
-    /// incomplete head only. `error_sample` gets the start of the first wrong answer of each kind, as far as it is in `input`.
+    /// Hot path: a whole response whose head equals the previous one costs two comparisons. `sample` receives the beginning
+    /// of the first wrong response of each kind, as far as it is in `input`.
     #[inline]
-    pub fn feed(&mut self, input: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Fed {
+    pub fn feed(&mut self, input: &[u8], expect: &Expect, known: &mut KnownHead, sample: &mut ErrorSample) -> Fed {
         match self.repeated(input, expect, known) {
             Some(fed) => fed,
             None => self.read(input, expect, known, sample),
         }
     }
 
-    /// A whole answer that is right, and whose head is the previous one's: what [`Reader::read`] would say of it.
+    /// Recognises a whole correct response whose head equals the previous one; the result is that of [`Reader::read`].
     #[inline]
-    fn repeated(&mut self, input: &[u8], expect: &Expect, known: &Known) -> Option<Fed> {
+    fn repeated(&mut self, input: &[u8], expect: &Expect, known: &KnownHead) -> Option<Fed> {
         let head = known.head?;
         let begins = self.state == State::Head && self.stash.is_empty() && self.overhead == 0;
         let plain = head.framing == Framing::Length(expect.body.len() as u64) && !expect.any_body;
@@ -235,7 +237,7 @@ impl Reader {
         })
     }
 
-    fn read(&mut self, input: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Fed {
+    fn read(&mut self, input: &[u8], expect: &Expect, known: &mut KnownHead, sample: &mut ErrorSample) -> Fed {
         let mut used = 0;
         while used < input.len() {
             let rest = &input[used..];
@@ -257,14 +259,14 @@ impl Reader {
         Fed { used, verdict: None }
     }
 
-    /// The server closed: the verdict of a body that ends so, or None for an answer cut off.
+    /// The server closed the connection: the verdict if that ends the body, None if the response is incomplete.
     pub fn end(&mut self, expect: &Expect) -> Option<Verdict> {
         let verdict = (self.state == State::UntilClose).then(|| self.finish(expect));
         self.reset();
         verdict
     }
 
-    /// How much of a right answer's body is still to come, where its head said its length.
+    /// How many bytes of the body are still to come, if its length is known and nothing was wrong so far; otherwise 0.
     #[inline]
     pub fn body_left(&self) -> u64 {
         match self.state {
@@ -273,7 +275,7 @@ impl Reader {
         }
     }
 
-    /// Takes so many bytes of that unseen, at most as many as are left; the verdict where they were the last.
+    /// Counts bytes of the body without seeing them, at most [`Reader::body_left`]; the verdict if they were the last.
     pub fn skip_body(&mut self, count: u64, expect: &Expect) -> Option<Verdict> {
         let left = self.body_left().checked_sub(count)?;
         self.got += count;
@@ -285,29 +287,29 @@ impl Reader {
         })
     }
 
-    /// The latest answer's status; of no meaning where the verdict was [`Wrong::Response`].
+    /// The latest response's status; meaningless if the verdict was [`Wrong::Response`].
     #[inline]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Bytes held for an answer whose head is incomplete.
+    /// Bytes of memory in use for an incomplete head.
     pub fn held_bytes(&self) -> usize {
         self.stash.capacity()
     }
 
-    /// Forgets the answer under way, for a new connection.
+    /// Discards the current response, for a new connection.
     pub fn reset(&mut self) {
         self.stash.clear();
         if self.stash.capacity() > 4096 {
-            self.stash = Vec::new(); // a large head split once must not hold memory on 10,000 connections
+            self.stash = Vec::new(); // one large, split head must not hold memory on each of 10,000 connections
         }
         (self.state, self.keep, self.wrong) = (State::Head, true, None);
         (self.overhead, self.got) = (0, 0);
     }
 
     #[inline]
-    fn head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Taken {
+    fn head(&mut self, rest: &[u8], expect: &Expect, known: &mut KnownHead, sample: &mut ErrorSample) -> Consumed {
         if self.stash.is_empty()
             && let Some((head, length)) = known.recall(rest)
         {
@@ -322,13 +324,19 @@ impl Reader {
     }
 
     #[cold]
-    fn unknown_head(&mut self, rest: &[u8], expect: &Expect, known: &mut Known, sample: &mut ErrorSample) -> Taken {
+    fn unknown_head(
+        &mut self,
+        rest: &[u8],
+        expect: &Expect,
+        known: &mut KnownHead,
+        sample: &mut ErrorSample,
+    ) -> Consumed {
         let before = self.stash.len();
         let parsed = if before == 0 {
             parse(rest, expect.bodiless, known)
         } else {
             self.stash.extend_from_slice(rest);
-            // A head ends with a line end: no need to parse again before one has come.
+            // A head ends with a line feed: without one there is no need to parse again.
             match memchr(b'\n', rest) {
                 Some(_) => parse(&self.stash, expect.bodiless, known),
                 None => Parsed::More,
@@ -371,7 +379,7 @@ impl Reader {
         (length - before, verdict)
     }
 
-    /// The head is complete: what follows, or the verdict if nothing does.
+    /// The head is complete: sets what follows, or returns the verdict if nothing does.
     #[inline]
     fn begin(&mut self, head: Head, expect: &Expect) -> Option<Verdict> {
         (self.keep, self.status) = (head.keep, head.status);
@@ -388,7 +396,7 @@ impl Reader {
                 if compared && length != expect.body.len() as u64 {
                     return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
                 }
-                if length > longest_passed(expect) {
+                if length > max_skipped(expect) {
                     return Some(self.too_long());
                 }
                 self.state = State::Length { left: length };
@@ -399,14 +407,14 @@ impl Reader {
         None
     }
 
-    /// The verdict on a body that is passed over and does not end.
+    /// The verdict on a skipped body that is too long.
     #[cold]
     fn too_long(&self) -> Verdict {
         Verdict { wrong: Some(self.wrong.unwrap_or(Wrong::Length)), keep: false }
     }
 
     #[inline]
-    fn length(&mut self, rest: &[u8], left: u64, expect: &Expect) -> Taken {
+    fn length(&mut self, rest: &[u8], left: u64, expect: &Expect) -> Consumed {
         let take = left.min(rest.len() as u64) as usize;
         let mut verdict = self.body(&rest[..take], expect);
         let left = left - take as u64;
@@ -417,17 +425,17 @@ impl Reader {
         (take, verdict)
     }
 
-    /// Compares a piece of the body with what it should be; a body that grows too long ends the answer.
+    /// Compares a piece of the body with the expected bytes; a body that becomes too long ends the response.
     #[inline]
     fn body(&mut self, piece: &[u8], expect: &Expect) -> Option<Verdict> {
         let from = self.got;
         self.got += piece.len() as u64;
         if self.wrong == Some(Wrong::Status) {
-            return (self.got > longest_passed(expect)).then_some(self.too_long());
+            return (self.got > max_skipped(expect)).then_some(self.too_long());
         }
         if self.got > expect.body.len() as u64 {
             if expect.any_length() {
-                return (self.got > longest_passed(expect)).then_some(self.too_long());
+                return (self.got > max_skipped(expect)).then_some(self.too_long());
             }
             return Some(Verdict { wrong: Some(Wrong::Length), keep: false });
         }
@@ -448,8 +456,8 @@ impl Reader {
         }
     }
 
-    /// One step through a chunked body: a run of data, or one byte of its framing.
-    fn chunked(&mut self, rest: &[u8], chunk: Chunk, expect: &Expect) -> Taken {
+    /// One step through a chunked body: a piece of data, or one byte of framing.
+    fn chunked(&mut self, rest: &[u8], chunk: Chunk, expect: &Expect) -> Consumed {
         if let Chunk::Data { left } = chunk {
             let take = left.min(rest.len() as u64) as usize;
             let verdict = self.body(&rest[..take], expect);
@@ -470,12 +478,12 @@ impl Reader {
         }
     }
 
-    /// The next state of a chunked body's framing (RFC 9112, 7.1), or None where it is unsound.
+    /// The next state of a chunked body's framing (RFC 9112, 7.1); None: the framing is invalid.
     fn chunk_byte(&mut self, chunk: Chunk, byte: u8) -> Option<Chunk> {
         match (chunk, byte) {
             (Chunk::Size { value, digits }, _) if byte.is_ascii_hexdigit() => {
                 let digit = (byte as char).to_digit(16)?;
-                // 15 digits are more than any body and can't overflow.
+                // 15 digits can't overflow, and no body is that long.
                 (digits < 15).then_some(Chunk::Size { value: value << 4 | u64::from(digit), digits: digits + 1 })
             }
             (Chunk::Size { digits: 0, .. }, _) => None,
@@ -513,28 +521,28 @@ impl Reader {
     }
 }
 
-/// Of a wrong status's body.
-fn longest_passed(expect: &Expect) -> u64 {
+/// Longest body that is skipped after a wrong status, or accepted if any length is correct.
+fn max_skipped(expect: &Expect) -> u64 {
     if expect.any_length() && expect.status == 0 {
         return u64::MAX;
     }
-    expect.body.len() as u64 + PASSED_LIMIT
+    expect.body.len() as u64 + SKIP_LIMIT
 }
 
 enum Parsed {
     More,
     Unsound,
     Interim(usize),
-    /// With what was found of it where it deviates from those of reference responses.
+    /// The head, its length, and how it differs from the reference responses, if it does.
     Final(Head, usize, Option<Box<str>>),
 }
 
 /// Reads a head from its first byte.
-fn parse(bytes: &[u8], bodiless: bool, known: &Known) -> Parsed {
+fn parse(bytes: &[u8], bodiless: bool, known: &KnownHead) -> Parsed {
     const START: &[u8] = b"HTTP/1.";
     let shared = bytes.len().min(START.len());
     if bytes[..shared] != START[..shared] {
-        return Parsed::Unsound; // garbage is known by its first byte, not after a timeout
+        return Parsed::Unsound; // garbage is found at its first byte, not by a timeout
     }
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
@@ -544,7 +552,7 @@ fn parse(bytes: &[u8], bodiless: bool, known: &Known) -> Parsed {
         Err(_) => return Parsed::Unsound,
     };
     match (answer.code, answer.version) {
-        // 101 switches to a protocol that nobody asked for.
+        // 101 switches to a protocol that was not requested.
         (Some(101), _) => Parsed::Unsound,
         (Some(100..=199), _) => Parsed::Interim(length),
         (Some(status @ 200..=999), Some(version)) => {
@@ -561,7 +569,7 @@ fn parse(bytes: &[u8], bodiless: bool, known: &Known) -> Parsed {
     }
 }
 
-/// Framing and persistence (RFC 9112, 6.3 and 9.3), or None where the lengths contradict each other.
+/// Framing and persistence (RFC 9112, 6.3 and 9.3); None: the lengths contradict each other.
 fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool, must_say: bool) -> Option<Head> {
     let (mut length, mut chunked) = (None, false);
     let (mut close, mut keep_alive) = (false, false);
@@ -575,7 +583,7 @@ fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool
                 length = Some(given);
             }
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-            // A coding we can't undo, or chunked twice: the body can't be checked.
+            // Another coding, or chunked twice: the body can't be checked.
             if chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                 return None;
             }
@@ -599,7 +607,7 @@ fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool
     Some(Head { status, framing, keep, deviates: false })
 }
 
-/// A length in digits alone: no sign, no space, no overflow.
+/// A length that consists of digits alone: no sign, no space, no overflow.
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

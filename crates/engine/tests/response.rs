@@ -1,7 +1,7 @@
 //! Bytes in, verdict out: the same however the bytes are cut, and no bytes do harm.
 
 use dragstrip_engine::error_sample::ErrorSample;
-use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, Known, PASSED_LIMIT, Reader, Verdict, Wrong};
+use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, KnownHead, Reader, SKIP_LIMIT, Verdict, Wrong};
 use dragstrip_engine::tally::Failure;
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn hello() -> Expect<'static> {
 }
 
 /// All verdicts of these pieces; None at the end for an answer cut off by the connection's end.
-fn verdicts(pieces: &[&[u8]], expect: &Expect, known: &mut Known) -> Vec<Option<Verdict>> {
+fn verdicts(pieces: &[&[u8]], expect: &Expect, known: &mut KnownHead) -> Vec<Option<Verdict>> {
     let (mut reader, mut sample, mut found) = (Reader::default(), ErrorSample::default(), vec![]);
     for piece in pieces {
         let mut rest = *piece;
@@ -40,7 +40,7 @@ fn verdicts(pieces: &[&[u8]], expect: &Expect, known: &mut Known) -> Vec<Option<
 }
 
 fn whole(bytes: &[u8], expect: &Expect) -> Vec<Option<Verdict>> {
-    verdicts(&[bytes], expect, &mut Known::default())
+    verdicts(&[bytes], expect, &mut KnownHead::default())
 }
 
 /// The verdict on one answer, checked to be the same in one piece, cut in two at every byte, and byte by byte.
@@ -48,10 +48,10 @@ fn verdict(answer: &[u8], expect: &Expect) -> Option<Verdict> {
     let found = whole(answer, expect);
     for at in 1..answer.len() {
         let halves = [&answer[..at], &answer[at..]];
-        assert_eq!(verdicts(&halves, expect, &mut Known::default()), found, "cut at {at}");
+        assert_eq!(verdicts(&halves, expect, &mut KnownHead::default()), found, "cut at {at}");
     }
     let bytes: Vec<&[u8]> = answer.chunks(1).collect();
-    assert_eq!(verdicts(&bytes, expect, &mut Known::default()), found, "byte by byte");
+    assert_eq!(verdicts(&bytes, expect, &mut KnownHead::default()), found, "byte by byte");
     found.into_iter().next().flatten() // what follows it is bytes that a wrong length left over
 }
 
@@ -211,9 +211,9 @@ fn the_head_has_a_limit_in_one_piece_and_in_many() {
     for size in [1, 1000, 50_000, usize::MAX >> 1] {
         let pieces: Vec<&[u8]> = long.as_bytes().chunks(size).collect();
         let refused = [Some(wrong(Wrong::Response, false))];
-        assert_eq!(verdicts(&pieces, &hello(), &mut Known::default()), refused);
+        assert_eq!(verdicts(&pieces, &hello(), &mut KnownHead::default()), refused);
         let pieces: Vec<&[u8]> = near.as_bytes().chunks(size).collect();
-        assert_eq!(verdicts(&pieces, &hello(), &mut Known::default()), [Some(RIGHT)]);
+        assert_eq!(verdicts(&pieces, &hello(), &mut KnownHead::default()), [Some(RIGHT)]);
     }
     let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(HEAD_LIMIT);
     assert_eq!(whole(interim.as_bytes(), &hello()), [Some(wrong(Wrong::Response, false))]);
@@ -225,16 +225,16 @@ fn the_head_has_a_limit_in_one_piece_and_in_many() {
 #[test]
 fn a_wrong_statuss_body_without_end_ends_the_answer() {
     let failed = "HTTP/1.1 500 No\r\n";
-    let page = "x".repeat(PASSED_LIMIT as usize);
+    let page = "x".repeat(SKIP_LIMIT as usize);
     let told = |bytes: String| whole(bytes.as_bytes(), &hello()).into_iter().next().flatten();
-    assert_eq!(told(format!("{failed}Content-Length: {PASSED_LIMIT}\r\n\r\n{page}")), Some(wrong(Wrong::Status, true)));
+    assert_eq!(told(format!("{failed}Content-Length: {SKIP_LIMIT}\r\n\r\n{page}")), Some(wrong(Wrong::Status, true)));
     assert_eq!(told(format!("{failed}Content-Length: 9223372036854775807\r\n\r\n")), Some(wrong(Wrong::Status, false)));
-    let endless = "x".repeat(2 * PASSED_LIMIT as usize);
+    let endless = "x".repeat(2 * SKIP_LIMIT as usize);
     let mut reader = Reader::default();
     let heads = ["Server: x\r\n\r\n".into(), "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n".to_string()];
     for head in heads {
         let bytes = format!("{failed}{head}{endless}");
-        let fed = reader.feed(bytes.as_bytes(), &hello(), &mut Known::default(), &mut ErrorSample::default());
+        let fed = reader.feed(bytes.as_bytes(), &hello(), &mut KnownHead::default(), &mut ErrorSample::default());
         assert_eq!(fed.verdict, Some(wrong(Wrong::Status, false)), "{head}");
     }
 }
@@ -254,7 +254,7 @@ fn all_extensions_of_an_answer_together_have_a_limit() {
 
 #[test]
 fn the_sample_is_the_first_wrong_answers_beginning_of_each_kind() {
-    let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), ErrorSample::default());
+    let (mut reader, mut known, mut sample) = (Reader::default(), KnownHead::default(), ErrorSample::default());
     let mut feed = |bytes: &[u8]| reader.feed(bytes, &hello(), &mut known, &mut sample);
     feed(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world");
     feed(b"HTTP/1.1 500 Oh");
@@ -326,7 +326,7 @@ proptest! {
             rest = more;
         }
         // The second time with the heads of the first known.
-        let mut known = Known::default();
+        let mut known = KnownHead::default();
         let first = verdicts(&pieces, &hello(), &mut known);
         prop_assert_eq!(&first, &whole(&glued, &hello()));
         prop_assert_eq!(&first, &verdicts(&pieces, &hello(), &mut known));
@@ -344,7 +344,7 @@ proptest! {
         // Damage in a head line that never ends may show at once or only as an answer cut off; nothing
         // else depends on the cut.
         let first = |pieces: &[&[u8]]| {
-            let found = verdicts(pieces, &hello(), &mut Known::default());
+            let found = verdicts(pieces, &hello(), &mut KnownHead::default());
             found.into_iter().next().flatten().unwrap_or(wrong(Wrong::Response, false))
         };
         prop_assert_eq!(first(&[&answer]), first(&answer.chunks(1).collect::<Vec<_>>()));
@@ -355,7 +355,7 @@ proptest! {
         start in prop_oneof![Just(""), Just("HTTP/1."), Just("HTTP/1.1 200 OK\r\n"), Just("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")],
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 1..60),
     ) {
-        let (mut reader, mut known, mut sample) = (Reader::default(), Known::default(), ErrorSample::default());
+        let (mut reader, mut known, mut sample) = (Reader::default(), KnownHead::default(), ErrorSample::default());
         reader.feed(start.as_bytes(), &hello(), &mut known, &mut sample);
         for piece in &pieces {
             reader.feed(piece, &hello(), &mut known, &mut sample);

@@ -1,114 +1,114 @@
-//! One connection: its streams, its windows, its settings.
+//! One connection: its streams, windows and settings.
 
 mod control;
 mod framing;
 mod heads;
-mod repeated;
+mod known_responses;
 
 use super::HEAD_LIMIT;
-use super::frame::{self, DEFAULT_WINDOW, Header, MAX_FRAME, MOST, code, flag, kind, setting};
+use super::frame::{self, DEFAULT_WINDOW, Header, MAX_FRAME, MAX_U31, code, flag, kind, setting};
+use super::header_cache::HeaderCache;
 use super::hpack;
 use super::request::Request;
-use super::section::Sections;
 use crate::heads::ExpectedHeads;
-use repeated::Models;
-pub use repeated::Repeated;
+use known_responses::KnownResponses;
+pub use known_responses::Repeated;
 
-/// Most streams at a time.
+/// Maximum number of concurrent streams.
 pub const MAX_STREAMS: usize = 1024;
-/// Streams that one connection can ever have (RFC 9113, 5.1.1: odd numbers of 31 bits). Then another one is opened.
-pub const MAX_REQUESTS: u32 = MOST / 2 + 1;
-/// A request's body is cut into frames as far as so much waits to be sent.
+/// Streams that one connection can have in its life (RFC 9113, 5.1.1: odd numbers of 31 bits). Then a new one is opened.
+pub const MAX_REQUESTS: u32 = MAX_U31 / 2 + 1;
+/// A request's body is cut into frames until this many bytes wait to be sent.
 const BODY_ROOM: usize = 256 * 1024;
 
-/// The server broke the protocol: the connection is of no more use (RFC 9113, 5.4.1).
+/// The server violated the protocol: the connection can't be used any more (RFC 9113, 5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What it is told, in a GOAWAY frame that [`Connection::out`] has.
+    /// The error code of the GOAWAY frame that is in [`Connection::out`].
     pub code: u32,
-    /// For the report.
+    /// The reason, for the report.
     pub why: &'static str,
 }
 
-/// What some bytes meant. A *slot* is a stream's place, below the number given at the start.
+/// What was read. A *slot* holds one stream at a time; slots are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Nothing that anybody waits for.
+    /// Nothing that the caller needs to know.
     More,
-    /// An answer's status and declared length; with `end` that is all of it.
+    /// A response's status and declared length; with `end` this is the whole response.
     Head {
-        /// Whose.
+        /// Slot of the stream.
         slot: usize,
         /// 200 to 999.
         status: u16,
-        /// A bit for each kind of request: the head is not as those of its reference responses.
+        /// One bit per kind of request: the head differs from that kind's reference responses.
         deviates: u64,
-        /// As declared.
+        /// The value of `content-length`.
         length: Option<u64>,
-        /// The stream is over.
+        /// The stream has ended.
         end: bool,
     },
-    /// A piece of its body.
+    /// A piece of a response's body.
     Data {
-        /// Whose.
+        /// Slot of the stream.
         slot: usize,
-        /// Padding taken off; may be empty.
+        /// Without padding; may be empty.
         bytes: &'a [u8],
-        /// The stream is over.
+        /// The stream has ended.
         end: bool,
     },
-    /// Its answer is malformed (RFC 9113, 8.1.1); the stream has been reset.
+    /// A response is malformed (RFC 9113, 8.1.1); the engine has reset the stream.
     Malformed {
-        /// Whose.
+        /// Slot of the stream.
         slot: usize,
-        /// For the report.
+        /// The reason, for the report.
         why: &'static str,
     },
-    /// The server reset it.
+    /// The server reset a stream.
     Reset {
-        /// Whose.
+        /// Slot of the stream.
         slot: usize,
-        /// See [`frame::code_name`].
+        /// Error code; see [`frame::code_name`].
         code: u32,
     },
-    /// The server takes no new streams, and has not looked at those above this number.
+    /// The server accepts no new streams, and has not processed those above `last`.
     GoAway {
-        /// 0: it has looked at none.
+        /// 0: it has processed none.
         last: u32,
-        /// See [`frame::code_name`].
+        /// Error code; see [`frame::code_name`].
         code: u32,
     },
-    /// It has said what it allows; so it does speak HTTP/2. See [`Connection::most`].
+    /// The server's SETTINGS have come, so it does speak HTTP/2. See [`Connection::max_streams`].
     Settings,
-    /// There is more room for bodies; see [`Connection::resume`].
+    /// A flow-control window has grown; see [`Connection::resume`].
     Room,
 }
 
-/// A request and its answer under way.
+/// A request and its response, in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Of its stream; 0: there is none, and the rest means nothing.
+    /// Stream number; 0: the slot is free, and the other fields mean nothing.
     id: u32,
-    /// Which request.
+    /// Number of the request.
     request: u32,
-    /// How much of its body was put into frames.
+    /// Bytes of the request's body that are in frames.
     sent: usize,
-    /// How much more may be.
+    /// The stream's window: how many more bytes may be sent.
     window: i64,
-    /// The body is in frames, or there is none.
+    /// The whole body is in frames, or there is none.
     whole: bool,
-    /// The final head has come.
+    /// The final response head has come.
     head: bool,
     interims: u32,
 }
 
-/// What comes next.
+/// What the next bytes are.
 #[derive(Clone, Copy, Debug)]
 enum Expects {
     Header,
-    /// A frame that is looked at whole.
+    /// The payload of a frame that is read as a whole.
     Payload(Header),
-    /// The byte that says how much of a DATA frame is padding.
+    /// The length of a DATA frame's padding.
     PadLength(Header),
     /// The rest of a DATA frame, then its padding.
     Data {
@@ -117,13 +117,13 @@ enum Expects {
         pad: usize,
         end: bool,
     },
-    /// The rest of a frame that nobody needs.
+    /// The rest of a frame that is ignored.
     Skip {
         left: usize,
     },
 }
 
-/// A header block that came in pieces so far.
+/// An incomplete header block that comes in several frames.
 #[derive(Debug)]
 struct Block {
     id: u32,
@@ -136,56 +136,60 @@ struct Block {
 #[derive(Debug)]
 pub struct Connection {
     slots: Box<[Slot]>,
-    /// By a stream's number: the slot that it may be in.
+    /// By stream number: the slot that the stream is probably in.
     hints: Box<[u16]>,
     next_id: u32,
     /// Streams that may still be opened.
-    left: u32,
+    streams_left: u32,
     active: usize,
-    /// Streams whose request's body is not in frames yet.
+    /// Streams whose request body is not yet completely in frames.
     unfinished: usize,
-    /// The server's word on streams at a time.
+    /// How many concurrent streams the server allows.
     allowed: usize,
-    /// Its first SETTINGS have come.
+    /// The server's first SETTINGS have come.
     settled: bool,
     initial_window: i64,
     window: i64,
     max_frame: usize,
-    /// HEADER_TABLE_SIZE as the server last said; a smaller one than before is answered with the next request.
+    /// The server's latest HEADER_TABLE_SIZE; a smaller one than before is acknowledged with the next request.
     table_size: u32,
-    table_word_due: bool,
-    /// Bytes of bodies since the server was last told that it may go on.
+    table_size_due: bool,
+    /// Bytes of response bodies since the latest WINDOW_UPDATE.
     received: u64,
     expects: Expects,
-    /// A frame's header, or payload, as far as it has come.
+    /// An incomplete frame header or payload.
     stash: Vec<u8>,
     block: Option<Block>,
-    sections: Sections,
-    models: Models,
+    headers: HeaderCache,
+    known: KnownResponses,
+    /// Bytes to send.
     out: Vec<u8>,
-    /// What of it is sent.
+    /// How many of them were sent.
     out_from: usize,
-    /// Answers to PING and SETTINGS in it.
+    /// Bytes of acknowledgements of PING and SETTINGS in `out`.
     owed: usize,
 }
 
 impl Connection {
-    /// With room for so many streams at a time, at most [`MAX_STREAMS`]; after `left` requests, at most [`MAX_REQUESTS`],
-    /// it takes no more. What goes first waits in [`Connection::out`]: the preface, settings, and a large window.
-    pub fn new(streams: usize, left: u32) -> Self {
+    /// A connection for up to `streams` concurrent streams, at most [`MAX_STREAMS`], and `requests` requests in all, at
+    /// most [`MAX_REQUESTS`]. [`Connection::out`] then has what a client sends first: preface, SETTINGS, a large window.
+    pub fn new(streams: usize, requests: u32) -> Self {
         let streams = streams.clamp(1, MAX_STREAMS);
         let mut out = Vec::with_capacity(128);
         out.extend_from_slice(frame::PREFACE);
         let limit = HEAD_LIMIT as u32;
-        let settings =
-            [(setting::ENABLE_PUSH, 0), (setting::INITIAL_WINDOW_SIZE, MOST), (setting::MAX_HEADER_LIST_SIZE, limit)];
+        let settings = [
+            (setting::ENABLE_PUSH, 0),
+            (setting::INITIAL_WINDOW_SIZE, MAX_U31),
+            (setting::MAX_HEADER_LIST_SIZE, limit),
+        ];
         frame::write_settings(&mut out, &settings);
-        frame::write(&mut out, kind::WINDOW_UPDATE, 0, 0, &(MOST - DEFAULT_WINDOW).to_be_bytes());
+        frame::write(&mut out, kind::WINDOW_UPDATE, 0, 0, &(MAX_U31 - DEFAULT_WINDOW).to_be_bytes());
         Self {
             slots: vec![Slot::default(); streams].into(),
             hints: vec![0; (2 * streams).next_power_of_two()].into(),
             next_id: 1,
-            left: left.min(MAX_REQUESTS),
+            streams_left: requests.min(MAX_REQUESTS),
             active: 0,
             unfinished: 0,
             allowed: streams,
@@ -194,46 +198,46 @@ impl Connection {
             window: i64::from(DEFAULT_WINDOW),
             max_frame: MAX_FRAME,
             table_size: hpack::TABLE_BYTES as u32,
-            table_word_due: false,
+            table_size_due: false,
             received: 0,
             expects: Expects::Header,
             stash: Vec::new(),
             block: None,
-            sections: Sections::default(),
-            models: Models::default(),
+            headers: HeaderCache::default(),
+            known: KnownResponses::default(),
             out,
             out_from: 0,
             owed: 0,
         }
     }
 
-    /// The same, with what the heads of right answers look like, by the kind of request.
+    /// The same, comparing response heads with these, by kind of request.
     pub fn expecting(mut self, heads: &[ExpectedHeads]) -> Self {
-        self.sections.expect(heads);
+        self.headers.expect(heads);
         self
     }
 
-    /// In what the latest head deviates that did.
+    /// How the latest head that differed from the reference responses did so.
     pub fn deviation(&self) -> &str {
-        self.sections.deviation()
+        self.headers.deviation()
     }
 
-    /// Streams at a time that both sides allow: slots below this number may be used.
+    /// Number of concurrent streams that both sides allow: slots below this number may be used.
     #[inline]
-    pub fn most(&self) -> usize {
+    pub fn max_streams(&self) -> usize {
         self.allowed.min(self.slots.len())
     }
 
-    /// Streams under way.
+    /// Streams in use.
     #[inline]
     pub fn active(&self) -> usize {
         self.active
     }
 
-    /// Requests that it may still carry.
+    /// Requests that the connection may still carry.
     #[inline]
-    pub fn left(&self) -> u32 {
-        self.left
+    pub fn streams_left(&self) -> u32 {
+        self.streams_left
     }
 
     /// Whether the server's settings have come.
@@ -241,25 +245,25 @@ impl Connection {
         self.settled
     }
 
-    /// The stream in a slot, 0 for none.
+    /// The number of the stream in a slot; 0: the slot is free.
     #[inline]
     pub fn id(&self, slot: usize) -> u32 {
         self.slots[slot].id
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     #[inline]
     pub fn out(&self) -> &[u8] {
         &self.out[self.out_from..]
     }
 
-    /// Whether what comes next is a frame's first byte, and within no header block.
+    /// Whether the next byte is a frame's first one, outside a header block.
     #[inline]
     pub fn between_frames(&self) -> bool {
         matches!(self.expects, Expects::Header) && self.stash.is_empty() && self.block.is_none()
     }
 
-    /// So much of it was sent.
+    /// Removes bytes that were sent from [`Connection::out`].
     #[inline]
     pub fn wrote(&mut self, bytes: usize) {
         self.out_from += bytes;
@@ -276,30 +280,30 @@ impl Connection {
         self.owed = self.owed.min(self.out.len() - self.out_from);
     }
 
-    /// Bytes held besides what is fixed at the start.
+    /// Bytes of memory in use, apart from what is allocated at the start.
     pub fn held_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
-        self.out.capacity() + self.stash.capacity() + block + self.sections.held_bytes() + self.models.held_bytes()
+        self.out.capacity() + self.stash.capacity() + block + self.headers.held_bytes() + self.known.held_bytes()
     }
 
-    /// Sends a request over a new stream in a slot that has none, as far as the server's windows let its body go.
+    /// Queues a request on a new stream in a free slot, and as much of its body as the server's windows allow.
     #[inline]
     pub fn open(&mut self, slot: usize, request: u32, requests: &[Request]) {
-        let (id, asked) = (self.next_id, &requests[request as usize]);
+        let (id, sent) = (self.next_id, &requests[request as usize]);
         self.next_id = self.next_id.wrapping_add(2);
-        self.left = self.left.saturating_sub(1);
+        self.streams_left = self.streams_left.saturating_sub(1);
         self.active += 1;
-        let whole = asked.body.is_empty();
+        let whole = sent.body.is_empty();
         let window = self.initial_window;
         self.slots[slot] = Slot { id, request, whole, window, ..Slot::default() };
         let hint = self.hint(id);
         self.hints[hint] = slot as u16;
         let at = self.out.len();
-        if self.table_word_due {
-            self.open_with_word(id, asked);
+        if self.table_size_due {
+            self.open_with_table_size(id, sent);
         } else {
-            self.out.extend_from_slice(&asked.head);
-            for number in &asked.numbers {
+            self.out.extend_from_slice(&sent.head);
+            for number in &sent.numbers {
                 self.out[at + number..][..4].copy_from_slice(&id.to_be_bytes());
             }
         }
@@ -309,17 +313,17 @@ impl Connection {
         }
     }
 
-    /// The same with the word in front that there is no table (RFC 7541, 4.2).
+    /// The same, preceded by a dynamic table size of 0 (RFC 7541, 4.2).
     #[cold]
-    fn open_with_word(&mut self, id: u32, asked: &Request) {
-        self.table_word_due = false;
-        let mut block = Vec::with_capacity(asked.block.len() + 1);
+    fn open_with_table_size(&mut self, id: u32, sent: &Request) {
+        self.table_size_due = false;
+        let mut block = Vec::with_capacity(sent.block.len() + 1);
         hpack::write_no_table(&mut block);
-        block.extend_from_slice(&asked.block);
-        frame::write_block(&mut self.out, &block, asked.body.is_empty(), id);
+        block.extend_from_slice(&sent.block);
+        frame::write_block(&mut self.out, &block, sent.body.is_empty(), id);
     }
 
-    /// Goes on with bodies that had to wait for the server's windows, or for room in what is to be sent.
+    /// Continues with request bodies that had to wait for the server's windows or for room in [`Connection::out`].
     pub fn resume(&mut self, requests: &[Request]) {
         for slot in 0..self.slots.len() {
             if self.unfinished == 0 {
@@ -331,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// Whether a body is not in frames yet.
+    /// Whether a request body is not yet completely in frames.
     #[inline]
     pub fn unfinished(&self) -> bool {
         self.unfinished > 0
@@ -341,18 +345,18 @@ impl Connection {
         let Slot { id, request, .. } = self.slots[slot];
         let body = &requests[request as usize].body;
         while self.out.len() - self.out_from < BODY_ROOM {
-            let one = &mut self.slots[slot];
-            let room = one.window.min(self.window).clamp(0, self.max_frame as i64) as usize;
-            let length = room.min(body.len() - one.sent);
+            let stream = &mut self.slots[slot];
+            let room = stream.window.min(self.window).clamp(0, self.max_frame as i64) as usize;
+            let length = room.min(body.len() - stream.sent);
             if length == 0 {
                 return;
             }
-            let piece = &body[one.sent..one.sent + length];
-            one.sent += length;
-            one.window -= length as i64;
+            let piece = &body[stream.sent..stream.sent + length];
+            stream.sent += length;
+            stream.window -= length as i64;
             self.window -= length as i64;
-            one.whole = one.sent == body.len();
-            let flags = if one.whole { flag::END_STREAM } else { 0 };
+            stream.whole = stream.sent == body.len();
+            let flags = if stream.whole { flag::END_STREAM } else { 0 };
             frame::write(&mut self.out, kind::DATA, flags, id, piece);
             if self.slots[slot].whole {
                 self.unfinished -= 1;
@@ -361,7 +365,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream before its answer has.
+    /// Resets a stream whose response is not complete.
     pub fn cancel(&mut self, slot: usize, code: u32) {
         let id = self.slots[slot].id;
         if id != 0 {
@@ -370,19 +374,19 @@ impl Connection {
         }
     }
 
-    /// Frees a slot; the server is told nothing.
+    /// Frees a slot without telling the server.
     pub fn forget(&mut self, slot: usize) {
-        let one = &mut self.slots[slot];
-        if one.id != 0 {
+        let stream = &mut self.slots[slot];
+        if stream.id != 0 {
             self.active -= 1;
-            self.unfinished -= usize::from(!one.whole);
-            one.id = 0;
+            self.unfinished -= usize::from(!stream.whole);
+            stream.id = 0;
         }
     }
 
-    /// Says that this side ends the connection (RFC 9113, 6.8).
+    /// Queues a GOAWAY frame: this side ends the connection (RFC 9113, 6.8).
     pub fn go_away(&mut self, code: u32) {
-        let payload = u64::from(code).to_be_bytes(); // no stream of the server's was looked at
+        let payload = u64::from(code).to_be_bytes(); // last stream 0: servers open no streams here
         frame::write(&mut self.out, kind::GOAWAY, 0, 0, &payload);
     }
 
@@ -400,7 +404,7 @@ impl Connection {
         self.slots.iter().position(|slot| slot.id == id)
     }
 
-    /// The answer is complete. What of the request is not sent is not wanted any more.
+    /// The response is complete. The server does not need the unsent rest of the request.
     #[inline]
     fn over(&mut self, slot: usize) {
         if self.slots[slot].whole {

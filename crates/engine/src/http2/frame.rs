@@ -1,17 +1,17 @@
-//! Frames as bytes (RFC 9113, 4.1 and 6), and the numbers that stand in them.
+//! Frames as bytes (RFC 9113, 4.1 and 6), and the numbers in them.
 
 /// Length of a frame's header.
 pub const HEADER_BYTES: usize = 9;
-/// Longest payload that we take: we never announce more (RFC 9113, 4.2).
+/// Longest payload that the engine accepts: its SETTINGS never allow more (RFC 9113, 4.2).
 pub const MAX_FRAME: usize = 16_384;
-/// What a client says first (RFC 9113, 3.4); its SETTINGS follow.
+/// The first bytes of a client (RFC 9113, 3.4); its SETTINGS follow.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Largest window, and largest stream number (31 bits).
-pub const MOST: u32 = 0x7fff_ffff;
-/// A window before anybody says otherwise.
+/// Largest window, and largest stream number: 31 bits.
+pub const MAX_U31: u32 = 0x7fff_ffff;
+/// The initial size of a window.
 pub const DEFAULT_WINDOW: u32 = 65_535;
 
-/// The kinds (RFC 9113, 6). Others are to be ignored.
+/// The kinds of frames (RFC 9113, 6). Others are ignored.
 pub mod kind {
     #![allow(missing_docs)] // as the RFC names them
     pub const DATA: u8 = 0;
@@ -84,18 +84,18 @@ pub fn code_name(code: u32) -> &'static str {
 /// A frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Of the payload.
+    /// Length of the payload.
     pub length: usize,
-    /// See [`kind`].
+    /// Kind of the frame; see [`kind`].
     pub kind: u8,
-    /// See [`flag`].
+    /// Flags; see [`flag`].
     pub flags: u8,
-    /// Its stream; 0: the connection's.
+    /// Stream number; 0: the frame is about the connection.
     pub id: u32,
 }
 
 impl Header {
-    /// Reads one; the reserved bit is ignored.
+    /// Reads a header; the reserved bit is ignored.
     #[inline]
     pub fn read(bytes: &[u8; HEADER_BYTES]) -> Self {
         let [a, b, c, kind, flags, d, e, f, g] = *bytes;
@@ -103,7 +103,7 @@ impl Header {
             length: u32::from_be_bytes([0, a, b, c]) as usize,
             kind,
             flags,
-            id: u32::from_be_bytes([d, e, f, g]) & MOST,
+            id: u32::from_be_bytes([d, e, f, g]) & MAX_U31,
         }
     }
 
@@ -113,7 +113,7 @@ impl Header {
         self.flags & flags == flags
     }
 
-    /// Writes one.
+    /// Appends the header to `out`.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let [_, a, b, c] = (self.length as u32).to_be_bytes();
@@ -137,7 +137,8 @@ pub fn write_settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
     }
 }
 
-/// Appends a header block in as many frames as it needs (RFC 9113, 4.3); where in `out` each has its stream's number.
+/// Appends a header block in as many frames as it needs (RFC 9113, 4.3); returns where in `out` each frame has its stream
+/// number.
 pub fn write_block(out: &mut Vec<u8>, block: &[u8], end_stream: bool, id: u32) -> Vec<usize> {
     let mut numbers = Vec::with_capacity(1);
     let count = block.len().div_ceil(MAX_FRAME).max(1);

@@ -1,16 +1,16 @@
-//! HPACK (RFC 7541): a decoder with its dynamic table, and what little an encoder needs that keeps no table.
+//! HPACK (RFC 7541): a decoder with its dynamic table, and an encoder without one.
 //!
-//! The Huffman code (RFC 7541, 5.2) is a crate's. Fields and table are here, as a client in a hot path needs to know what
-//! crates don't tell: whether a block changed the table, and whether it referred to it. See [`Effects`].
+//! A crate does the Huffman code (RFC 7541, 5.2). Fields and table are done here, because the cache of header blocks needs
+//! to know what crates don't report: whether a block changed the table, and whether it referred to it. See [`Effects`].
 
 use httlib_huffman::DecoderSpeed;
 use std::collections::VecDeque;
 
-/// Largest dynamic table that we let a server fill: SETTINGS_HEADER_TABLE_SIZE's default, which we never change.
+/// Size of the dynamic table that servers may fill: SETTINGS_HEADER_TABLE_SIZE's default, which the engine never changes.
 pub const TABLE_BYTES: usize = 4096;
-/// What a field costs besides its bytes (RFC 7541, 4.1).
+/// Size of a field in the table in addition to its bytes (RFC 7541, 4.1).
 pub const FIELD_COST: usize = 32;
-/// Larger integers than this are a fault (RFC 7541, 5.1): nothing that we take is as long.
+/// Larger integers are an error (RFC 7541, 5.1): nothing that the engine accepts is that long.
 const MAX_INTEGER: usize = 1 << 24;
 
 /// RFC 7541, appendix A; the first has index 1.
@@ -78,17 +78,17 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// What a block did besides telling fields. One that is met again, byte for byte, means the same only where it did not
-/// change the table, and where it did not refer to it or nothing has changed it since.
+/// What decoding a block did to the dynamic table. If the same bytes come again, they mean the same only if the block did
+/// not change the table, and did not refer to it or the table is unchanged since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// A field was put into the table, or its size was set.
+    /// A field was inserted into the table, or the table's size was set.
     pub changed: bool,
-    /// Its size was set.
+    /// The table's size was set.
     pub resized: bool,
-    /// What the fields that were put into it cost there, in bytes (RFC 7541, 4.1).
+    /// Size in the table of the fields that were inserted, in bytes (RFC 7541, 4.1).
     pub inserted: usize,
-    /// A field or a name came out of it.
+    /// A field or a name was taken from the table.
     pub referred: bool,
 }
 
@@ -100,10 +100,10 @@ const CUT: Fault = "a header block ends within a field";
 /// Name and value.
 type Field = (Box<[u8]>, Box<[u8]>);
 
-/// One direction of one connection.
+/// Decodes one direction of one connection.
 #[derive(Debug)]
 pub struct Decoder {
-    /// The latest first.
+    /// Latest field first.
     table: VecDeque<Field>,
     size: usize,
     limit: usize,
@@ -118,10 +118,10 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Reads a whole block and hands out its fields. After an error the table is of no use any more.
+    /// Decodes a whole block and passes its fields to `field`. After an error the table can't be used any more.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the block.
     pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<Effects, Fault> {
         let (mut at, mut effects, mut begun) = (0, Effects::default(), false);
         while at < block.len() {
@@ -133,7 +133,9 @@ impl Decoder {
             } else if first & 0xe0 == 0x20 {
                 let limit = integer(block, &mut at, 5)?;
                 if begun || limit > TABLE_BYTES {
-                    return Err("a header block sets the table's size where it may not, or beyond what we allow");
+                    return Err(
+                        "a header block sets the table's size at a place where it must not, or above the limit",
+                    );
                 }
                 (effects.changed, effects.resized) = (true, true);
                 self.resize(limit);
@@ -174,7 +176,7 @@ impl Decoder {
         self.table.get(place - STATIC.len()).map(|(name, value)| (&**name, &**value)).ok_or(NONE)
     }
 
-    /// RFC 7541, 4.4: what does not fit empties the table.
+    /// RFC 7541, 4.4: a field that does not fit empties the table.
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         let cost = name.len() + value.len() + FIELD_COST;
         self.shrink(self.limit.saturating_sub(cost));
@@ -232,13 +234,14 @@ fn string(block: &[u8], at: &mut usize, to: &mut Vec<u8>) -> Result<(), Fault> {
     const BAD: Fault = "a header block has a bad Huffman code";
     let begin = to.len();
     httlib_huffman::decode(bytes, to, DecoderSpeed::FiveBits).map_err(|_| BAD)?;
-    // The crate takes any padding, RFC 7541 one only. A text has one code: what is coded otherwise is padded otherwise.
+    // The crate accepts any padding, RFC 7541 only one. Each text has exactly one code, so different bytes mean different
+    // padding.
     let mut again = Vec::with_capacity(length);
     httlib_huffman::encode(&to[begin..], &mut again).map_err(|_| BAD)?;
     if again == bytes { Ok(()) } else { Err(BAD) }
 }
 
-/// Appends an integer; `first` has the bits before its prefix.
+/// Appends an integer; `first` has the bits before the prefix.
 fn write_integer(out: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     let mask = (1usize << bits) - 1;
     if value < mask {
@@ -258,8 +261,8 @@ fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Appends a field that touches no dynamic table: indexed where the static one has it, else a literal that is not to be
-/// indexed (RFC 7541, 6.1 and 6.2.2). So the same bytes are right on every connection, as often as they are sent.
+/// Appends a field that does not use the dynamic table: an index into the static table if the field is there, otherwise a
+/// literal without indexing (RFC 7541, 6.1 and 6.2.2). So the same bytes are valid on every connection, any number of times.
 pub fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     if let Some(index) = STATIC.iter().position(|(known, same)| *known == name && same.as_bytes() == value) {
         return write_integer(out, 0x80, 7, index + 1);
@@ -274,7 +277,7 @@ pub fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     write_string(out, value);
 }
 
-/// Appends the word that we keep no table (RFC 7541, 6.3): due where a server allows a smaller one than before (4.2).
+/// Appends a table size of 0 (RFC 7541, 6.3). It is required after a server has reduced its limit (4.2).
 pub fn write_no_table(out: &mut Vec<u8>) {
     out.push(0x20);
 }

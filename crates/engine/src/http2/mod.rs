@@ -1,13 +1,13 @@
-//! HTTP/2 as a client speaks it: frames in and out, by hand. No I/O, no clock, bounded memory.
+//! The client side of HTTP/2: frames in and out. No I/O, no clock, bounded memory.
 //!
-//! RFC 9113 (HTTP/2) and RFC 7541 (HPACK), strict where leniency would let a broken server pass. A [`Connection`] is
-//! fed what arrived and tells what happened to which stream; what it has to say is taken from its [`Connection::out`].
+//! RFC 9113 (HTTP/2) and RFC 7541 (HPACK), read strictly wherever leniency would let a broken server pass. A [`Connection`]
+//! is given the bytes that arrived and reports what happened on which stream. [`Connection::out`] has the bytes to send.
 
 mod connection;
 pub mod frame;
+mod header_cache;
 pub mod hpack;
 mod request;
-mod section;
 
 /// Longest header block, and longest header list as RFC 9113, 6.5.2 counts it.
 pub const HEAD_LIMIT: usize = 64 * 1024;

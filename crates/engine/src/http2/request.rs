@@ -1,31 +1,31 @@
-//! A request in HTTP/1.1's words, made ready once for HTTP/2: its frames, in which only the stream's number is missing.
+//! A request in HTTP/1.1's form, translated once into HTTP/2's frames. Only the stream number is still to be filled in.
 
 use super::{frame, hpack};
 
-/// Fields that belong to an HTTP/1 connection (RFC 9113, 8.2.2), and Host, which `:authority` stands for (8.3.1).
+/// Fields of an HTTP/1 connection (RFC 9113, 8.2.2), and Host, which `:authority` replaces (8.3.1).
 const LEFT_OUT: [&str; 7] =
     ["connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te"];
-/// Most header fields in a request.
+/// Maximum number of header fields in a request.
 const MAX_FIELDS: usize = 256;
 
-/// A request as it goes over a stream.
+/// A request as it is sent on a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Its HEADERS frame, and CONTINUATIONs where it is long.
+    /// The HEADERS frame, and CONTINUATION frames if the header block is long.
     pub head: Vec<u8>,
-    /// Where in `head` the stream's number belongs.
+    /// Offsets in `head` at which the stream number is filled in.
     pub numbers: Vec<usize>,
-    /// The header block within.
+    /// The header block alone.
     pub block: Vec<u8>,
-    /// What follows in DATA frames.
+    /// The body, which follows in DATA frames.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// Reads a request as HTTP/1.1 has it, and makes the same of it as HTTP/2 has it (RFC 9113, 8.3.1).
+    /// Translates a request in HTTP/1.1's form into HTTP/2's (RFC 9113, 8.3.1).
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why the bytes are not a valid request.
     pub fn new(bytes: &[u8], scheme: &str) -> Result<Self, String> {
         let mut fields = vec![httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut read = httparse::Request::new(&mut fields);

@@ -1,11 +1,10 @@
-//! An answer that comes as a head, pieces of a body and an end, as over a stream of HTTP/2: judged as others are.
+//! Responses that come as a head, pieces of a body and an end, as on a stream of HTTP/2. They are judged by the same rules.
 
 use super::{Expect, Framing, Head, Reader, State, UNSOUND, Verdict};
 
 impl Reader {
-    /// The final head: its status, and the length that it declares. `end`: no body follows.
-    ///
-    /// `deviates`: it is not as those of the reference responses. A verdict's `keep` says whether the stream may go on to its end; where not, it is of no more use.
+    /// Judges a final head by its status and declared length. `end`: no body follows. `deviates`: the head differs from those
+    /// of the reference responses. A verdict with `keep` false means that the stream can't be used any more.
     #[inline]
     pub fn streamed_head(
         &mut self,
@@ -19,7 +18,7 @@ impl Reader {
         let framing = length.map_or(Framing::UntilClose, Framing::Length);
         let verdict = match self.begin(Head { status, framing, keep: true, deviates }, expect) {
             Some(verdict) if !verdict.keep => Some(verdict),
-            // The body is empty, and its end is still to come.
+            // The body is empty; the end of the stream is still to come.
             Some(_) => {
                 self.state = State::Length { left: 0 };
                 None
@@ -29,14 +28,14 @@ impl Reader {
         self.ended(verdict, end, expect)
     }
 
-    /// A piece of the body; it may be empty.
+    /// Judges a piece of the body, which may be empty.
     #[inline]
     pub fn streamed_body(&mut self, piece: &[u8], end: bool, expect: &Expect) -> Option<Verdict> {
         let mut verdict = None;
         if let State::Length { left } = self.state {
             match left.checked_sub(piece.len() as u64) {
                 Some(left) => self.state = State::Length { left },
-                None => verdict = Some(UNSOUND), // RFC 9113, 8.1.1: more than was declared
+                None => verdict = Some(UNSOUND), // more than was declared (RFC 9113, 8.1.1)
             }
         }
         let verdict = verdict.or_else(|| self.body(piece, expect));

@@ -19,7 +19,7 @@ use crate::error::EngineError;
 use crate::failure::Failure;
 use crate::io::{self, Carrier, Coalescing, Event, Transport, split_token};
 use crate::plan::{Exchange, SessionPlan};
-use crate::response::{Known, Reader, Verdict};
+use crate::response::{KnownHead, Reader, Verdict};
 use crate::schedule::NEVER_NS;
 use crate::sys;
 pub(super) use length_only::LengthOnly;
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// The protocol, with what one of its modes has besides.
 pub(super) struct Http1<M> {
     /// By exchange: the previous answer's head.
-    known: Vec<Known>,
+    known: Vec<KnownHead>,
     mode: M,
 }
 
@@ -203,7 +203,7 @@ impl<M: Mode> Protocol for Http1<M> {
     const DISCARDS: bool = M::DISCARDS;
 
     fn prepare(plan: &SessionPlan, links: usize) -> Result<Self, EngineError> {
-        let known = |exchange: &Exchange| Known::of(&exchange.request).expecting(plan.heads_of(exchange));
+        let known = |exchange: &Exchange| KnownHead::of(&exchange.request).expecting(plan.heads_of(exchange));
         let known = plan.exchanges.iter().map(known).collect();
         Ok(Self { known, mode: M::prepare(plan, links) })
     }

@@ -59,7 +59,7 @@ impl Client {
         while !piece.is_empty() && !self.broken {
             let mut slots = Vec::new();
             if self.compares
-                && let Some(repeated) = self.connection.repeated(piece, &mut slots)
+                && let Some(repeated) = self.connection.take_repeated(piece, &mut slots)
             {
                 let (answers, rest) = piece.split_at(repeated.bytes);
                 for (slot, answer) in slots.iter().zip(answers.chunks_exact(answers.len() / slots.len())) {

@@ -261,7 +261,7 @@ fn a_server_of_http_1_is_refused_and_says_so() {
     });
     let refused = engine(1).open(plan(server.address, 2, 1)).unwrap_err();
     assert_eq!(refused.kind(), "http2");
-    assert!(refused.to_string().contains("it answers in HTTP/1"), "{refused}");
+    assert!(refused.to_string().contains("it responds in HTTP/1"), "{refused}");
     let silent = crate::faulty::serve(|_, _| Then::Stall);
     let plan = SessionPlan { timeout_ns: 50_000_000, ..plan(silent.address, 2, 1) };
     assert_eq!(engine(1).open(plan).unwrap_err().kind(), "timeout");

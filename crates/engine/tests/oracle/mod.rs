@@ -5,7 +5,7 @@
 //! the driver for machines without a nightly toolchain are this one function.
 
 use dragstrip_engine::error_sample::ErrorSample;
-use dragstrip_engine::response::{Expect, HEAD_LIMIT, Known, Reader, Verdict, Wrong};
+use dragstrip_engine::response::{Expect, HEAD_LIMIT, KnownHead, Reader, Verdict, Wrong};
 
 const EXPECTED: [Expect; 6] = [
     Expect { status: 200, body: b"hello world", bodiless: false, any_body: false },
@@ -37,7 +37,7 @@ enum Reading {
 pub fn check(input: &[u8]) {
     let [pick, cut, bytes @ ..] = input else { return };
     let expect = &EXPECTED[usize::from(*pick) % EXPECTED.len()];
-    let mut known = Known::default();
+    let mut known = KnownHead::default();
     let whole = first(&[bytes], expect, &mut known);
     assert_eq!(first(&[bytes], expect, &mut known), whole, "with its head known");
     let at = usize::from(*cut) * bytes.len() / 256;
@@ -45,14 +45,14 @@ pub fn check(input: &[u8]) {
     let pieces: Vec<&[u8]> = bytes.chunks(1 + usize::from(*cut) % 16).collect();
     // Damage in a head's line that never ends may show at once or only as an answer cut off.
     let told = |verdict: Option<Verdict>| verdict.unwrap_or(Verdict { wrong: Some(Wrong::Response), keep: false });
-    assert_eq!(told(first(&halves, expect, &mut Known::default())), told(whole), "cut at {at}");
+    assert_eq!(told(first(&halves, expect, &mut KnownHead::default())), told(whole), "cut at {at}");
     assert_eq!(told(first(&pieces, expect, &mut known)), told(whole), "cut in {}", pieces.len());
     let shown = bytes.escape_ascii();
     compare(whole, &read(bytes, expect.bodiless), expect, &shown);
 }
 
 /// The first verdict on these pieces, the connection closed behind them.
-fn first(pieces: &[&[u8]], expect: &Expect, known: &mut Known) -> Option<Verdict> {
+fn first(pieces: &[&[u8]], expect: &Expect, known: &mut KnownHead) -> Option<Verdict> {
     let (mut reader, mut sample) = (Reader::default(), ErrorSample::default());
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         let fed = reader.feed(piece, expect, known, &mut sample);

@@ -1,9 +1,9 @@
-//! What a server says of the connection: its settings, its windows, and questions whether we are there.
+//! Frames about the connection itself: SETTINGS, WINDOW_UPDATE and PING.
 
-use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MOST, code, flag, kind, setting};
+use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MAX_U31, code, flag, kind, setting};
 use super::{Broken, Connection, Event};
 
-/// Most bytes of answers to PING and SETTINGS that a server does not take off our hands.
+/// Maximum number of bytes of acknowledgements (PING, SETTINGS) that wait because the server does not read them.
 const MAX_OWED: usize = 4 << 20;
 
 impl Connection {
@@ -11,11 +11,14 @@ impl Connection {
         if header.has(flag::ACK) {
             return Ok(Event::More);
         }
-        for one in payload.chunks_exact(6) {
-            self.set(u16::from_be_bytes([one[0], one[1]]), u32::from_be_bytes([one[2], one[3], one[4], one[5]]))?;
+        for entry in payload.chunks_exact(6) {
+            self.set(
+                u16::from_be_bytes([entry[0], entry[1]]),
+                u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]),
+            )?;
         }
         self.settled = true;
-        self.owe(kind::SETTINGS, &[])?;
+        self.acknowledge(kind::SETTINGS, &[])?;
         Ok(Event::Settings)
     }
 
@@ -24,10 +27,10 @@ impl Connection {
         match name {
             setting::MAX_CONCURRENT_STREAMS => self.allowed = value as usize,
             setting::HEADER_TABLE_SIZE => {
-                self.table_word_due |= value < self.table_size;
+                self.table_size_due |= value < self.table_size;
                 self.table_size = value;
             }
-            setting::INITIAL_WINDOW_SIZE if value > MOST => {
+            setting::INITIAL_WINDOW_SIZE if value > MAX_U31 => {
                 return refused(code::FLOW_CONTROL_ERROR, "SETTINGS with an initial window above 2^31 - 1");
             }
             setting::INITIAL_WINDOW_SIZE => {
@@ -35,7 +38,7 @@ impl Connection {
                 self.initial_window = i64::from(value);
                 for slot in self.slots.iter_mut().filter(|slot| slot.id != 0) {
                     slot.window += change;
-                    if slot.window > i64::from(MOST) {
+                    if slot.window > i64::from(MAX_U31) {
                         return refused(code::FLOW_CONTROL_ERROR, "SETTINGS that let a window pass 2^31 - 1");
                     }
                 }
@@ -45,7 +48,7 @@ impl Connection {
             }
             setting::MAX_FRAME_SIZE => self.max_frame = value as usize,
             setting::ENABLE_PUSH if value != 0 => {
-                return refused(code::PROTOCOL_ERROR, "SETTINGS by which a server would take pushes");
+                return refused(code::PROTOCOL_ERROR, "SETTINGS with ENABLE_PUSH, which a server must not send");
             }
             _ => {}
         }
@@ -54,16 +57,16 @@ impl Connection {
 
     pub(super) fn ping<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
         if !header.has(flag::ACK) {
-            self.owe(kind::PING, payload)?;
+            self.acknowledge(kind::PING, payload)?;
         }
         Ok(Event::More)
     }
 
-    /// Acknowledges, as long as the server takes that.
-    fn owe(&mut self, kind: u8, payload: &[u8]) -> Result<(), Broken> {
+    /// Queues an acknowledgement, as long as the server reads them.
+    fn acknowledge(&mut self, kind: u8, payload: &[u8]) -> Result<(), Broken> {
         self.owed += HEADER_BYTES + payload.len();
         if self.owed > MAX_OWED {
-            let why = "it asks for answers (PING, SETTINGS) faster than it takes them";
+            let why = "it sends PING or SETTINGS faster than it reads the acknowledgements";
             return Err(Broken { code: code::ENHANCE_YOUR_CALM, why });
         }
         frame::write(&mut self.out, kind, flag::ACK, 0, payload);
@@ -71,12 +74,12 @@ impl Connection {
     }
 
     pub(super) fn window_update<'a>(&mut self, header: Header, increment: u32) -> Result<Event<'a>, Broken> {
-        let most = i64::from(MOST);
+        let max_window = i64::from(MAX_U31);
         if header.id == 0 {
             self.window += i64::from(increment);
             return match increment {
-                0 => Err(Broken { code: code::PROTOCOL_ERROR, why: "a WINDOW_UPDATE by nothing" }),
-                _ if self.window > most => {
+                0 => Err(Broken { code: code::PROTOCOL_ERROR, why: "a WINDOW_UPDATE by 0" }),
+                _ if self.window > max_window => {
                     Err(Broken { code: code::FLOW_CONTROL_ERROR, why: "a connection's window above 2^31 - 1" })
                 }
                 _ => Ok(Event::Room),
@@ -84,8 +87,8 @@ impl Connection {
         }
         let Some(slot) = self.slot_of(header.id) else { return Ok(Event::More) };
         self.slots[slot].window += i64::from(increment);
-        if increment == 0 || self.slots[slot].window > most {
-            return Ok(self.malformed(slot, "a WINDOW_UPDATE by nothing, or to a window above 2^31 - 1"));
+        if increment == 0 || self.slots[slot].window > max_window {
+            return Ok(self.malformed(slot, "a WINDOW_UPDATE by 0, or to a window above 2^31 - 1"));
         }
         Ok(Event::Room)
     }

@@ -1,18 +1,19 @@
-//! Bytes into frames, wherever they are cut, and what a frame's header alone shows to be wrong.
+//! Splits bytes into frames, wherever reads cut them, and checks what a frame's header alone can show to be wrong.
 
-use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MOST, code, flag, kind, number};
+use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MAX_U31, code, flag, kind, number};
 use super::{Broken, Connection, Event, Expects};
 
-/// So many bytes of bodies are read before the server is told that it may send as many more. The window is twice as large.
+/// After this many bytes of response bodies, a WINDOW_UPDATE lets the server send as many more. The window is twice as
+/// large.
 const RENEW_BYTES: u64 = 1 << 30;
-/// Memory that is kept for what comes in pieces.
+/// Memory that is kept for payloads that come in several reads.
 const KEPT_BYTES: usize = 4096;
 
 impl Connection {
-    /// Takes bytes that arrived; to be called again with those behind the ones taken (their number comes back).
+    /// Reads bytes that arrived, up to the next event; returns how many. Call it again with the rest.
     ///
     /// # Errors
-    /// The connection is broken; what it is told waits to be sent.
+    /// The server violated the protocol; a GOAWAY frame waits in [`Connection::out`].
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), Broken> {
         let result = match self.expects {
@@ -82,20 +83,20 @@ impl Connection {
                 if header.length > 0 {
                     self.expects = Expects::Skip { left: header.length };
                 }
-                Ok((taken, Event::More)) // an extension that nobody asked for (RFC 9113, 5.5)
+                Ok((taken, Event::More)) // an unknown extension: ignored (RFC 9113, 5.5)
             }
         }
     }
 
-    /// What a frame's header alone shows to be wrong.
+    /// Checks what a frame's header alone can show to be wrong.
     #[inline]
     fn check(&self, header: &Header, bytes: &[u8]) -> Result<(), Broken> {
         let protocol = |why| Err(Broken { code: code::PROTOCOL_ERROR, why });
         if !self.settled && (header.kind != kind::SETTINGS || header.has(flag::ACK)) {
             return protocol(if bytes.starts_with(b"HTTP/1.") {
-                "it answers in HTTP/1: it does not speak HTTP/2 here"
+                "it responds in HTTP/1: it does not speak HTTP/2 here"
             } else {
-                "its first frame is no SETTINGS frame: it does not speak HTTP/2 here"
+                "its first frame is not SETTINGS: it does not speak HTTP/2 here"
             });
         }
         if header.length > MAX_FRAME {
@@ -130,12 +131,12 @@ impl Connection {
         }
         match header.kind {
             kind::PUSH_PROMISE => protocol("a PUSH_PROMISE, though push was switched off"),
-            kind::CONTINUATION if self.block.is_none() => protocol("a CONTINUATION of no header block"),
+            kind::CONTINUATION if self.block.is_none() => protocol("a CONTINUATION outside a header block"),
             _ => Ok(()),
         }
     }
 
-    /// Lets the server send on, long before it would have to wait.
+    /// Extends the window long before the server would have to wait.
     #[inline]
     pub(super) fn renew(&mut self) {
         if self.received >= RENEW_BYTES {
@@ -157,7 +158,7 @@ impl Connection {
         Ok((1 + more, event))
     }
 
-    /// A piece of a body, wherever the frame is cut.
+    /// A piece of a response body, wherever reads cut the frame.
     #[inline]
     fn data<'a>(&mut self, input: &'a [u8]) -> (usize, Event<'a>) {
         let Expects::Data { id, left, pad, end } = self.expects else { return (0, Event::More) };
@@ -175,7 +176,7 @@ impl Connection {
                 }
                 Event::Data { slot, bytes: &input[..taken], end }
             }
-            _ => Event::More, // of a stream that is over on our side
+            _ => Event::More, // the stream has ended on this side
         };
         (taken + passed, event)
     }
@@ -195,15 +196,15 @@ impl Connection {
         }
         self.expects = Expects::Header;
         let mut payload = std::mem::take(&mut self.stash);
-        let told = self.frame(header, &payload);
+        let result = self.frame(header, &payload);
         if payload.capacity() <= KEPT_BYTES {
             payload.clear();
             self.stash = payload;
         }
-        told.map(|event| (taken, event))
+        result.map(|event| (taken, event))
     }
 
-    /// A whole frame that is no DATA.
+    /// A whole frame other than DATA.
     #[inline]
     fn frame<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
         match header.kind {
@@ -220,9 +221,9 @@ impl Connection {
             kind::PING => self.ping(header, payload),
             kind::GOAWAY => {
                 let code = u32::from_be_bytes([payload[4], payload[5], payload[6], payload[7]]);
-                Ok(Event::GoAway { last: number(payload) & MOST, code })
+                Ok(Event::GoAway { last: number(payload) & MAX_U31, code })
             }
-            kind::WINDOW_UPDATE => self.window_update(header, number(payload) & MOST),
+            kind::WINDOW_UPDATE => self.window_update(header, number(payload) & MAX_U31),
             _ => Ok(Event::More), // PRIORITY
         }
     }

@@ -1,13 +1,13 @@
-//! Header blocks, in one frame or several, and what they mean where they stand.
+//! Header blocks, in one frame or several, and what they mean at their place in the stream.
 
 use super::super::HEAD_LIMIT;
 use super::super::frame::{Header, code, flag};
-use super::super::section::Section;
+use super::super::header_cache::HeaderInfo;
 use super::{Block, Broken, Connection, Event};
 
-/// Frames that one header block may come in; a server that sends empty ones would never end.
+/// Maximum number of frames of one header block: a server could send empty ones without end.
 const MAX_CONTINUATIONS: u32 = 64;
-/// Interim answers to one request.
+/// Maximum number of interim responses to one request.
 const MAX_INTERIM: u32 = 64;
 
 impl Connection {
@@ -26,8 +26,8 @@ impl Connection {
             self.block = Some(Block { id: header.id, end, frames: 1, bytes: fragment.to_vec() });
             return Ok(Event::More);
         }
-        let section = self.sections.read(fragment).map_err(|(code, why)| Broken { code, why })?;
-        Ok(self.section(header.id, &section, end))
+        let info = self.headers.read(fragment).map_err(|(code, why)| Broken { code, why })?;
+        Ok(self.header_block(header.id, &info, end))
     }
 
     #[cold]
@@ -42,31 +42,31 @@ impl Connection {
             self.block = Some(block);
             return Ok(Event::More);
         }
-        let section = self.sections.read(&block.bytes).map_err(|(code, why)| Broken { code, why })?;
-        Ok(self.section(block.id, &section, block.end))
+        let info = self.headers.read(&block.bytes).map_err(|(code, why)| Broken { code, why })?;
+        Ok(self.header_block(block.id, &info, block.end))
     }
 
-    /// What a block of fields means where it stands: an interim head, the head, or trailers (RFC 9113, 8.1).
+    /// What a header block means at its place in the stream: an interim head, the final head, or trailers (RFC 9113, 8.1).
     #[inline]
-    fn section<'a>(&mut self, id: u32, section: &Section, end: bool) -> Event<'a> {
+    fn header_block<'a>(&mut self, id: u32, info: &HeaderInfo, end: bool) -> Event<'a> {
         let Some(slot) = self.slot_of(id) else { return Event::More };
-        if let Some(why) = section.fault {
+        if let Some(why) = info.fault {
             return self.malformed(slot, why);
         }
-        let one = &mut self.slots[slot];
-        match section.status {
-            Some(status @ 200..) if !one.head => {
-                one.head = true;
+        let stream = &mut self.slots[slot];
+        match info.status {
+            Some(status @ 200..) if !stream.head => {
+                stream.head = true;
                 if end {
                     self.over(slot);
                 }
-                Event::Head { slot, status, deviates: section.deviates, length: section.length, end }
+                Event::Head { slot, status, deviates: info.deviates, length: info.length, end }
             }
-            Some(status @ 100..=199) if !one.head && !end && status != 101 && one.interims < MAX_INTERIM => {
-                one.interims += 1;
+            Some(status @ 100..=199) if !stream.head && !end && status != 101 && stream.interims < MAX_INTERIM => {
+                stream.interims += 1;
                 Event::More
             }
-            None if one.head && end => {
+            None if stream.head && end => {
                 self.over(slot);
                 Event::Data { slot, bytes: &[], end }
             }
@@ -75,7 +75,7 @@ impl Connection {
     }
 }
 
-/// A HEADERS frame's fragment without padding and priority (RFC 9113, 6.2).
+/// The fragment of a HEADERS frame, without padding and priority (RFC 9113, 6.2).
 #[cold]
 fn bare(header: Header, payload: &[u8]) -> Result<&[u8], Broken> {
     let why = "a HEADERS frame's padding is longer than the frame";

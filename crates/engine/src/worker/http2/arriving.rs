@@ -223,7 +223,7 @@ impl<T: Transport> Worker<T, Http2> {
             return bytes;
         }
         let mut over = std::mem::take(&mut self.proto.over);
-        let Some(repeated) = here.http2.repeated(bytes, &mut over) else {
+        let Some(repeated) = here.http2.take_repeated(bytes, &mut over) else {
             self.proto.over = over;
             return bytes;
         };

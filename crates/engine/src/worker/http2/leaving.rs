@@ -42,7 +42,7 @@ impl<T: Transport> Worker<T, Http2> {
     pub(super) fn wake_places(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         for index in self.places(link) {
             let state = self.proto.places[index].place.state;
-            let allowed = index - link * self.proto.streams < self.links[link].proto.http2.most();
+            let allowed = index - link * self.proto.streams < self.links[link].proto.http2.max_streams();
             match state {
                 State::Connecting if !allowed => self.shut(index, block_run),
                 State::Connecting | State::Shut if allowed => {
@@ -69,7 +69,7 @@ impl<T: Transport> Worker<T, Http2> {
     pub(super) fn allowed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) -> bool {
         let (link, slot) = self.proto.of(index);
         let here = &self.links[link].proto;
-        let allowed = here.state != LinkState::Open || slot < here.http2.most();
+        let allowed = here.state != LinkState::Open || slot < here.http2.max_streams();
         if !allowed {
             self.shut(index, block_run);
         }
@@ -95,7 +95,7 @@ impl<T: Transport> Worker<T, Http2> {
         here.http2.open(slot, number, &self.proto.requests);
         here.leaving.push(slot as u32);
         here.unflushed += 1;
-        if here.http2.left() == 0 {
+        if here.http2.streams_left() == 0 {
             here.state = LinkState::Ending;
         }
         let stream = &mut self.proto.places[index];
@@ -119,7 +119,7 @@ impl<T: Transport> Worker<T, Http2> {
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
         let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
-        let room = here.http2.most() == self.proto.streams && here.http2.left() as usize > slots.len();
+        let room = here.http2.max_streams() == self.proto.streams && here.http2.streams_left() as usize > slots.len();
         if !(room && block_run.is_free(now_ns)) {
             return slots.iter().for_each(|slot| self.free_place(first + *slot as usize, now_ns, block_run));
         }
