@@ -1,13 +1,13 @@
-//! Where the workers of a run meet: all go on together, or all stop.
+//! Where the workers of a run meet: all continue together, or all stop.
 
 use crate::sys;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Turns before a waiter sleeps: some 10 µs, so that a block begins without a wake-up in most cases.
+/// Spins before a waiter sleeps: about 10 µs, so that most blocks begin without a wake-up.
 const SPINS: u32 = 2_000;
 
-/// A barrier that spins first, tells the common time, and decides once for all whether to go on.
+/// A barrier that spins first, gives all workers the same time, and decides for all whether to continue.
 pub struct Barrier {
     size: usize,
     arrived: AtomicUsize,
@@ -19,7 +19,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// For so many workers.
+    /// For this many workers.
     pub fn new(size: usize) -> Self {
         Self {
             size,
@@ -32,9 +32,9 @@ impl Barrier {
         }
     }
 
-    /// Waits for all; the time at which the last came, or None: stop here.
+    /// Waits for all workers; returns the time at which the last one came, or None: stop here.
     ///
-    /// The last one to come reads `stop`, so that no worker goes on where another one doesn't.
+    /// The last worker reads `stop`, so that either all workers continue or none does.
     pub fn wait(&self, stop: &AtomicBool) -> Option<u64> {
         let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
@@ -50,7 +50,7 @@ impl Barrier {
         (!self.shut.load(Ordering::Relaxed)).then(|| self.opened_ns.load(Ordering::Relaxed))
     }
 
-    /// Lets everybody go and stop: a worker has died.
+    /// Releases all workers and makes them stop: a worker has died.
     pub fn shut(&self) {
         self.shut.store(true, Ordering::Relaxed);
         self.release();

@@ -1,4 +1,4 @@
-//! One block as one worker sees it: when it counts, how many may still be sent, what was counted.
+//! One worker's part of a block: when it counts, how many requests may still be sent, and what was counted.
 
 use crate::failure::Failure;
 use crate::response::{Verdict, Wrong};
@@ -7,76 +7,78 @@ use crate::sys;
 use crate::tally::Counts;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What makes requests leave: an answer, in a closed loop, or the time, in an open one. The worker's loop is compiled
-/// once for each, so that neither pays for the other.
+/// Decides when requests are sent: after a response in a closed loop, at a given time in an open loop. The worker's loop is
+/// compiled for each, so that neither pays for the other.
+///
+/// A *permit* is the right to send one request of a block that has a limited number of them.
 pub trait LoadModel {
-    /// Requests leave when they are due, and free places wait for them.
+    /// Requests are sent when they are due, and free places wait for them.
     const OPEN_LOOP: bool;
 
-    /// Whether another request may leave, now or later in the block.
+    /// Whether another request may be sent, now or later in the block.
     fn may_send(&self, window: &Window, now_ns: u64) -> bool;
 
-    /// Finds the next request for a free place; `due_ns` is the place's own note of it. False: there is none now.
+    /// Finds the next request for a free place, and notes it in the place's `due_ns`. False: there is none now.
     fn claim(&mut self, window: &Window, counts: &mut Counts, due_ns: &mut u64, now_ns: u64) -> bool;
 
-    /// Whether any free place may send at once, without asking for itself.
+    /// Whether any free place may send at once, without [`LoadModel::claim`] and without a permit.
     fn is_free(&self, window: &Window, now_ns: u64) -> bool;
 
-    /// Takes the right to send one request, for a place that has to open a connection first, and notes it there: else
-    /// more would be opened than there is to send. False: there is none.
+    /// Takes a permit for a place that has to open a connection first, and notes it there. Otherwise more connections would be
+    /// opened than requests are left. False: there is none.
     fn reserve_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
-    /// Takes the right to send one request, or uses the one that the place has.
+    /// Takes a permit, or uses the one that the place holds. False: there is none.
     fn take_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
-    /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
+    /// The connection turned out to be closed, and nothing was sent: the place keeps its permit.
     fn keep_permit(&mut self, window: &Window, due_ns: &mut u64);
 
-    /// Gives one of several back that were to leave together.
+    /// Returns a permit that was taken for one of several requests to be sent together.
     fn return_permit(&mut self, window: &Window);
 
-    /// The place that the request was found for is lost for good.
+    /// The place is given up: the permit that it holds goes to others.
     fn release_permit(&mut self, window: &Window, due_ns: u64);
 
-    /// The place never got to send it, and the block is over.
+    /// The block has ended before the place could send its request.
     fn record_unsent(&mut self, window: &Window, counts: &mut Counts, due_ns: u64);
 
-    /// So many right answers to what was due, left, and arrived at these times, which are the same for all of them.
-    fn record_correct(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times);
+    /// Records correct responses that share the same due, send and arrival times.
+    fn record_correct(&mut self, window: &Window, counts: &mut Counts, responses: u64, times: Times);
 
-    /// No right answer to what was due and left at these times.
+    /// Records a request without a correct response, and when it was due and sent.
     fn record_failed(&mut self, window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64);
 
-    /// When the next request is to leave, if a place is free; u64::MAX: that is not known now.
+    /// When the next request is to be sent if a place is free; u64::MAX: not known now.
     fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64;
 
-    /// Whether answers may be left lying until the next request is to leave, so that both share a wake-up.
+    /// Whether responses may wait to be read until the next request is to be sent, so that both share a wake-up.
     fn may_batch_reads(&self, _: &Window) -> bool {
         false
     }
 
-    /// End of the counted part, the worker's part of the block being over now; `early`: before its time.
+    /// The end of the counted part, called when the worker's part of the block is over; `early`: before the planned end.
     fn end(&mut self, window: &Window, counts: &mut Counts, now_ns: u64, early: bool) -> u64;
 }
 
-/// When a request was due, left, and had its answer, ns.
+/// When a request was due and sent, and when its response arrived, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// In an open loop, when it was meant to leave.
+    /// In an open loop, when the request was meant to be sent.
     pub due_ns: u64,
-    /// When it left.
+    /// When the request was sent.
     pub sent_ns: u64,
-    /// When its answer was complete.
+    /// When the response was complete.
     pub arrived_ns: u64,
 }
 
-/// Notes in a place of a closed loop that it has the right to send.
+/// In `due_ns` of a closed loop's place: the place holds a permit.
 const RESERVED: u64 = 1;
 
-/// The closed loop: as soon as a place is free its next request leaves.
+/// The closed loop: a place's next request is sent as soon as the place is free.
 #[derive(Default)]
 pub struct ClosedLoop {
-    /// Places that have the right to send and have not sent.
+    /// Number of permits that places hold.
     reserved: u64,
 }
 
@@ -148,9 +150,9 @@ impl LoadModel for ClosedLoop {
     fn record_unsent(&mut self, _: &Window, _: &mut Counts, _: u64) {}
 
     #[inline]
-    fn record_correct(&mut self, window: &Window, counts: &mut Counts, answers: u64, times: Times) {
+    fn record_correct(&mut self, window: &Window, counts: &mut Counts, responses: u64, times: Times) {
         if times.arrived_ns >= window.counted_from_ns && times.arrived_ns < window.end_ns {
-            counts.record(times.arrived_ns.saturating_sub(times.sent_ns), answers);
+            counts.record(times.arrived_ns.saturating_sub(times.sent_ns), responses);
         }
     }
 
@@ -171,7 +173,7 @@ impl LoadModel for ClosedLoop {
     }
 }
 
-/// When a block counts and what ends it; the same for all workers.
+/// When a block counts and what ends it; the same for all workers, except for `worker`.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     /// Begin of the lead-in.
@@ -180,35 +182,35 @@ pub struct Window<'a> {
     pub counted_from_ns: u64,
     /// End of the counted part: nothing is sent from here on.
     pub end_ns: u64,
-    /// How many requests may still be sent, over all workers; None: as many as the time allows.
+    /// Permits that are left, over all workers; None: no limit.
     pub requests_left: Option<&'a AtomicU64>,
     /// Ends the block at once.
     pub stop: &'a AtomicBool,
-    /// Whose part it is.
+    /// Number of the worker.
     pub worker: usize,
-    /// Whom it is shown to as it goes.
+    /// Receives snapshots during the block.
     pub snapshot_sender: Option<&'a SnapshotSender>,
 }
 
-/// The state of one worker's part of a block.
+/// One worker's part of a block.
 pub struct BlockRun<'a, M> {
-    /// When it counts.
+    /// When the block counts.
     pub window: Window<'a>,
     /// What was counted.
     pub counts: &'a mut Counts,
-    /// What makes its requests leave.
+    /// Decides when requests are sent.
     pub load_model: M,
-    /// Next bound of the counted part, at which the worker's CPU time is read.
+    /// The next bound of the counted part, at which the worker's CPU time is read.
     crossing_ns: u64,
     cpu_from_ns: u64,
-    /// Spent on looking in vain for answers, where the worker does not sleep.
+    /// Time spent polling without a response.
     polled_ns: u64,
-    /// When it is shown next.
+    /// When the next snapshot is due.
     snapshot_ns: u64,
 }
 
 impl<'a, M: LoadModel> BlockRun<'a, M> {
-    /// Begins with the lead-in.
+    /// Begins the lead-in.
     pub fn new(window: Window<'a>, counts: &'a mut Counts, load_model: M) -> Self {
         let snapshot_ns =
             window.snapshot_sender.map_or(u64::MAX, |snapshot_sender| window.started_ns + snapshot_sender.every_ns);
@@ -223,7 +225,7 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
-    /// Reads the worker's CPU time where a bound of the counted part has been passed.
+    /// Reads the worker's CPU time if a bound of the counted part has been passed.
     #[inline]
     pub fn read_cpu_at_bound(&mut self, now_ns: u64) {
         if now_ns >= self.crossing_ns {
@@ -244,18 +246,18 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
-    /// The worker's CPU time but for what it spent on looking in vain: what is left would be needed by one that sleeps.
+    /// The worker's CPU time without polling: what a worker that sleeps would have used.
     fn worked_ns(&self) -> u64 {
         sys::thread_cpu_ns().saturating_sub(self.polled_ns)
     }
 
-    /// So long was looked for answers, and there were none.
+    /// Adds time spent polling without a response.
     #[inline]
     pub fn add_poll_time(&mut self, spent_ns: u64) {
         self.polled_ns += spent_ns;
     }
 
-    /// Shows what was counted so far, if it is time. Not for the hot path: it copies the histograms.
+    /// Sends a snapshot of the counts, if one is due. Not for the hot path: it copies the histograms.
     pub fn send_snapshot(&mut self, now_ns: u64) {
         let Some(snapshot_sender) =
             self.window.snapshot_sender.filter(|_| now_ns >= self.snapshot_ns && now_ns < self.window.end_ns)
@@ -267,95 +269,96 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         counts.engine_cpu_ns = self.worked_ns().saturating_sub(self.cpu_from_ns);
         let snapshot =
             Snapshot { worker: self.window.worker, started_ns: self.window.started_ns, at_ns: now_ns, counts };
-        let _ = snapshot_sender.to.send(snapshot); // nobody looks any more: so be it
+        let _ = snapshot_sender.to.send(snapshot); // the receiver may be gone
     }
 
-    /// Whether requests leave when they are due.
+    /// Whether this is an open loop.
     #[inline]
     pub fn is_open_loop(&self) -> bool {
         M::OPEN_LOOP
     }
 
-    /// When something is due next: a bound of the counted part, or a request; u64::MAX for nothing.
+    /// When something is due next: a bound of the counted part, or a request; u64::MAX: nothing.
     #[inline]
     pub fn due_ns(&self, now_ns: u64, free: bool) -> u64 {
         self.crossing_ns.min(self.load_model.wake_ns(&self.window, now_ns, free))
     }
 
-    /// Whether answers may lie until the next request is to leave; see [`LoadModel::may_batch_reads`].
+    /// See [`LoadModel::may_batch_reads`].
     #[inline]
     pub fn may_batch_reads(&self) -> bool {
         self.load_model.may_batch_reads(&self.window)
     }
 
-    /// Whether another request may leave, now or later in the block.
+    /// See [`LoadModel::may_send`].
     #[inline]
     pub fn may_send(&self, now_ns: u64) -> bool {
         self.load_model.may_send(&self.window, now_ns)
     }
 
-    /// Finds the next request for a free place; see [`LoadModel::claim`].
+    /// See [`LoadModel::claim`].
     #[inline]
     pub fn claim(&mut self, due_ns: &mut u64, now_ns: u64) -> bool {
         self.load_model.claim(&self.window, self.counts, due_ns, now_ns)
     }
 
-    /// Whether any free place may send at once; see [`LoadModel::is_free`].
+    /// See [`LoadModel::is_free`].
     #[inline]
     pub fn is_free(&self, now_ns: u64) -> bool {
         self.load_model.is_free(&self.window, now_ns)
     }
 
-    /// Takes the right to send one request before its connection is opened; see [`LoadModel::reserve_permit`].
+    /// See [`LoadModel::reserve_permit`].
     pub fn reserve_permit(&mut self, due_ns: &mut u64) -> bool {
         self.load_model.reserve_permit(&self.window, due_ns)
     }
 
-    /// Takes the right to send one request, or uses the one that the place has.
+    /// See [`LoadModel::take_permit`].
     #[inline]
     pub fn take_permit(&mut self, due_ns: &mut u64) -> bool {
         self.load_model.take_permit(&self.window, due_ns)
     }
 
-    /// The connection turned out to be closed, and nothing was sent: the place keeps its right.
+    /// See [`LoadModel::keep_permit`].
     pub fn keep_permit(&mut self, due_ns: &mut u64) {
         self.load_model.keep_permit(&self.window, due_ns);
     }
 
-    /// Gives one of several back that were to leave together.
+    /// See [`LoadModel::return_permit`].
     pub fn return_permit(&mut self) {
         self.load_model.return_permit(&self.window);
     }
 
-    /// The place that a request was found for is lost for good.
+    /// See [`LoadModel::release_permit`].
     pub fn release_permit(&mut self, due_ns: u64) {
         self.load_model.release_permit(&self.window, due_ns);
     }
 
-    /// The block ended before a place could send what it had found.
+    /// See [`LoadModel::record_unsent`].
     pub fn record_unsent(&mut self, due_ns: u64) {
         self.load_model.record_unsent(&self.window, self.counts, due_ns);
     }
 
-    /// Whether the block was told to stop.
+    /// Whether the stop flag is set.
     pub fn stopped(&self) -> bool {
         self.window.stop.load(Ordering::Relaxed)
     }
 
-    /// A right answer to what was due, left, and arrived at these times.
+    /// Counts a correct response.
     #[inline]
     pub fn record_correct(&mut self, due_ns: u64, sent_ns: u64, arrived_ns: u64) {
         self.record_correct_batch(1, Times { due_ns, sent_ns, arrived_ns });
     }
 
-    /// So many right answers, all to requests that were due and left at the same time, and all arrived together.
+    /// Counts correct responses that share the same due, send and arrival times.
     #[inline]
-    pub fn record_correct_batch(&mut self, answers: u64, times: Times) {
-        self.counts.answered += answers;
-        self.load_model.record_correct(&self.window, self.counts, answers, times);
+    pub fn record_correct_batch(&mut self, responses: u64, times: Times) {
+        self.counts.answered += responses;
+        self.load_model.record_correct(&self.window, self.counts, responses, times);
     }
 
-    /// A request left on a connection whose previous answer had arrived before; in an open loop that is the schedule's.
+    /// Records the time from a response's arrival until the connection's next request was sent. In an open loop the schedule
+    /// determines this time, so it is not recorded.
     #[inline]
     pub fn record_turnaround(&mut self, sent_ns: u64, arrived_ns: u64) {
         if !M::OPEN_LOOP && sent_ns >= self.window.counted_from_ns && sent_ns < self.window.end_ns {
@@ -363,12 +366,14 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
-    /// The clock that stamps arrivals was set, by so much; 0: it was not.
+    /// Records that the wall clock, which timestamps arrivals, was set by this much; 0: it was not.
     pub fn record_clock_step(&mut self, step_ns: u64) {
         self.counts.clock_step_ns = self.counts.clock_step_ns.max(step_ns);
     }
 
-    /// The first byte of right answers, so long after their requests had left; recorded where the answers themselves were.
+    /// Records the time to the first byte of correct responses, if the responses themselves were recorded.
+    ///
+    /// `recorded_before`: responses of the counted part before them.
     #[inline]
     pub fn record_first_byte(&mut self, recorded_before: u64, first_ns: u64) {
         if let Some(recorded) = &mut self.counts.first_byte
@@ -378,9 +383,9 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
-    /// A right answer was counted: one of this kind, recorded where it itself was.
+    /// Counts a correct response also by its kind of request, if the response itself was recorded.
     ///
-    /// `before`: right answers of the counted part before it, and the sum of their latencies.
+    /// `before`: responses of the counted part before it, and the sum of their latencies.
     pub fn record_correct_of_kind(&mut self, kind: u32, before: (u64, u64)) {
         if let Some(counted) = self.counts.kinds.get_mut(kind as usize)
             && self.counts.requests > before.0
@@ -389,21 +394,21 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
-    /// A request without a right answer was counted: one of this kind.
+    /// Counts a failed request also by its kind.
     pub fn record_failed_of_kind(&mut self, kind: u32) {
         if let Some(counted) = self.counts.kinds.get_mut(kind as usize) {
             counted.failed += 1;
         }
     }
 
-    /// A request that was due and left at these times and got no right answer.
+    /// Counts a request without a correct response.
     pub fn record_failed(&mut self, failure: Failure, due_ns: u64, sent_ns: u64) {
         self.counts.failed += 1;
         self.load_model.record_failed(&self.window, self.counts, due_ns, sent_ns);
         self.count_error(failure);
     }
 
-    /// An answer is over: its status counts, where there was one to read.
+    /// Counts the status of a response, if it could be read.
     #[inline]
     pub fn count_status(&mut self, verdict: &Verdict, status: u16) {
         if verdict.wrong != Some(Wrong::Response) {
@@ -411,19 +416,19 @@ impl<'a, M: LoadModel> BlockRun<'a, M> {
         }
     }
 
-    /// A connection was opened, in so long.
+    /// Counts a connection that was opened, and how long that took.
     #[inline]
     pub fn connected(&mut self, took_ns: u64) {
         self.counts.connects += 1;
         self.counts.connecting.saturating_record(took_ns);
     }
 
-    /// Something wrong that is no request's end.
+    /// Counts an error that does not end a request.
     pub fn count_error(&mut self, failure: Failure) {
         self.counts.errors[failure as usize] += 1;
     }
 
-    /// The worker's part is over, its answers all in; `halted`: before its time, by a script's will.
+    /// Ends the worker's part, when no request is in flight; `halted`: a script has ended it early.
     pub fn end(&mut self, now_ns: u64, gave_up: bool, halted: bool) {
         let early = gave_up || halted || self.counts.stopped;
         let counted_end_ns = self.load_model.end(&self.window, self.counts, now_ns, early);

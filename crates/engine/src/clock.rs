@@ -1,29 +1,29 @@
-//! Two clocks: the kernel stamps what arrives by CLOCK_REALTIME, and everything here runs on CLOCK_MONOTONIC.
+//! Two clocks: the kernel's timestamps are from CLOCK_REALTIME, everything else uses CLOCK_MONOTONIC.
 //!
-//! The kernel derives both from one counter, slewed alike: they differ by a constant, until somebody sets the clock (an
-//! administrator, NTP's first correction, a leap second). That constant is looked at before, during and after each block: a
-//! stamp is moved by it, and a block within which it changed says by how much.
+//! The kernel derives both from one counter with the same slewing. They differ by a constant, until something sets the
+//! wall clock: an administrator, NTP's first correction, a leap second. The constant is measured before, during and
+//! after each block. Timestamps are shifted by it, and a block during which it changed reports by how much.
 
 use crate::sys;
 
-/// Looks taken for one reading; the one that was interrupted least is the best.
+/// Attempts per reading; the one with the least interruption is used.
 const LOOKS: u32 = 5;
-/// A look that takes no longer than this was not interrupted.
+/// An attempt that takes no longer was not interrupted.
 const QUICK_NS: u64 = 100;
 
-/// Both clocks at one time.
+/// Both clocks at the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// CLOCK_MONOTONIC before.
+    /// CLOCK_MONOTONIC before the reading of CLOCK_REALTIME.
     pub before_ns: u64,
     /// CLOCK_REALTIME.
     pub real_ns: u64,
-    /// CLOCK_MONOTONIC after.
+    /// CLOCK_MONOTONIC after it.
     pub after_ns: u64,
 }
 
 impl Reading {
-    /// The most exact of a few looks; about 60 ns.
+    /// The most precise of a few attempts; about 60 ns.
     pub fn now() -> Self {
         let look = || {
             let before_ns = sys::now_ns();
@@ -46,13 +46,13 @@ impl Reading {
         self.after_ns.saturating_sub(self.before_ns)
     }
 
-    /// By how much CLOCK_REALTIME is ahead, give or take half the width.
+    /// By how much CLOCK_REALTIME is ahead; the error is at most half the width.
     fn ahead_ns(&self) -> i64 {
         self.real_ns as i64 - (self.before_ns + self.width_ns() / 2) as i64
     }
 }
 
-/// How the two clocks stand to each other.
+/// The relation of the two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     ahead_ns: i64,
@@ -62,13 +62,13 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// As read.
+    /// From a reading.
     pub fn new(reading: &Reading) -> Self {
         Self { ahead_ns: reading.ahead_ns(), width_ns: reading.width_ns(), early_stamps: 0 }
     }
 
-    /// By how much CLOCK_REALTIME was set since the last look, either way; 0: not at all, or by less than can be seen
-    /// (about 100 ns). Stamps are moved by the new difference from here on.
+    /// By how much CLOCK_REALTIME was set since the last call, in either direction; 0: not at all, or by less than can
+    /// be seen (about 100 ns). From now on timestamps are shifted by the new difference.
     pub fn follow(&mut self, reading: &Reading) -> u64 {
         let step_ns = (reading.ahead_ns() - self.ahead_ns).unsigned_abs();
         if step_ns <= (self.width_ns + reading.width_ns()) / 2 + 1 {
@@ -78,11 +78,11 @@ impl Clocks {
         step_ns
     }
 
-    /// When an answer arrived at this machine, on CLOCK_MONOTONIC: by the kernel's stamp, where there is one (not 0).
+    /// When a response arrived at this machine, on CLOCK_MONOTONIC: by the kernel's timestamp, if there is one (not 0).
     ///
-    /// Departures are never noted too late: a stamp that lies before one is a fault of the clocks (somebody set one, and
-    /// [`Clocks::follow`] will tell of the step). Such a stamp is counted and not believed: the answer had arrived by now,
-    /// and no latency is too short for it. The same is told where a stamp lies after now.
+    /// Recorded send times are never too late, so a timestamp before the send time means that a clock was set;
+    /// [`Clocks::follow`] will report the step. Such a timestamp is counted and ignored: the time of reading is used,
+    /// which makes no latency too short. The same is done with a timestamp in the future.
     #[inline]
     pub fn arrival_ns(&mut self, stamp_ns: u64, sent_ns: u64, now_ns: u64) -> u64 {
         if stamp_ns == 0 {
@@ -96,7 +96,7 @@ impl Clocks {
         arrived_ns.min(now_ns)
     }
 
-    /// Answers whose stamps lay before their requests' departures, since this was last asked.
+    /// How many responses had timestamps before their requests' send times, since the last call.
     pub fn take_early_stamps(&mut self) -> u64 {
         std::mem::take(&mut self.early_stamps)
     }

@@ -1,31 +1,31 @@
-//! What a block cost: the server's CPU time, the engine's own, the hypervisor's share. Files stay open.
+//! What a block cost: the server's CPU time, the engine's, and the hypervisor's share. Files stay open.
 
 use crate::error::EngineError;
 use crate::sys;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The server's CPU accounting, read while it is idle before and after a block. No allocation in reading.
+/// The server's CPU accounting, read while the server is idle, before and after a block. Reading allocates nothing.
 #[derive(Debug)]
 pub struct ServerFiles {
     cgroup_cpu_stat: Option<File>,
-    /// One per thread of the server; None: it had vanished when we came to open it.
+    /// One per thread of the server; None: the thread had ended before its file was opened.
     schedstats: Vec<Option<File>>,
 }
 
-/// CPU time and run-queue wait (ns) so far, and how often it was put on a core; None where it can't be read.
+/// CPU time and run-queue wait so far, ns, and how often it was put on a core; None: can't be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerUse {
-    /// User and system.
+    /// User and system time.
     pub cpu_ns: Option<u64>,
-    /// Runnable, but not running.
+    /// Time in which it was runnable but not running.
     pub wait_ns: Option<u64>,
-    /// Times that a thread of it was put on a core.
+    /// How often one of its threads was put on a core.
     pub runs: Option<u64>,
 }
 
 impl ServerUse {
-    /// From `earlier` to now; None where either is.
+    /// The use from `earlier` to now; None if either is unknown.
     pub fn since(self, earlier: Self) -> Self {
         let minus = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         Self {
@@ -37,11 +37,11 @@ impl ServerUse {
 }
 
 impl ServerFiles {
-    /// Opens them.
+    /// Opens the files.
     ///
     /// # Errors
-    /// [`EngineError::Watch`] where the cgroup's can't be opened: that is a wrong path, while a thread may
-    /// have ended since its path was listed.
+    /// [`EngineError::Watch`]: the cgroup's file can't be opened, so its path is wrong. A thread's file may be missing,
+    /// because the thread may have ended since its path was listed.
     pub fn open(cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<Self, EngineError> {
         let open = |path: &str| File::open(path).map_err(|source| EngineError::Watch { path: path.into(), source });
         Ok(Self {
@@ -50,7 +50,7 @@ impl ServerFiles {
         })
     }
 
-    /// The use so far. The cgroup counts the CPU time where there is one: threads that end stay in it.
+    /// The use so far. If there is a cgroup, it gives the CPU time, because it includes threads that have ended.
     pub fn read(&self) -> ServerUse {
         let mut threads = (!self.schedstats.is_empty()).then_some([0; 3]);
         for file in &self.schedstats {
@@ -65,7 +65,7 @@ impl ServerFiles {
     }
 }
 
-/// CPU time (ns), run-queue wait (ns) and turns on a core of one thread.
+/// CPU time (ns), run-queue wait (ns) and number of turns on a core of one thread.
 fn schedstat(file: &File) -> Option<[u64; 3]> {
     let mut buffer = [0; 128];
     let length = file.read_at(&mut buffer, 0).ok()?;
@@ -82,7 +82,7 @@ fn cgroup_usage_ns(file: &File) -> Option<u64> {
     Some(line.trim().parse::<u64>().ok()? * 1000)
 }
 
-/// Steal time on some cores, from `/proc/stat` (steps of 10 ms on most kernels).
+/// Steal time on some cores, from `/proc/stat` (in steps of 10 ms on most kernels).
 #[derive(Debug)]
 pub struct Steal {
     cores: Vec<usize>,
@@ -92,13 +92,13 @@ pub struct Steal {
 }
 
 impl Steal {
-    /// None for no cores: reading `/proc/stat` costs tens of µs.
+    /// None for no cores: reading `/proc/stat` takes tens of µs.
     pub fn open(cores: &[usize]) -> Option<Self> {
         if cores.is_empty() {
             return None;
         }
         let file = File::open("/proc/stat").ok()?;
-        // One line a core, at most 11 numbers; the rest of the file is not needed.
+        // One line per core, at most 11 numbers; the rest of the file is not needed.
         let most = std::thread::available_parallelism().map_or(1, usize::from).max(cores.iter().max()? + 1);
         Some(Self { cores: cores.to_vec(), file, buffer: vec![0; (most + 2) * 256], tick_ns: sys::tick_ns() })
     }
@@ -124,30 +124,29 @@ impl Steal {
     }
 }
 
-/// The calling worker thread's own use, and that of the kernel's thread for packets on its core.
-///
-/// Packets over the loopback are handled in passing, in the sender's time, until there are too many at once (many
-/// connections opened together): then the kernel leaves them to `ksoftirqd` of that core, for which the worker has to
-/// wait. That is no other program's doing but the load's own: it is taken off the wait and is the engine's CPU time.
+/// The calling worker thread's use, and that of the kernel's packet thread on its core. The kernel handles loopback
+/// packets within the sender's time, until there are too many at once, for example if many connections are opened
+/// together. Then it leaves them to the core's `ksoftirqd`, and the worker has to wait. The load itself causes that, no
+/// other program: so this time is subtracted from the wait, and added to the engine's CPU time.
 #[derive(Debug)]
 pub struct Meter {
     schedstat: Option<File>,
     packets: Option<File>,
 }
 
-/// A worker's use at one moment, or over a block.
+/// A worker's use so far, or during a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnUse {
-    /// Runnable, but not running, ns.
+    /// Time in which it was runnable but not running, ns.
     pub wait_ns: u64,
-    /// What the kernel's thread for packets ran meanwhile, ns; 0 where it can't be seen.
+    /// CPU time of the kernel's packet thread, ns; 0 if it can't be read.
     pub packets_ns: u64,
     /// Involuntary context switches.
     pub switches: u64,
 }
 
 impl OwnUse {
-    /// From `earlier` to now; the wait without that for packets.
+    /// The use from `earlier` to now; the wait excludes the packet thread's time.
     pub fn since(self, earlier: Self) -> Self {
         let packets_ns = self.packets_ns.saturating_sub(earlier.packets_ns);
         Self {
@@ -159,13 +158,13 @@ impl OwnUse {
 }
 
 impl Meter {
-    /// To be called, as `read`, in the thread that is measured, which stays on `core`.
+    /// Call it, and `read`, in the thread that is measured, which stays on `core`.
     pub fn open(core: usize) -> Self {
         let packets = kernel_thread(&format!("ksoftirqd/{core}"));
         Self { schedstat: File::open("/proc/thread-self/schedstat").ok(), packets }
     }
 
-    /// The use so far; a kernel without schedstat gives no wait.
+    /// The use so far; a kernel without schedstat has no wait.
     pub fn read(&self) -> OwnUse {
         let wait_ns = self.schedstat.as_ref().and_then(schedstat).map_or(0, |[_, wait_ns, _]| wait_ns);
         let packets_ns = self.packets.as_ref().and_then(schedstat).map_or(0, |[cpu_ns, ..]| cpu_ns);
@@ -173,8 +172,8 @@ impl Meter {
     }
 }
 
-/// The schedstat of a kernel thread by its name; None where they can't be seen, as in a container. They are started
-/// before all programs, so that the first processes listed have it.
+/// The schedstat file of a kernel thread with this name; None if it can't be seen, as in a container. Kernel threads
+/// start before all programs, so only the first processes are searched.
 fn kernel_thread(name: &str) -> Option<File> {
     let processes = std::fs::read_dir("/proc").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let named = |folder: &std::path::PathBuf| {
@@ -215,7 +214,7 @@ mod tests {
         let at = |wait_ns, packets_ns| OwnUse { wait_ns, packets_ns, switches: 1 };
         let both = at(900, 500).since(at(100, 200));
         assert_eq!((both.wait_ns, both.packets_ns), (500, 300));
-        // The thread also runs while the worker sleeps: that was nobody's wait.
+        // The packet thread also runs while the worker sleeps, when nothing waits for it.
         assert_eq!(at(110, 500).since(at(100, 200)).wait_ns, 0);
         assert!(kernel_thread("no such thread").is_none());
     }

@@ -1,22 +1,22 @@
-//! What the engine refuses, in words for the person who must act.
+//! What the engine refuses, as text for the user.
 
 use crate::target::Target;
 use std::io;
 
-/// Why the engine can't do what was asked; each message says what was given and what would do.
+/// Why the engine can't do what was requested; each message says what was given and what would be valid.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No core to run on.
     #[error("cores: none given; name at least one core for the engine's worker threads")]
     NoCores,
-    /// A worker can't be pinned.
+    /// A worker can't be pinned to a core.
     #[error(
         "cores: core {core} can't be used ({source}); choose among those that this process may run on (nproc, taskset -p)"
     )]
     Core {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The system refused a thread, a ring or an epoll instance.
@@ -24,49 +24,49 @@ pub enum EngineError {
     System {
         /// What was attempted.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// io_uring was asked for by name.
+    /// io_uring was requested and does not work.
     #[error(
         "io: io_uring was asked for and does not work here ({source}); take auto or epoll, or have it allowed \
          (kernel.io_uring_disabled, a container's seccomp profile)"
     )]
     Uring {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A name or an address can't be resolved.
     #[error("address: {host}:{port} can't be resolved ({source}); give an IP address or a name this machine knows")]
     Address {
-        /// As given.
+        /// The host as given.
         host: String,
-        /// As given.
+        /// The port as given.
         port: u16,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
     /// A field of a plan is out of bounds.
     #[error("{field}: {problem}; {remedy}")]
     Plan {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// What was given and why it is refused.
         problem: String,
-        /// What would do.
+        /// What would be valid.
         remedy: &'static str,
     },
-    /// The limit on open files is too low for the connections asked for.
+    /// The limit of open files is too low for the requested connections.
     #[error(
         "connections: {connections} need {needed} descriptors besides the {open} that are open, and the hard limit is \
          {limit}; use fewer connections or raise it (ulimit -Hn)"
     )]
     Descriptors {
-        /// Connections asked for.
+        /// Requested connections.
         connections: usize,
         /// Descriptors they need.
         needed: u64,
-        /// Already open in this process.
+        /// Descriptors that are open in this process.
         open: u64,
         /// RLIMIT_NOFILE, hard.
         limit: u64,
@@ -81,13 +81,13 @@ pub enum EngineError {
         }
     )]
     Connect {
-        /// Where to.
+        /// The server.
         target: Target,
-        /// 1-based, within the worker.
+        /// Number of the connection, from 1, within the worker.
         number: usize,
-        /// How many that worker opens.
+        /// How many connections that worker opens.
         of: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// No session has this number.
@@ -98,24 +98,24 @@ pub enum EngineError {
     Watch {
         /// The file.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A histogram can't be read, or two of them can't be added.
     #[error("histogram {index}: {problem}; give HdrHistogram V2 compressed bytes as a tally holds them")]
     Histogram {
-        /// 0-based place among those given.
+        /// Number of the histogram, from 0.
         index: usize,
         /// What is wrong with it.
         problem: String,
     },
-    /// A worker thread is gone: a defect of the engine.
+    /// A worker thread is gone: a bug in the engine.
     #[error("engine: a worker thread has died; this is a defect of the engine, please report it with what was run")]
     WorkerDied,
 }
 
 impl EngineError {
-    /// What programs may tell it by, whatever its message says; all of them stand in `_engine.pyi`.
+    /// The name by which programs recognise the error, whatever its message; all of them are in `_engine.pyi`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NoCores | Self::Core { .. } => "cores",
@@ -133,7 +133,7 @@ impl EngineError {
     }
 }
 
-/// What the system lacks or the other side did, where that says more than what was attempted.
+/// What the system lacks or the other side did, if that says more than what was attempted.
 fn of_system(source: &io::Error) -> Option<&'static str> {
     if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
         return Some("descriptors");

@@ -1,9 +1,9 @@
-//! Generates HTTP load in short blocks and counts what comes back.
+//! Generates HTTP load in short blocks, and checks and counts the responses.
 //!
-//! An [`Engine`] has one pinned worker thread per core. A *session* is a set of connections to one server,
-//! kept open; several live side by side. A *block* is a short stretch of load on one of them: a lead-in that
-//! is not counted, a counted part, a drain. One call runs a whole list of blocks, and each leaves a [`Tally`].
-//! The crate knows nothing of Python, of contenders or of statistics.
+//! An [`Engine`] has one pinned worker thread per core. A *session* is a set of connections to one server that are kept
+//! open; there may be several sessions. A *block* is a short period of load on one session: a lead-in that is not
+//! counted, a counted part, a drain. One call runs a list of blocks; each results in a [`Tally`]. The crate knows
+//! nothing of Python, contenders or statistics.
 
 mod barrier;
 mod block_run;
@@ -50,48 +50,50 @@ pub use tally::{Tally, merge, read_quantiles_ns};
 use threads::{Command, Run, Watched, Worker, WorkerResult};
 pub use tls::{TlsPlan, Trust};
 
-/// Descriptors kept free besides connections: epoll instances, files of CPU accounting, the caller's own.
+/// Descriptors kept free in addition to those of connections: epoll instances, files of CPU accounting, the caller's
+/// own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// The worker threads and what they keep open.
+/// The worker threads and their sessions.
 pub struct Engine {
     workers: Vec<Worker>,
     sessions: HashMap<u32, Arc<SessionPlan>>,
     next_session: u32,
     stop: Arc<AtomicBool>,
     chosen: Chosen,
-    /// None: there are no stamps to be had here.
+    /// None: the kernel gives no timestamps here.
     stamping: Option<TimestampSource>,
 }
 
 /// What a session runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionUse {
-    /// How bytes get in and out, for a person, and why it is not what was asked for.
+    /// The transport, as text for a person, and why it is not the one that was requested.
     pub io: String,
-    /// What an engine is to be asked for so that it does the same.
+    /// The backend to request for the same transport.
     pub backend: Backend,
     /// "HTTP/1.1" or "HTTP/2".
     pub protocol: &'static str,
-    /// How workers wait for answers: "sleep" or "poll".
+    /// How workers wait for responses: "sleep" or "poll".
     pub wait: &'static str,
     /// "TLS 1.2" or "TLS 1.3", of the latest handshake; None: there was none.
     pub tls: Option<&'static str>,
-    /// What says when an answer arrived: "kernel", by its stamp, or "user", by a clock read once it was looked at.
+    /// What gives the arrival of a response: "kernel", its timestamp, or "user", a clock that is read after the
+    /// response.
     pub stamps: &'static str,
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Pending {
     run: Arc<Run>,
     results: Receiver<WorkerResult>,
     done: Vec<WorkerResult>,
     workers: usize,
-    /// Of a block that is to be seen as it goes.
+    /// If snapshots of the block were requested.
     snapshots: Option<Snapshots>,
 }
 
-/// The first address a name stands for.
+/// The first address that a host name resolves to.
 ///
 /// # Errors
 /// [`EngineError::Address`].
@@ -105,20 +107,20 @@ impl Engine {
     /// Starts one worker per core, pinned to it; a core named twice gets two.
     ///
     /// # Errors
-    /// No core given, or one that can't be used.
+    /// No core is given, or one can't be used.
     pub fn new(cores: &[usize]) -> Result<Self, EngineError> {
         Self::with_backend(cores, Backend::Auto)
     }
 
-    /// The same, over the back end asked for.
+    /// The same, over the requested back end.
     ///
     /// # Errors
-    /// As [`Engine::new`], and [`EngineError::Uring`] where it was asked for and does not work here.
+    /// As [`Engine::new`], and [`EngineError::Uring`]: io_uring was requested and does not work here.
     pub fn with_backend(cores: &[usize], backend: Backend) -> Result<Self, EngineError> {
         Self::with_probe(cores, backend, io::probe)
     }
 
-    /// The same; `probe` says whether io_uring works here (tests: a kernel that forbids it).
+    /// The same; `probe` says whether io_uring works here (for tests of a kernel that forbids it).
     ///
     /// # Errors
     /// As [`Engine::with_backend`].
@@ -147,17 +149,18 @@ impl Engine {
         })
     }
 
-    /// What an engine is to be asked for in order to work as this one does.
+    /// The backend to request for an engine that works like this one.
     pub fn io(&self) -> Backend {
         self.chosen.backend()
     }
 
-    /// Which back end runs, and its flags; why not io_uring, where the kernel would not have it.
+    /// The transport and its flags, and why it is not io_uring if the kernel does not support that.
     pub fn backend(&self) -> String {
         self.chosen.name()
     }
 
-    /// Who says when an answer arrived: "kernel", by its stamp, or "user", by a clock read once it was looked at.
+    /// What gives the arrival of a response: "kernel", its timestamp, or "user", a clock that is read after the
+    /// response.
     pub fn latency_stamps(&self) -> &'static str {
         if self.stamping.is_some() { "kernel" } else { "user" }
     }
@@ -188,7 +191,7 @@ impl Engine {
         })
     }
 
-    /// What ends a run from elsewhere when it is set; a run clears it when it begins.
+    /// A flag that ends a run when another thread sets it; each run clears it when it begins.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -196,7 +199,7 @@ impl Engine {
     /// Opens a session's connections (none yet without keep-alive) and returns its number.
     ///
     /// # Errors
-    /// A plan that makes no sense, too few descriptors, a server that can't be reached.
+    /// The plan is invalid, there are too few descriptors, or the server can't be reached.
     pub fn open(&mut self, plan: SessionPlan) -> Result<u32, EngineError> {
         plan.check()?;
         let connections = plan.connections;
@@ -230,7 +233,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Has the server's CPU time and run-queue wait read around each of the session's blocks.
+    /// Reads the server's CPU time and run-queue wait around each of the session's blocks.
     ///
     /// # Errors
     /// No such session, or the cgroup's file can't be opened.
@@ -240,7 +243,7 @@ impl Engine {
         self.workers[0].tell(Command::Watch { id: session, watched: Watched::Files(files) })
     }
 
-    /// The same, read on the server's machine: `marker` asks the observer there for the server of this number.
+    /// The same, read on the server's machine: `marker` asks the observer there for the server with this number.
     ///
     /// # Errors
     /// No such session.
@@ -258,15 +261,15 @@ impl Engine {
         self.start(blocks, steal_cores)?.finish()
     }
 
-    /// Begins to run blocks in order. Sets the stop flag back.
+    /// Starts to run blocks in order. Clears the stop flag.
     ///
     /// # Errors
-    /// A block that makes no sense, or on a session that is not open.
+    /// A block is invalid, or its session is not open.
     pub fn start(&mut self, blocks: &[BlockPlan], steal_cores: &[usize]) -> Result<Pending, EngineError> {
         self.begin(blocks, steal_cores, None)
     }
 
-    /// Begins to run a block that is to be seen as it goes; see [`Pending::next_interval`].
+    /// Starts to run a block of which snapshots are taken; see [`Pending::next_interval`].
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -348,7 +351,7 @@ impl Pending {
         Ok(true)
     }
 
-    /// Waits for the end and merges what the workers counted; of a stopped run, the finished blocks.
+    /// Waits for the end and merges the workers' counts. Of a stopped run, returns the finished blocks.
     ///
     /// # Errors
     /// [`EngineError::WorkerDied`].
@@ -356,7 +359,7 @@ impl Pending {
         Ok(self.finish_observed()?.0)
     }
 
-    /// What was done on a block under way since the last time this was asked, if it is time again.
+    /// The counts since the last call, if a snapshot is due.
     pub fn next_interval(&mut self) -> Option<Tally> {
         let between = self.snapshots.as_mut()?.next()?;
         Some(self.interval(&between))
@@ -368,7 +371,7 @@ impl Pending {
         tally(&block, &cost, &between.counts, self.workers)
     }
 
-    /// Waits for the end; of a block that was to be seen, also what was done since the last time, stopped or not.
+    /// Waits for the end. If snapshots were taken, also returns the counts since the last one, stopped or not.
     ///
     /// # Errors
     /// [`EngineError::WorkerDied`].

@@ -1,13 +1,15 @@
-//! The server's CPU time where generator and server are two machines: read beside the server, asked for by datagram.
+//! The server's CPU time if generator and server are on two machines: read on the server's machine, requested by
+//! datagram.
 //!
-//! An [`Observer`] runs on the server's machine, a [`Marker`] in each generator. A generator sends a mark before each
-//! block and one after it, outside the counted part, and goes on when it is answered. The observer reads the server's
-//! files once, as soon as all generators have marked: nobody loads the server in that moment. So each block's cost is
-//! from idle to idle, whoever was done last, and the answers hold the same reading for all.
+//! An [`Observer`] runs on the server's machine, a [`Marker`] in each generator. A generator sends a sync message
+//! before each block and one after it, outside the counted part, and continues when it has the reply. The observer
+//! reads the server's files once, as soon as all generators have sent theirs: at this time no generator loads the
+//! server. So each block's cost is measured from idle to idle, whichever generator was last, and all replies have the
+//! same reading.
 //!
-//! The answer to the mark before a block also says when it begins, by the observer's clock. Each generator knows how far
-//! its own clock is from that: the exchange with the least delay of many tells it, as NTP does (Mills 1991). An answer
-//! that does not come is asked for again; one that never comes leaves the block without a reading.
+//! The reply before a block also says when the block begins, by the observer's clock. Each generator knows the offset
+//! between its own clock and that one, from the exchange with the shortest delay, as in NTP (Mills 1991). A generator
+//! asks again if a reply does not come; without any reply the block has no reading.
 
 use crate::cpu_accounting::{ServerFiles, ServerUse, Steal};
 use crate::error::EngineError;
@@ -20,28 +22,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What only those know who may ask: given to both sides by whoever starts them.
+/// A secret that both sides get from the program that starts them, so that no other program can ask.
 pub type Token = [u8; 16];
 
-/// The first bytes of a question and of an answer; the last one is the version.
+/// The first bytes of a question and of a reply; the last one is the version.
 const ASKS: [u8; 4] = *b"DSQ1";
 const TELLS: [u8; 4] = *b"DSA1";
 const QUESTION_BYTES: usize = 64;
 const ANSWER_BYTES: usize = 96;
 
-/// Between two looks at the stop flag.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// After so long an answer is asked for again: far more than any round trip that blocks of milliseconds bear.
+/// Time after which a reply is requested again: far longer than any round trip that blocks of milliseconds can bear.
 const AGAIN: Duration = Duration::from_millis(20);
-/// So long one is awaited where there is one generator, and where others may still be waiting for late answers.
+/// Longest wait for a reply: with one generator, and if other generators may also wait for late replies.
 const ALONE_NS: u64 = 1_000_000_000;
 const TOGETHER_NS: u64 = 8_000_000_000;
-/// Before a common begin a worker stops sleeping, to be there in time.
+/// A worker stops sleeping this long before a common begin, to be in time.
 const SPIN_NS: u64 = 200_000;
-/// The most generators of one race.
+/// Maximum number of generators of one race.
 const MAX_GENERATORS: u8 = 64;
 
-/// Why a datagram was sent.
+/// The purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Clock = 1,
@@ -49,7 +51,7 @@ enum Kind {
     Done = 3,
 }
 
-/// A generator's datagram. `run` and `block` rise; `ahead_ns`: so much later the block is to begin.
+/// A generator's datagram. `run` and `block` only increase; `ahead_ns`: how much later the block is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Question {
     kind: Kind,
@@ -70,28 +72,28 @@ struct Answer {
     token: Token,
     run: u64,
     block: u32,
-    /// The question's own, for the round trip.
+    /// Copied from the question, for the round trip.
     sent_ns: u64,
     received_ns: u64,
     begin_ns: u64,
     reading: Reading,
 }
 
-/// The server's use and the steal on its cores so far.
+/// The server's CPU use so far, and the steal on its cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Of the server's processes.
+    /// Use of the server's processes.
     pub server: ServerUse,
-    /// On the cores that the observer was given.
+    /// Steal on the cores that the observer was given.
     pub steal_ns: u64,
 }
 
-/// A word of a datagram; the largest stands for "unknown".
+/// A number in a datagram; the largest value means "unknown".
 fn word(value: Option<u64>) -> [u8; 8] {
     value.unwrap_or(u64::MAX).to_le_bytes()
 }
 
-/// Takes a datagram apart from its begin.
+/// Reads a datagram from its beginning.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -193,7 +195,8 @@ fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     made
 }
 
-/// Answers marks on the server's machine until it is dropped; a thread of its own, which sleeps between them.
+/// Replies to sync messages on the server's machine until it is dropped. It has its own thread, which sleeps between
+/// them.
 pub struct Observer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -203,16 +206,16 @@ pub struct Observer {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// When a mark of ours was last heard, by this machine's clock; 0: never.
+    /// When a sync message was last received, by this machine's clock; 0: never.
     heard_ns: AtomicU64,
     servers: Mutex<HashMap<u32, ServerFiles>>,
 }
 
 impl Observer {
-    /// Listens on this address of this machine, at a port of the kernel's choice (0) or the one given.
+    /// Listens on this address of this machine, at the given port or, for 0, at one that the kernel chooses.
     ///
     /// # Errors
-    /// [`EngineError::System`]: the address is none of this machine's, the port is taken, or there is no thread.
+    /// [`EngineError::System`]: the address is not this machine's, the port is in use, or no thread could be started.
     pub fn start(at: SocketAddr, token: Token, steal_cores: &[usize]) -> Result<Self, EngineError> {
         let refused = |source| EngineError::System { what: "the observer's socket", source };
         let socket = UdpSocket::bind(at).map_err(refused)?;
@@ -230,12 +233,12 @@ impl Observer {
         Ok(Self { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Has a server's files read under this number from now on, instead of those it had.
+    /// Reads a server's files under this number from now on, instead of earlier ones.
     ///
     /// # Errors
     /// [`EngineError::Watch`].
@@ -250,7 +253,7 @@ impl Observer {
         self.shared.servers.lock().unwrap_or_else(PoisonError::into_inner).remove(&server);
     }
 
-    /// When a generator was last heard, CLOCK_MONOTONIC; 0: never.
+    /// When a sync message of a generator was last received, CLOCK_MONOTONIC; 0: never.
     pub fn heard_ns(&self) -> u64 {
         self.shared.heard_ns.load(Ordering::Relaxed)
     }
@@ -265,7 +268,7 @@ impl Drop for Observer {
     }
 }
 
-/// The generators that have marked one moment, and what they were told once all had.
+/// The generators that have sent their sync message for one moment, and the reply once all have.
 struct Meeting {
     run: u64,
     block: u32,
@@ -281,7 +284,7 @@ impl Meeting {
     }
 }
 
-/// What lives in the observer's thread. Its memory does not grow: one meeting, and what was given to watch.
+/// The state of the observer's thread. Its memory does not grow: one moment, and the files to read.
 struct Answering {
     socket: UdpSocket,
     token: Token,
@@ -314,7 +317,7 @@ impl Answering {
         let count = usize::from(asked.generators);
         let mut meeting = match self.meeting.take() {
             Some(meeting) if meeting.place() == place && meeting.come.len() == count => meeting,
-            // A late copy of an earlier mark: whoever sent it has gone on.
+            // A late copy of an earlier sync message: its sender has continued.
             Some(meeting) if meeting.place() > place => {
                 self.meeting = Some(meeting);
                 return;
@@ -364,21 +367,21 @@ impl Answering {
     }
 }
 
-/// Whether two tokens are equal, in a time that tells nothing of where they differ.
+/// Whether two tokens are equal; the time taken does not depend on where they differ.
 fn same(one: &Token, other: &Token) -> bool {
     one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// One exchange with the observer: how far its clock is ahead of ours, and the round trip's length.
+/// One exchange with the observer: the offset of its clock, and the duration of the round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// The observer's clock less ours, ns; wrong by half of the round trip at most.
+    /// The observer's clock minus this one, ns; the error is at most half the round trip.
     pub offset_ns: i64,
-    /// ns.
+    /// Duration of the round trip, ns.
     pub round_trip_ns: u64,
 }
 
-/// A generator's end: marks idle points, and waits for the answers.
+/// A generator's side: sends sync messages, and waits for the replies.
 #[derive(Debug)]
 pub struct Marker {
     socket: UdpSocket,
@@ -391,7 +394,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// One of `generators`, number `generator` from 0; `ahead_ns`: how long after the last one's mark a block begins.
+    /// Number `generator`, from 0, of `generators`; `ahead_ns`: how long after the last sync message a block begins.
     ///
     /// # Errors
     /// [`EngineError::Plan`], [`EngineError::System`].
@@ -414,12 +417,13 @@ impl Marker {
         Ok(Self { socket, token, generator, generators, ahead_ns, run, offset_ns })
     }
 
-    /// The next blocks are those of run number `run`; numbers rise, the same for all generators.
+    /// Sets the number of the next run. Run numbers increase, and are the same for all generators.
     pub fn begin(&self, run: u64) {
         self.run.store(run, Ordering::Relaxed);
     }
 
-    /// Of so many exchanges the one with the shortest round trip; blocks begin by it from now on. None: no answer.
+    /// Makes this many exchanges and keeps the one with the shortest round trip: blocks begin by it from now on. None:
+    /// no reply.
     pub fn clock(&self, exchanges: u32) -> Option<ClockOffset> {
         let mut best: Option<ClockOffset> = None;
         for number in 0..exchanges {
@@ -439,19 +443,20 @@ impl Marker {
         best
     }
 
-    /// Marks that this generator is idle before a block; the reading, and when the block begins by our clock.
+    /// Reports that this generator is idle before a block; returns the reading, and when the block begins by this
+    /// machine's clock.
     pub fn ready(&self, block: usize, server: u32) -> Option<(Reading, u64)> {
         let answer = self.mark(Kind::Ready, block, server)?;
         let offset_ns = self.offset_ns.load(Ordering::Relaxed);
         Some((answer.reading, answer.begin_ns.wrapping_add_signed(offset_ns.wrapping_neg())))
     }
 
-    /// Marks that it is idle after a block.
+    /// Reports that this generator is idle after a block.
     pub fn done(&self, block: usize, server: u32) -> Option<Reading> {
         Some(self.mark(Kind::Done, block, server)?.reading)
     }
 
-    /// Whether blocks begin at a common instant: one generator alone begins when it likes.
+    /// Whether blocks begin at a common time; a single generator begins at once.
     pub fn together(&self) -> bool {
         self.generators > 1
     }
@@ -461,7 +466,7 @@ impl Marker {
         Some(self.ask(kind, block as u32, server, sys::now_ns() + most_ns)?.0)
     }
 
-    /// The answer and when it came; None: none until then.
+    /// The reply and when it came; None: none until then.
     fn ask(&self, kind: Kind, block: u32, server: u32, until_ns: u64) -> Option<(Answer, u64)> {
         let run = self.run.load(Ordering::Relaxed);
         let mut bytes = [0; ANSWER_BYTES + 1];
@@ -506,14 +511,14 @@ impl Marker {
     }
 }
 
-/// Waits until this instant of our clock: asleep at first, awake at its end.
+/// Waits until this time of the local clock: asleep at first, awake at the end.
 pub fn wait_until(begin_ns: u64) {
     loop {
         let left_ns = begin_ns.saturating_sub(sys::now_ns());
         match left_ns {
             0 => return,
             1..=SPIN_NS => std::hint::spin_loop(),
-            // Never longer than a meeting may last, whatever somebody's clock says.
+            // Never longer than the longest wait for a reply, whatever a clock says.
             _ => std::thread::sleep(Duration::from_nanos((left_ns - SPIN_NS).min(TOGETHER_NS))),
         }
         if left_ns > TOGETHER_NS {

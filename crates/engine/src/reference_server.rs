@@ -1,8 +1,9 @@
-//! A minimal server: one answer to everything, over epoll. What a generator can do is measured against it, because
-//! no server that does more can answer faster on the same core (`dragstrip doctor`).
+//! A minimal server: one response to everything, over epoll. `dragstrip doctor` measures a generator against it,
+//! because no server that does more can respond faster on the same core.
 //!
-//! It knows a request by its head's empty line and nothing else: requests with a body are not for it. One thread a
-//! core, each with a listener of its own on the one port (`SO_REUSEPORT`): the kernel deals connections out.
+//! It recognises a request only by the empty line at the end of its head, so it does not support requests with a body.
+//! There is one thread per core, each with its own listener on the same port (`SO_REUSEPORT`): the kernel distributes
+//! connections.
 
 use crate::error::EngineError;
 use crate::io::{Epoll, Needs, Transport};
@@ -16,9 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// Longest sleep before the stop flag is looked at.
+/// Longest sleep before the stop flag is checked.
 const WAIT_NS: u64 = 20_000_000;
-/// Handshakes that may wait for their turn; the kernel's somaxconn caps it.
+/// Maximum number of connections that wait to be accepted; the kernel's somaxconn limits it.
 const BACKLOG: i32 = 4096;
 /// The listener's token; no connection has it.
 const LISTENER: u64 = u64::MAX - 1;
@@ -38,7 +39,7 @@ impl ReferenceServer {
     /// Starts one thread per core, pinned to it; it listens when this returns.
     ///
     /// # Errors
-    /// No core given, one that can't be used, or no port to be had.
+    /// No core is given, one can't be used, or no port is free.
     pub fn start(cores: &[usize]) -> Result<Self, EngineError> {
         let refused = |source| EngineError::System { what: "the built-in server's port", source };
         if cores.is_empty() {
@@ -60,7 +61,7 @@ impl ReferenceServer {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -103,7 +104,7 @@ fn run(core: usize, listener: Socket, stop: &AtomicBool, ready: &Sender<Result<(
     }
 }
 
-/// One connection, and how many bytes of a head's line it has sent since the last line end.
+/// One connection, and how many bytes of a line it has sent since the last line end.
 struct Peer {
     socket: Socket,
     line: usize,
@@ -148,7 +149,7 @@ impl Serving {
         }
     }
 
-    /// Answers what has arrived: to the buffer's end where it was filled, as an edge fires once.
+    /// Responds to what has arrived; reads again if the buffer was filled, because epoll reports each arrival once.
     fn attend(&mut self, index: usize, closing: bool, buffer: &mut [u8]) {
         let Some(peer) = &mut self.peers[index] else { return };
         loop {
@@ -179,7 +180,7 @@ fn wants_close(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, b"Connection: close").is_some()
 }
 
-/// How many heads end in these bytes; `line` is what of an unended line came before them.
+/// How many heads end in these bytes; `line`: bytes of an incomplete line before them.
 fn heads(line: &mut usize, bytes: &[u8]) -> usize {
     let (mut found, mut start) = (0, 0);
     for end in memchr_iter(b'\n', bytes) {

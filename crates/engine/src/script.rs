@@ -1,24 +1,24 @@
-//! What a session asks of a script that makes its requests while the load goes on, and what it tells it of answers.
+//! The interface between a session and the script that makes its requests during the load.
 //!
-//! The engine knows no language of scripts: who gives one implements [`Script`]. Bytes that a script made are taken apart
-//! here, so that each request has its answer, and answers are put together for scripts that want to see them.
+//! The engine knows no scripting language: the caller implements [`Script`]. This module splits the bytes that a script
+//! makes into requests, so that each has its response, and assembles responses for scripts that read them.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Most header fields in one head.
+/// Maximum number of header fields in one head.
 const MAX_FIELDS: usize = 128;
-/// Longest line of a chunk's size.
+/// Longest line with a chunk's size.
 const MAX_SIZE: usize = 4096;
 
-/// A function of a script failed; why is known to who gave the script.
+/// A function of a script failed; the implementation of [`Script`] knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
 /// One worker's script.
 pub trait Script: Send {
-    /// Appends what is to be sent next over a connection: one request, or several that leave together.
+    /// Appends what is to be sent next on a connection: one request, or several that are sent together.
     ///
     /// # Errors
     /// The script failed: the run ends.
@@ -33,19 +33,19 @@ pub trait Script: Send {
     /// As [`Script::request`].
     fn delay_ns(&mut self) -> Result<u64, Failed>;
 
-    /// Whether it wants to see answers.
+    /// Whether the script reads responses.
     fn listens(&self) -> bool;
 
-    /// An answer came.
+    /// Passes a response to the script.
     ///
     /// # Errors
     /// As [`Script::request`].
     fn response(&mut self, answer: &Answer) -> Result<(), Failed>;
 
-    /// Whether it wants no more requests of this worker to leave.
+    /// Whether the script has stopped this worker's requests.
     fn stopped(&self) -> bool;
 
-    /// What it made can't be sent.
+    /// Reports that the bytes that the script made can't be sent.
     fn refuse(&mut self, why: &str);
 }
 
@@ -59,21 +59,21 @@ impl fmt::Debug for SharedScript {
     }
 }
 
-/// An answer as a script sees it.
+/// A response as a script sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// Of the final answer.
+    /// The final status.
     pub status: u16,
     /// Names and values as sent.
     pub headers: Vec<(&'a [u8], &'a [u8])>,
-    /// Transfer coding removed.
+    /// The body, without transfer coding.
     pub body: Cow<'a, [u8]>,
 }
 
-/// The first of the requests in these bytes: how long it is, and whether its answer has no body (HEAD).
+/// The first request in these bytes: its length, and whether its response has no body (HEAD).
 ///
 /// # Errors
-/// What is no request of HTTP/1.x, or not a whole one, in words.
+/// Why the bytes do not begin with a whole HTTP/1.x request.
 pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -100,7 +100,7 @@ pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
     Ok((head + length, bodiless))
 }
 
-/// Puts an answer together from all its bytes, which the parser found sound; None where they can't be read after all.
+/// Assembles a response from all its bytes, which the parser has accepted; None: it can't be read.
 pub fn answer(mut bytes: &[u8], bodiless: bool, see: &mut dyn FnMut(&Answer)) -> Option<()> {
     loop {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -123,7 +123,7 @@ pub fn answer(mut bytes: &[u8], bodiless: bool, see: &mut dyn FnMut(&Answer)) ->
     }
 }
 
-/// A chunked body without its framing, and how many bytes it took with its trailers (RFC 9112, 7.1).
+/// A chunked body without its framing, and how many bytes it took, including trailers (RFC 9112, 7.1).
 fn dechunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -146,7 +146,7 @@ fn dechunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// The line that begins there, without its end.
+/// The line that begins here, without its end.
 fn line_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     let rest = bytes.get(at..)?;
     let end = memchr::memmem::find(&rest[..rest.len().min(MAX_SIZE)], b"\r\n")?;

@@ -1,5 +1,5 @@
-//! A long block seen while it runs: each worker shows its counts so far now and then, and the differences between two of
-//! these, over all workers, are what was done in between.
+//! Intermediate results of a long block: each worker sends its counts so far at intervals. The differences between two
+//! such snapshots, over all workers, are the counts of the time between them.
 
 use crate::tally::Counts;
 use std::collections::VecDeque;
@@ -8,49 +8,49 @@ use std::sync::mpsc::{Receiver, Sender};
 /// A worker's counts so far.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Whose.
+    /// The worker's number.
     pub worker: usize,
     /// When the block began.
     pub started_ns: u64,
-    /// When they were so.
+    /// When the snapshot was taken.
     pub at_ns: u64,
-    /// From the block's begin.
+    /// Counts since the beginning of the block.
     pub counts: Counts,
 }
 
-/// What a worker shows its counts to.
+/// Where workers send their snapshots.
 #[derive(Debug)]
 pub struct SnapshotSender {
-    /// How often.
+    /// Interval between snapshots.
     pub every_ns: u64,
-    /// To whom.
+    /// The receiver.
     pub to: Sender<Snapshot>,
 }
 
-/// What the workers have shown.
+/// The snapshots that have arrived.
 pub struct Snapshots {
     inbox: Receiver<Snapshot>,
-    /// By worker.
+    /// Counts by worker.
     shown: Vec<VecDeque<Snapshot>>,
-    /// What was handed on.
+    /// Counts that were already reported.
     handed_on: Option<(u64, Counts)>,
 }
 
-/// What was done between two times.
+/// The counts of the time between two points.
 pub struct Between {
-    /// Begin.
+    /// Begin of this time.
     pub from_ns: u64,
-    /// Over all workers; `counted_end_ns` is its end.
+    /// Over all workers; `counted_end_ns` is the end of this time.
     pub counts: Counts,
 }
 
 impl Snapshots {
-    /// Of so many workers.
+    /// For this many workers.
     pub fn new(inbox: Receiver<Snapshot>, workers: usize) -> Self {
         Self { inbox, shown: (0..workers).map(|_| VecDeque::new()).collect(), handed_on: None }
     }
 
-    /// What was done since the last time, if all workers have shown it.
+    /// The counts since the last call, if all workers have sent a snapshot.
     pub fn next(&mut self) -> Option<Between> {
         for snapshot in self.inbox.try_iter() {
             self.shown[snapshot.worker].push_back(snapshot);
@@ -69,7 +69,7 @@ impl Snapshots {
         Some(self.since(started_ns, sum))
     }
 
-    /// What was done since the last time, given all that was done.
+    /// The counts since the last call, given the final counts.
     pub fn rest(&mut self, started_ns: u64, sum: &Counts) -> Between {
         self.since(started_ns, sum.clone())
     }

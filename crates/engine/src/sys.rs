@@ -1,28 +1,29 @@
-//! The few system calls that std and socket2 lack and that are no I/O: clocks, affinity, usage, limits.
+//! System calls that std and socket2 lack and that are not I/O: clocks, affinity, usage, limits.
 //!
-//! Unsafe code lives here and in `io/` only; each call passes pointers to locals of the right type.
+//! Only this file and `io/` have unsafe code; each call passes pointers to local variables of the right type.
 
 use std::io;
 
-/// What memory is fetched by.
+/// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// CLOCK_MONOTONIC in ns; through the vDSO, about 20 ns a call.
+/// CLOCK_MONOTONIC in ns; through the vDSO, about 20 ns per call.
 #[inline]
 pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Whether this process is in a time namespace whose CLOCK_MONOTONIC is not the host's: a restored container, for one.
+/// Whether this process is in a time namespace whose CLOCK_MONOTONIC differs from the host's, as in a restored
+/// container.
 ///
-/// io_uring takes an instant that it is told for the host's (Linux 6.18), so that an alarm would go off days late there.
+/// io_uring interprets points in time by the host's clock (Linux 6.18), so an alarm would go off days late there.
 pub fn clock_is_shifted() -> bool {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
     monotonic.is_some_and(|offset| offset.split_whitespace().any(|part| part != "0"))
 }
 
-/// CLOCK_REALTIME in ns: what the kernel stamps arrivals with.
+/// CLOCK_REALTIME in ns: the clock of the kernel's timestamps.
 #[inline]
 pub fn real_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
@@ -41,7 +42,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Has the processor fetch what lies there, all of it, because it is needed soon: a hint, which changes nothing.
+/// Prefetches this memory into the processor's caches: a hint, without other effects.
 #[inline]
 pub fn prefetch<T: ?Sized>(what: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -68,7 +69,7 @@ pub fn pin(core: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Timers of the calling thread fire when due, not up to 50 µs later.
+/// Timers of the calling thread go off when due, not up to 50 µs later.
 pub fn sharp_timers() {
     // SAFETY: no pointer is passed; failing (it can't, on Linux) would only make waits coarser.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
@@ -85,10 +86,10 @@ pub fn thread_switches() -> u64 {
     usage.ru_nivcsw as u64
 }
 
-/// Makes room for `needed` more descriptors, raising the soft limit where it is too low and only then.
+/// Makes room for `needed` more descriptors; raises the soft limit only if it is too low.
 ///
 /// # Errors
-/// `(open, hard limit)` where even the hard limit is too low.
+/// `(open, hard limit)`: even the hard limit is too low.
 pub fn make_room(needed: u64) -> Result<(), (u64, u64)> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, |entries| entries.count() as u64);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -107,7 +108,7 @@ pub fn make_room(needed: u64) -> Result<(), (u64, u64)> {
     }
 }
 
-/// Nanoseconds in one step of `/proc/stat`.
+/// Nanoseconds per step of `/proc/stat`.
 pub fn tick_ns() -> u64 {
     // SAFETY: no pointer is passed.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };

@@ -5,28 +5,28 @@ pub use crate::failure::{Failure, KINDS, NAMES};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// Lowest latency told apart from zero, and the histogram's step for small ones (a power of two near 1 µs).
+/// Lowest latency that differs from zero, and the histogram's step for low ones (a power of two near 1 µs).
 const LATENCY_STEP_NS: u64 = 512;
-/// Longest latency told; longer ones count as this.
+/// Longest latency; longer ones count as this one.
 const LATENCY_MOST_NS: u64 = 60_000_000_000;
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
-/// Of times to connect, and of each kind of request: they are shown, not judged, and every block has room for them
+/// For times to connect, and for each kind of request: these are shown, not judged, and every block has room for them
 /// (11 kB).
 const CONNECT_DIGITS: u8 = 2;
 
-/// How many answers had which status, in the order in which these came first: a server has few.
+/// How many responses had each status, in the order in which they first came: a server has few.
 #[derive(Clone, Debug, Default)]
 pub struct Statuses(Vec<(u16, u64)>);
 
 impl Statuses {
-    /// One answer more.
+    /// Counts a response.
     #[inline]
     pub fn count(&mut self, status: u16) {
         self.add_some(status, 1);
     }
 
-    /// Several answers more, all of one status.
+    /// Counts several responses of one status.
     #[inline]
     pub fn add_some(&mut self, status: u16, count: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == status) {
@@ -56,83 +56,84 @@ impl Statuses {
     }
 }
 
-/// Every number of a block, each declared here and nowhere else: `each_counter!(then)` hands them to the macro `then`.
+/// Every number of a block, each declared only here: `each_counter!(then)` passes them to the macro `then`.
 ///
-/// [`Counts`], [`BlockFacts`] and [`Tally`] are made of it below, the getters of the Python class in `crates/python`.
-/// `tests/unit/test_counters.py` holds the stub, the record and the store's columns against that class.
+/// [`Counts`], [`BlockFacts`] and [`Tally`] below are made from it, and the getters of the Python class in
+/// `crates/python`. `tests/unit/test_counters.py` compares the stub, the record and the store's columns with that
+/// class.
 ///
-/// Of what is `counted`, a word says how parts add up and how an earlier state is taken off. `sum`: both exactly;
-/// `revised`: a sum that may be corrected downwards; `most`: the largest, which can't be taken off.
+/// The word after a counted number says how parts are added and how an earlier state is subtracted. `sum`: both
+/// exactly; `revised`: a sum that may be corrected downwards; `most`: the largest, which can't be subtracted.
 #[macro_export]
 macro_rules! each_counter {
     ($then:ident) => {
         $then! {
             counted {
-                /// Right answers within the counted part.
+                /// Correct responses within the counted part.
                 requests: sum;
-                /// Requests whose first byte was handed to the kernel, whole block.
+                /// Requests whose first byte was passed to the kernel, whole block.
                 sent: revised;
-                /// Right answers, whole block.
+                /// Correct responses, whole block.
                 answered: sum;
-                /// Requests without a right answer, whole block.
+                /// Requests without a correct response, whole block.
                 failed: sum;
-                /// Unanswered when the block was stopped; 0 in every finished block.
+                /// Requests in flight when the block was stopped; 0 in every finished block.
                 in_flight: sum;
-                /// Whole block.
+                /// Bytes received, whole block.
                 bytes_in: sum;
-                /// Whole block.
+                /// Bytes sent, whole block.
                 bytes_out: revised;
                 /// Connections opened during the block.
                 connects: sum;
-                /// Latencies of `requests`, exact.
+                /// Sum of the latencies of `requests`, exact.
                 latency_sum_ns: sum;
-                /// From an answer's arrival to the departure of its connection's next request, summed over the counted
-                /// part: the time that a connection waited for us. Connections × time = latency + this.
+                /// Time from a response's arrival until its connection's next request was sent, summed over the counted
+                /// part: how long connections waited for the engine. Connections × time = latency + this.
                 turn_sum_ns: sum;
-                /// By how much the clock that stamps arrivals was set during the block; 0: not at all. Above that no
-                /// latency is to be trusted.
+                /// By how much the clock of the timestamps was set during the block; 0: not at all. Otherwise no
+                /// latency can be trusted.
                 clock_step_ns: most;
-                /// Answers whose stamps lay before their requests' departures: a fault of the clocks; their latencies
-                /// are those to the time of reading.
+                /// Responses with timestamps before their requests' send times: a fault of the clocks. Their latencies
+                /// end at the time of reading.
                 early_stamps: sum;
-                /// The workers' CPU time over the counted part, without what they polled in vain; that of the kernel's
-                /// threads for packets on their cores is included.
+                /// The workers' CPU time over the counted part, without polling; includes the kernel's packet threads
+                /// on their cores.
                 engine_cpu_ns: revised;
-                /// Their run-queue wait, whole block, without that for the kernel's threads.
+                /// The workers' run-queue wait, whole block, without that for the kernel's packet threads.
                 engine_wait_ns: sum;
-                /// Their involuntary context switches, whole block.
+                /// The workers' involuntary context switches, whole block.
                 engine_switches: sum;
             }
             read {
-                /// The session it ran on.
+                /// The session of the block.
                 session: u32;
                 /// Begin of the lead-in, CLOCK_MONOTONIC.
                 started_ns: u64;
                 /// Begin of the counted part.
                 counted_start_ns: u64;
-                /// As planned.
+                /// Duration of the lead-in, as planned.
                 lead_ns: u64;
-                /// As measured: shorter than planned where the block ended early.
+                /// Duration of the counted part, as measured: shorter than planned if the block ended early.
                 counted_ns: u64;
-                /// Begin of the lead-in to the end of the drain.
+                /// From the begin of the lead-in to the end of the drain.
                 duration_ns: u64;
-                /// The server's CPU time, whole block, where it is watched.
+                /// The server's CPU time, whole block, if it is watched.
                 server_cpu_ns: Option<u64>;
-                /// The server's run-queue wait, whole block, where it is watched.
+                /// The server's run-queue wait, whole block, if it is watched.
                 server_wait_ns: Option<u64>;
-                /// How often a thread of the server was put on a core, whole block, where it is watched.
+                /// How often a thread of the server was put on a core, whole block, if it is watched.
                 server_runs: Option<u64>;
-                /// How many workers there are.
+                /// Number of workers.
                 engine_threads: usize;
-                /// Steal on the cores asked for, whole block.
+                /// Steal on the given cores, whole block.
                 steal_ns: u64;
             }
             open_loop {
-                /// Requests meant to leave within the counted part.
+                /// Requests that were due within the counted part.
                 offered;
-                /// Of these, those that never left: no connection was free until long after the block's end.
+                /// Those of them that were never sent: no connection was free until long after the end of the block.
                 unsent;
-                /// Requests that left within the counted part; fewer than `offered`: the rate was not reached.
+                /// Requests that were sent within the counted part; if fewer than `offered`, the rate was not reached.
                 departed;
             }
         }
@@ -144,7 +145,7 @@ fn histogram(digits: u8) -> Histogram<u32> {
         .expect("constant bounds that the histogram takes")
 }
 
-/// How two workers' parts add up.
+/// How the parts of two workers are added.
 macro_rules! add_up {
     (most, $mine:expr, $theirs:expr) => {
         $mine = $mine.max($theirs)
@@ -154,7 +155,7 @@ macro_rules! add_up {
     };
 }
 
-/// What is left without an earlier state.
+/// How an earlier state is subtracted.
 macro_rules! without {
     (sum, $now:expr, $earlier:expr) => {
         $now -= $earlier
@@ -171,33 +172,33 @@ macro_rules! declare {
         read { $($(#[$read_doc:meta])* $read:ident: $kind:ty;)* }
         open_loop { $($(#[$open_doc:meta])* $open:ident;)* }
     ) => {
-        /// What one worker counted in one block. Memory: 75 kB, allocated before the first block.
+        /// One worker's counts of one block. Memory: 75 kB, allocated before the first block.
         #[derive(Clone, Debug)]
         pub struct Counts {
             $($(#[$counted_doc])* pub $counted: u64,)*
             /// By [`Failure`].
             pub errors: [u64; KINDS],
-            /// Of `requests`, ns.
+            /// Latencies of `requests`, ns.
             pub latency: Histogram<u32>,
-            /// Of connections opened, to their last handshake's end, ns; whole block.
+            /// Times to open connections, up to the end of the last handshake, ns; whole block.
             pub connecting: Histogram<u32>,
-            /// Of `requests`, to the answer's first byte, ns; None: not asked for.
+            /// Times of `requests` to the first byte of the response, ns; None: not requested.
             pub first_byte: Option<Histogram<u32>>,
-            /// By kind of request, where there are several.
+            /// By kind of request, if there are several.
             pub kinds: Vec<KindCounts>,
-            /// Answers that could be read, by status, whole block.
+            /// Responses that could be read, by status, whole block.
             pub statuses: Statuses,
-            /// The first of each kind that went wrong, known at the block's end.
+            /// An example of each kind of failure, known at the end of the block.
             pub samples: Vec<(Failure, String)>,
-            /// All of this worker's connections were lost for good.
+            /// All of this worker's connections were permanently lost.
             pub gave_up: bool,
-            /// It was told to stop.
+            /// The stop flag ended the block.
             pub stopped: bool,
             /// End of the counted part.
             pub counted_end_ns: u64,
             /// End of the drain.
             pub finished_ns: u64,
-            /// In an open loop.
+            /// For an open loop.
             pub open_loop: Option<Box<OpenCounts>>,
         }
 
@@ -230,13 +231,13 @@ macro_rules! declare {
             }
         }
 
-        /// What an open loop adds to it. Memory: 150 kB.
+        /// The additional counts of an open loop. Memory: 150 kB.
         #[derive(Clone, Debug)]
         pub struct OpenCounts {
             $($(#[$open_doc])* pub $open: u64,)*
-            /// How much later than meant those of `offered` left that left, ns.
+            /// How much later than meant the sent requests of `offered` were sent, ns.
             pub lag: Histogram<u32>,
-            /// Of `requests`, from when they left.
+            /// Latencies of `requests` from when they were sent.
             pub latency_sent: Histogram<u32>,
         }
 
@@ -259,47 +260,48 @@ macro_rules! declare {
             }
         }
 
-        /// What is known of a block besides what its workers counted.
+        /// Facts about a block in addition to the workers' counts.
         #[derive(Clone, Copy, Debug)]
         pub struct BlockFacts {
             $($(#[$read_doc])* pub $read: $kind,)*
         }
 
-        /// What one block left behind, over all workers. The identity `sent = answered + failed + in_flight` holds.
+        /// The result of one block, over all workers. The identity `sent = answered + failed + in_flight` holds.
         ///
-        /// Besides the failed requests, `errors` counts failed attempts to connect and bytes nobody asked for.
+        /// In addition to failed requests, `errors` counts failed attempts to connect and bytes without a request.
         #[derive(Clone, Debug)]
         pub struct Tally {
             $($(#[$read_doc])* pub $read: $kind,)*
             $($(#[$counted_doc])* pub $counted: u64,)*
             /// By [`Failure`]; names in [`NAMES`].
             pub errors: [u64; KINDS],
-            /// Of `requests`: HdrHistogram V2 compressed, ns.
+            /// Latencies of `requests`: HdrHistogram V2, compressed, ns.
             pub latency_hdr: Vec<u8>,
-            /// Connections opened, from the first step to the last handshake's end, whole block (in a session's first
-            /// one, those before it, too); as `latency_hdr`, empty where nothing was recorded.
+            /// Times to open connections, from the first step to the end of the last handshake, whole block (in a
+            /// session's first block, also those opened before it); encoded as `latency_hdr`, empty if nothing was
+            /// recorded.
             pub connect_hdr: Vec<u8>,
-            /// Of `requests`, from the request's leaving to its answer's first byte; empty where it was not asked for.
+            /// Times of `requests` from sending to the first byte of the response; empty if not requested.
             pub first_byte_hdr: Vec<u8>,
-            /// p50, p90, p99, p99.9 and maximum, off the histogram; zero if there is none.
+            /// p50, p90, p99, p99.9 and maximum of the histogram; zero without one.
             pub quantiles_ns: [u64; 5],
-            /// By kind of request, where there are several.
+            /// By kind of request, if there are several.
             pub kinds: Vec<KindTally>,
-            /// In an open loop.
+            /// For an open loop.
             pub open_loop: Option<OpenTally>,
-            /// Every connection was lost for good.
+            /// Every connection was permanently lost.
             pub gave_up: bool,
-            /// Answers that could be read, by status, in its order: the right ones and those whose status, length or
-            /// body was wrong. Whole block.
+            /// Responses that could be read, ordered by status: correct ones, and those with an incorrect status,
+            /// length or body. Whole block.
             pub statuses: Vec<(u16, u64)>,
-            /// The first of each kind that went wrong, in the order in which they came.
+            /// An example of each kind of failure, in the order in which they came.
             pub samples: Vec<(Failure, String)>,
-            /// The first of these; empty if nothing went wrong.
+            /// The first of these examples; empty without a failure.
             pub sample: String,
         }
 
         impl Tally {
-            /// From what is known of the block, and the workers' counts added up.
+            /// From the facts about the block, and the sum of the workers' counts.
             pub fn new(facts: BlockFacts, sum: &Counts) -> Self {
                 Self {
                     $($read: facts.$read,)*
@@ -319,9 +321,8 @@ macro_rules! declare {
             }
         }
 
-        /// What an open loop adds to it. `requests`, their latencies and `offered` are of requests that were meant to
-        /// leave within the counted part, whenever they were answered; latencies there run from when a request was
-        /// meant to leave.
+        /// The additional results of an open loop. `requests`, their latencies and `offered` are of requests that were
+        /// due within the counted part, whenever their responses came; latencies run from when a request was due.
         ///
         /// `offered` = right and failed answers to such requests + `unsent`.
         #[derive(Clone, Debug)]

@@ -18,33 +18,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// What arrives is read into this; one for all connections of a worker.
+/// Length of the buffer for reads; a worker has one for all connections.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What a worker is told.
+/// A command for a worker.
 pub enum Command {
     /// Opens its share of a session.
     Open { id: u32, plan: Arc<SessionPlan>, count: usize, reply: Sender<Result<(), EngineError>> },
-    /// Says what its share runs with.
+    /// Reports what its share runs with.
     Use { id: u32, reply: Sender<ShareUse> },
-    /// Closes it.
+    /// Closes its share.
     Close { id: u32, reply: Sender<()> },
-    /// Has the server's use read around each block of the session (the first worker only).
+    /// Reads the server's use around each block of the session (the first worker only).
     Watch { id: u32, watched: Watched },
     /// Runs its part of a list of blocks.
     Run { run: Arc<Run>, reply: Sender<WorkerResult> },
 }
 
-/// Where a server's use of CPU time is read.
+/// Where a server's CPU use is read.
 pub enum Watched {
     /// On this machine.
     Files(ServerFiles),
-    /// On the server's own, under this number.
+    /// On the server's machine, under this number.
     Observed(Arc<Marker>, u32),
 }
 
 impl Watched {
-    /// Before a block: the use so far, the steal there, and when to begin; `Err`: nobody answers any more.
+    /// Before a block: the use so far, the steal there, and when to begin; `Err`: the observer does not reply any more.
     fn before(&self, block: usize) -> Result<(ServerUse, u64, Option<u64>), ()> {
         match self {
             Self::Files(files) => Ok((files.read(), 0, None)),
@@ -55,7 +55,7 @@ impl Watched {
         }
     }
 
-    /// After it: None where the mark was lost.
+    /// After a block; None: there was no reply.
     fn after(&self, block: usize) -> Option<(ServerUse, u64)> {
         match self {
             Self::Files(files) => Some((files.read(), 0)),
@@ -76,28 +76,28 @@ pub struct Run {
     pub barrier: Barrier,
     /// Ends the run.
     pub stop: Arc<AtomicBool>,
-    /// Whose steal time is read.
+    /// Cores whose steal time is read.
     pub steal_cores: Vec<usize>,
-    /// How many workers run it.
+    /// Number of workers.
     pub workers: usize,
-    /// Whom the blocks are shown to as they go.
+    /// Receives snapshots during blocks.
     pub snapshot_sender: Option<SnapshotSender>,
 }
 
-/// What only one worker reads.
+/// What only the first worker reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockCost {
     /// Begin of the lead-in.
     pub started_ns: u64,
-    /// The server's, whole block.
+    /// The server's use, whole block.
     pub server: ServerUse,
-    /// Whole block.
+    /// Steal, whole block.
     pub steal_ns: u64,
 }
 
-/// One worker's part of a run: one entry per block begun.
+/// One worker's part of a run: one entry per block that has begun.
 pub struct WorkerResult {
-    /// What it counted.
+    /// The worker's counts.
     pub counts: Vec<Counts>,
     /// The first worker's CPU accounting, as long as `counts`; empty for the others.
     pub costs: Vec<BlockCost>,
@@ -113,7 +113,7 @@ impl Worker {
     /// Starts a thread and waits until it is pinned.
     ///
     /// # Errors
-    /// [`EngineError::Core`] where the kernel won't have it there.
+    /// [`EngineError::Core`]: the kernel refuses the core.
     pub fn start(index: usize, core: usize, chosen: Chosen, stamps: bool) -> Result<Self, EngineError> {
         let (commands, inbox) = channel();
         let (ready, started) = channel();
@@ -132,7 +132,7 @@ impl Worker {
         Ok(Self { commands: Some(commands), thread: Some(thread) })
     }
 
-    /// Tells it what to do next.
+    /// Sends the worker a command.
     ///
     /// # Errors
     /// [`EngineError::WorkerDied`].
@@ -151,7 +151,7 @@ impl Drop for Worker {
     }
 }
 
-/// What lives in the thread.
+/// The state of the thread.
 struct WorkerThread {
     index: usize,
     chosen: Chosen,
@@ -175,7 +175,7 @@ impl WorkerThread {
         }
     }
 
-    /// Does as told until nobody can tell any more.
+    /// Carries out commands until the sender is gone.
     fn work(&mut self, inbox: &Receiver<Command>) {
         while let Ok(command) = inbox.recv() {
             match command {
@@ -234,7 +234,7 @@ impl WorkerThread {
         WorkerResult { counts, costs }
     }
 
-    /// Runs one block; whether to go on, and its cost if it began. Allocates nothing once it has begun.
+    /// Runs one block; returns whether to continue, and the block's cost if it began.
     fn block(
         &mut self,
         run: &Run,
@@ -299,12 +299,12 @@ impl WorkerThread {
     }
 }
 
-/// What of a whole block's time falls into a part of it, were it spread evenly.
+/// The part of a whole block's time that a part of the block would have if the time were spread evenly.
 fn prorated_ns(spent_ns: u64, part_ns: u64, whole_ns: u64) -> u64 {
     (u128::from(spent_ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
 }
 
-/// Empty counts as a block of this kind needs them.
+/// Empty counts of the kind that these blocks need.
 fn counts_for(block: &BlockPlan, plan: Option<&SessionPlan>) -> Counts {
     let counts = Counts { open_loop: block.open_loop.as_ref().map(|_| Box::new(OpenCounts::new())), ..Counts::new() };
     let counts = if plan.is_some_and(|plan| plan.first_byte) { counts.with_first_byte() } else { counts };

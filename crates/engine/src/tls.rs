@@ -1,4 +1,4 @@
-//! TLS as a session's plan has it: whom to trust, and under which name the server must prove itself.
+//! TLS as a session's plan has it: which certificates to trust, and the name that the server must prove.
 
 use crate::error::EngineError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -18,26 +18,26 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tickets of TLS 1.3 that are held, each good for one connection: more than there are connections.
+/// Tickets of TLS 1.3 that are kept, each for one connection: more than there are connections.
 const TICKETS: usize = 100_000;
 
-/// How a session's connections are encrypted. Every one makes a full handshake, unless it is told to resume.
+/// How a session's connections are encrypted. Each makes a full handshake, unless the session resumes.
 #[derive(Clone, Debug)]
 pub struct TlsPlan {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    /// What both sides must agree on (RFC 7301), if this side insists.
+    /// The protocol that both sides must agree on (RFC 7301), if there is one.
     protocol: Option<&'static [u8]>,
 }
 
-/// Whose certificates are believed.
+/// Which certificates are trusted.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// Those that this machine believes.
+    /// Those that this machine trusts.
     Platform,
-    /// Certificates that are in this file (PEM), and those that they sign.
+    /// The certificates in this file (PEM), and those that they have signed.
     File(&'a Path),
-    /// Anybody's: the server proves nothing.
+    /// All: the server proves nothing.
     Anybody,
 }
 
@@ -49,7 +49,7 @@ impl TlsPlan {
     /// TLS 1.2 or 1.3, whichever the server prefers, with a server that proves to be `name`.
     ///
     /// # Errors
-    /// [`EngineError::Plan`]: a name that no certificate can have, or nobody to trust.
+    /// [`EngineError::Plan`]: no certificate can have this name, or there is no certificate to trust.
     pub fn new(name: &str, trust: Trust) -> Result<Self, EngineError> {
         let server = ServerName::try_from(name.to_owned());
         let server = server.map_err(|_| refuse(format!("{name:?} given as the server's name"), "give a host name"))?;
@@ -64,21 +64,21 @@ impl TlsPlan {
         Ok(Self { config: Arc::new(config), name: server, protocol: None })
     }
 
-    /// The same for HTTP/2, and for nothing else (ALPN's "h2": RFC 9113, 3.2).
+    /// The same for HTTP/2 only (ALPN's "h2": RFC 9113, 3.2).
     pub fn http2(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![b"h2".to_vec()];
         Self { config: Arc::new(config), protocol: Some(b"h2"), name: self.name.clone() }
     }
 
-    /// The same with connections that resume sessions of those before them, by tickets or by the server's memory.
+    /// The same; connections resume earlier sessions, by tickets or by the server's memory.
     pub fn resuming(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.resumption = Resumption::store(Arc::new(Sessions::default()));
         Self { config: Arc::new(config), ..self.clone() }
     }
 
-    /// Whether a connection whose handshake is over may be used.
+    /// Whether a connection whose handshake is complete may be used.
     ///
     /// # Errors
     /// Unsupported: the server agreed to another protocol, or to none.
@@ -91,17 +91,17 @@ impl TlsPlan {
         }
     }
 
-    /// One connection's state, its greeting not sent yet.
+    /// The state of a new connection; nothing was sent yet.
     ///
     /// # Errors
-    /// What rustls says.
+    /// The error of rustls.
     pub fn connection(&self) -> Result<ClientConnection, Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
 }
 
-/// Sessions of one server that may be taken up. Those of rustls hold eight tickets: of many connections that end
-/// together and begin anew, only eight would resume.
+/// Sessions of one server that can be resumed. The store of rustls holds eight tickets: of many connections that end
+/// and begin together, only eight would resume.
 #[derive(Debug, Default)]
 struct Sessions(Mutex<Held>);
 
@@ -151,18 +151,18 @@ impl ClientSessionStore for Sessions {
     }
 }
 
-/// Looks at certificates as [`Trust`] says; signatures are always looked at, as the handshake's own soundness.
+/// Checks certificates as [`Trust`] says; signatures are always checked, because the handshake depends on them.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    /// None: every certificate is believed.
+    /// None: every certificate is trusted.
     usual: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates that the user's file has. The usual verifier refuses a server that shows one of them if it is an
-    /// authority's, as `openssl req -x509` makes them, or if somebody else signed it; curl accepts both.
+    /// The certificates in the user's file. The usual verifier refuses a server that shows one of them if it is an
+    /// authority's, as `openssl req -x509` makes them, or if another authority signed it; curl accepts both.
     named: Vec<CertificateDer<'static>>,
 }
 
-/// How the usual verifier's error reads if a server shows an authority's certificate. Its type is not exported.
+/// The text of the usual verifier's error if a server shows an authority's certificate. Its type is not exported.
 const AUTHORITY: &str = "CaUsedAsEndEntity";
 
 impl Verifier {
@@ -247,7 +247,7 @@ fn is_authority(refused: &CertificateError) -> bool {
     matches!(refused, CertificateError::Other(other) if other.0.to_string() == AUTHORITY)
 }
 
-/// What rustls found wrong, in words for the person who must act.
+/// What rustls found wrong, as text for the user.
 pub fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(refused) => format!("the server's certificate {}", about(refused)),

@@ -1,14 +1,15 @@
-//! The loop itself: one worker's share of a session's connections, and the blocks run on it.
+//! The worker's loop: its share of a session's connections, and the blocks that run on them.
 //!
-//! Closed loop: as soon as a connection's answer is complete its next request leaves. One clock
-//! reading an answer is the arrival of this and the departure of the next; it is taken per event and not
-//! per batch, so that the time an answer waits for its turn here is in its latency, and connections =
-//! rate × mean latency holds (a stamp per batch would hide that wait between two latencies). Where a
-//! connection has to be opened for a request, its latency runs from there: that is when it was due.
+//! In a closed loop, a connection's next request is sent as soon as its response is complete. One reading of the clock is
+//! the arrival of this response and the send time of the next request. It is taken per event and not per batch: so the time
+//! that a response waits for its turn here is part of its latency, and connections = rate × mean latency holds. If a
+//! connection has to be opened for a request, the request's latency begins there, because that is when it was due.
 
+mod arrived;
 mod closers;
 mod core;
 mod counting;
+mod first_byte;
 mod http1;
 mod http2;
 mod link;
@@ -38,31 +39,32 @@ use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeouts, and the flag that stops a run, are looked at this often.
+/// Interval at which timeouts and the stop flag are checked.
 const SCAN_NS: u64 = 20_000_000;
-/// How long the server may take to close a connection that it said it would.
+/// How long the server may take to close a connection after its last response.
 const LINGER_NS: u64 = 10_000_000;
-/// Between two attempts to connect after a failure.
+/// Pause between two attempts to connect, after a failure.
 const REST_NS: u64 = 1_000_000;
-/// Successive failed attempts to connect after which a connection is given up for the block.
+/// Consecutive failed attempts to connect after which a connection is given up for the block.
 const MAX_FAILURES: u8 = 3;
-/// Places started between two looks at what has arrived.
+/// Places started between two waits.
 const START_BATCH: usize = 64;
-/// Full buffers read from one connection before the others have their turn.
+/// Reads from one connection before the others have their turn.
 const MAX_READS: u32 = 16;
-/// Between two looks in vain no more time goes by than this, unless the worker was put off its core.
+/// A polling worker that needs longer than this for one wait without an event was taken off its core.
 const AWAY_NS: u64 = 20_000;
-/// A worker that polls and is put off its core by another program sleeps in its waits this many times as long.
+/// A polling worker that another program has taken off its core sleeps in its waits for this many times as long.
 const SLEEP_AFTER: u64 = 4;
 
 thread_local! {
-    /// Where sessions are polled: until then this worker sleeps instead, whatever session it is at.
+    /// Until then this worker sleeps in its waits instead of polling, whatever the session.
     static SLEEPS_UNTIL_NS: Cell<u64> = const { Cell::new(0) };
-    /// Its involuntary switches, as last seen.
+    /// The thread's involuntary context switches, as last read.
     static SWITCHES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The core was taken away for so long: by the host, which sleeping would not mend, or by another program.
+/// The worker was off its core for this long. If another program has taken the core, sleeping helps; if the hypervisor has,
+/// it does not.
 #[cold]
 fn note_preemption(now_ns: u64, spent_ns: u64) {
     let switches = sys::thread_switches();
@@ -74,31 +76,31 @@ fn note_preemption(now_ns: u64, spent_ns: u64) {
 /// What a worker's share of a session runs with.
 #[derive(Clone, Copy, Debug)]
 pub struct ShareUse {
-    /// Why its transport is not the one that was chosen for the engine, if it is not.
+    /// Why its transport is not the one that the engine has chosen, if it is not.
     pub instead: Option<&'static str>,
-    /// The version of TLS.
+    /// The version of TLS, if connections are encrypted.
     pub tls: Option<&'static str>,
 }
 
 /// One worker's share of a session, whatever the transport and the protocol.
 pub trait SessionWorker {
-    /// What it was opened with.
+    /// The plan of its session.
     fn plan(&self) -> &SessionPlan;
 
-    /// What it runs with.
+    /// What the share runs with.
     fn used(&self) -> ShareUse;
 
-    /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
+    /// Closes connections that the server has closed while they were idle, without waiting. These are not errors.
     fn reap_closed(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
 
     /// Runs this worker's part of a block, to the end of its drain.
     fn run(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]);
 
-    /// The same in an open loop.
+    /// Runs its part of a block with an open loop.
     fn run_open_loop(&mut self, block_run: &mut BlockRun<OpenLoop>, buffer: &mut [u8]);
 }
 
-/// Opens one worker's share of a session over the back end chosen.
+/// Opens one worker's share of a session over the transport that suits it best.
 ///
 /// # Errors
 /// As [`Worker::open`].
@@ -114,7 +116,11 @@ pub fn open(
         plan::Protocol::Http2 { .. } if plan.tls.is_some() => return boxed::<Buffered, Http2>(plan, count, stamps),
         plan::Protocol::Http2 { .. } if uring => return boxed::<Uring, Http2>(plan, count, stamps),
         plan::Protocol::Http2 { .. } => return boxed::<Epoll, Http2>(plan, count, stamps),
-        plan::Protocol::Pipelined { .. } => return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps),
+        plan::Protocol::Pipelined { .. } if plan.tls.is_some() => {
+            return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps);
+        }
+        plan::Protocol::Pipelined { .. } if uring => return boxed::<Uring, Http1<Pipelined>>(plan, count, stamps),
+        plan::Protocol::Pipelined { .. } => return boxed::<Epoll, Http1<Pipelined>>(plan, count, stamps),
         plan::Protocol::Http1 => {}
     }
     if plan.limited() {
@@ -130,11 +136,11 @@ pub fn open(
         return boxed::<Uring, Http1<Kept>>(plan, count, stamps);
     }
     if uring && io::suits_linked(&plan) {
-        // Its table of files may be longer than there may be descriptors.
+        // This fails if its table of files is longer than the limit of descriptors.
         let linked = boxed::<UringLinked, Http1<Kept>>(Arc::clone(&plan), count, stamps);
         return linked.or_else(|_| boxed::<Epoll, Http1<Kept>>(plan, count, stamps));
     }
-    // Without links, a ring and its table of files gain nothing where every request has a socket of its own.
+    // Without linked operations, io_uring gains nothing if every request has a new socket.
     boxed::<Epoll, Http1<Kept>>(plan, count, stamps)
 }
 
@@ -187,25 +193,23 @@ struct Worker<T: Transport, C: Protocol> {
 }
 
 impl<T: Transport, C: Protocol> Worker<T, C> {
-    /// Why the pair does not fit, if it does not.
+    /// Why the transport can't carry the protocol, if it can't.
     const MISFIT: Option<&'static str> = if T::CHAINS && !C::MAY_CHAIN {
         Some("sockets are not its own")
     } else if C::DISCARDS && !T::DISCARDS {
         Some("can't count unread")
-    } else if C::SENDS_ALL && !T::TAKES_ALL {
-        Some("may not take all")
-    } else if T::AWAITS_ONE && !C::ONE {
-        Some("one answer at a time")
+    } else if T::AWAITS_ONE && !C::ONE_AT_A_TIME {
+        Some("one response at a time")
     } else {
         None
     };
-    /// Pairs that don't fit are refused by the compiler.
+    /// Refuses such pairs when they are compiled.
     const FITS: () = assert!(Self::MISFIT.is_none(), "this transport can't carry this protocol");
 
-    /// Opens this many connections, or none yet where each request has its own.
+    /// Opens this many connections, or none yet if each request has its own.
     ///
     /// # Errors
-    /// [`EngineError::Connect`] for the first that can't be opened within the session's timeout.
+    /// [`EngineError::Connect`]: a connection could not be opened within the session's timeout.
     fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool) -> Result<Self, EngineError> {
         let () = Self::FITS;
         let proto = C::prepare(&plan, count)?;
@@ -236,7 +240,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         Ok(worker)
     }
 
-    /// Waits until a new connection's handshakes are over.
+    /// Waits until a new connection's handshakes are complete.
     fn shake_hands(&mut self, link: usize, limit: Duration) -> Result<(), Error> {
         let here = &self.links[link];
         let (token, Some(socket)) = (here.token(link), &here.socket) else { return Ok(()) };
@@ -259,7 +263,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         self.proto.place(&mut self.links, index)
     }
 
-    /// Finds connections that the server closed while they were idle, without waiting: they are no errors.
+    /// Closes connections that the server has closed while they were idle, without waiting. These are not errors.
     fn look(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         loop {
             let count = self.io.wait(0, 0, None);
@@ -300,7 +304,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
                 self.io.wait(before_ns, limit_ns, coalescing)
             };
             if T::BRINGS_BYTES {
-                self.core.clock.now_ns = sys::now_ns(); // all that the wait brought had arrived by now
+                self.core.clock.now_ns = sys::now_ns(); // everything that the wait has brought arrived before this
             }
             self.record_departures(block_run);
             self.io.latency(self.core.coalescing.least_ns());
@@ -338,9 +342,9 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         self.tidy(block_run, buffer);
     }
 
-    /// Waits without sleeping: a server that has to wake somebody pays for that in its own time, one that need not does
-    /// not. Answers share no wake-up here, so that none is held back for others. Where other programs want the core, who
-    /// looks in vain uses up the turns that the work would need: for some time after one had its turn, waits sleep.
+    /// Waits without sleeping, so that no server pays for waking the worker in its own CPU time. Responses don't share
+    /// wake-ups here, so none waits for others. If another program uses the core, polling would use up the time slices that
+    /// the work needs: for some time after that program has run, waits sleep.
     fn poll(
         &mut self,
         before_ns: u64,
@@ -379,7 +383,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         ending && self.core.ledger.outstanding == 0 && self.closers.count() == 0
     }
 
-    /// Notes when what was queued left: a wait in the queue is not the server's.
+    /// Records the send times of queued requests: a wait in the queue is not the server's time.
     #[inline]
     fn record_departures(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         while let Some((token, sent_ns)) = self.io.departure() {
@@ -387,7 +391,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         }
     }
 
-    /// Goes on with connections that would not come to an end.
+    /// Continues to read from connections that filled the buffer too often in one turn.
     fn read_on(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         for _ in 0..self.core.unread.len() {
             let Some((token, closing)) = self.core.unread.pop_front() else {
@@ -397,12 +401,12 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         }
     }
 
-    /// Whether to wait for several answers: only while all places are at work and another request may follow.
+    /// Whether to wait for several responses: only while all places are in use and more requests may follow.
     fn coalescing(&mut self, now_ns: u64, block_run: &BlockRun<impl LoadModel>) -> Option<Coalescing> {
         let Core { clock, ledger, coalescing, .. } = &self.core;
         if block_run.is_open_loop() {
-            // The schedule says when to wake up; the kernel's stamps say when answers came that wait until then. An event
-            // is all that says whether a connection has been opened.
+            // The schedule determines the wake-up, and the kernel's timestamps give the arrival of responses that wait until
+            // then. But only an event reports that a connection is open.
             let settled = ledger.free.len() + ledger.outstanding == ledger.places && !ledger.free.is_empty();
             let batches = clock.stamped && settled && block_run.may_batch_reads();
             return batches.then_some(Coalescing { answers: MAX_ANSWERS, most_ns: NEVER_NS });
@@ -428,7 +432,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         due_ns.saturating_sub(now_ns).min(SCAN_NS)
     }
 
-    /// Starts some places that have not had their turn: all at once would leave the first answers waiting.
+    /// Starts some of the places that have not been started. Starting all at once would let the first responses wait.
     fn start_some(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         let until = self.core.ledger.places.min(self.core.ledger.cursor + START_BATCH);
         while self.core.ledger.cursor < until {
@@ -437,7 +441,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         }
     }
 
-    /// A place tries again after a while.
+    /// Lets a place try again after a pause.
     fn rest(&mut self, index: usize, now_ns: u64) {
         self.place(index).state = State::Resting;
         self.core.timers.resting.push_back((now_ns + REST_NS, index));
@@ -456,7 +460,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         }
     }
 
-    /// A place's connection can't be opened: in this block it sends nothing more.
+    /// A place's connection can't be opened: the place sends nothing more in this block.
     #[cold]
     fn give_up(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         self.core.ledger.given_up += 1;
@@ -466,11 +470,11 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
             block_run.release_permit(std::mem::take(&mut place.due_ns));
         }
         if block_run.window.requests_left.is_some() {
-            self.core.ledger.cursor = 0; // others that found no ticket may send in its place
+            self.core.ledger.cursor = 0; // other places that found no permit may use this one
         }
     }
 
-    /// A place's next request leaves if the block goes on; a connection is opened for it where needed.
+    /// Sends a place's next request if the block allows another one; opens a connection for it if needed.
     #[inline]
     fn send_next(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if !C::may_use(self, index, block_run) {
@@ -492,13 +496,13 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         }
     }
 
-    /// Fails what has taken too long; closes what the server has not closed.
+    /// Checks for timeouts and for steps of the wall clock.
     fn scan(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         block_run.record_clock_step(self.core.clock.clocks.follow(&Reading::now()));
         C::scan(self, now_ns, block_run);
     }
 
-    /// A connection could not be opened.
+    /// Counts a connection that could not be opened.
     #[cold]
     fn note_unconnected(&mut self, error: &Error, block_run: &mut BlockRun<impl LoadModel>) {
         let kind = match error.kind() {
@@ -511,7 +515,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         self.core.judge.sample.note(kind, format!("connect: {error}").as_bytes());
     }
 
-    /// Leaves the share as the next block should find it: idle connections, nothing pending.
+    /// Brings the share into the state in which a block begins: idle connections, nothing pending.
     fn tidy(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         self.look(block_run, buffer);
         for link in 0..self.links.len() {
@@ -533,7 +537,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         self.core.unread.clear();
         let sample = &mut self.core.judge.sample;
         if !sample.is_empty() {
-            // An answer that was on a wrong way may have ended otherwise.
+            // The first sign of one failure may have ended as another one.
             let errors = &block_run.counts.errors;
             block_run.counts.samples = sample.take();
             block_run.counts.samples.retain(|(kind, _)| errors[*kind as usize] > 0);
@@ -541,7 +545,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
     }
 }
 
-/// What an error of reading says.
+/// The failure that an error of reading means.
 fn broken_by(error: &Error) -> Failure {
     if error.kind() == ErrorKind::InvalidData { Failure::Tls } else { Failure::Reset }
 }
@@ -553,7 +557,7 @@ mod tests {
     const ENGINE_PAGE: &str = include_str!("../../../docs/ENGINE.md");
     const DISPATCH: &str = include_str!("worker.rs");
 
-    /// What the table says of a pair; those that fit are compiled whole.
+    /// The table's cell for a pair; pairs that fit are compiled completely.
     macro_rules! cell {
         ($transport:ty, $protocol:ty, fits) => {{
             let _: fn(Arc<SessionPlan>, usize, bool) -> _ = boxed::<$transport, $protocol>;
@@ -584,12 +588,12 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_which_protocols_run_over_which_transports() {
+    fn the_page_shows_which_protocols_run_over_which_transports() {
         let rows = [
             row!(Http1<Kept>: fits fits fits fits fits),
             row!(Http1<Limited>: fits misfits fits fits fits),
             row!(Http1<LengthOnly>: misfits misfits misfits fits misfits),
-            row!(Http1<Pipelined>: misfits misfits misfits misfits fits),
+            row!(Http1<Pipelined>: fits misfits misfits fits fits),
             row!(Http2: fits misfits misfits fits fits),
         ];
         let table =

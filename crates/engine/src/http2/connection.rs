@@ -2,7 +2,7 @@
 
 mod control;
 mod framing;
-mod heads;
+mod header_blocks;
 mod known_responses;
 
 use super::HEAD_LIMIT;

@@ -1,8 +1,8 @@
-//! One connection, whose answer is waited for in the read itself: no readiness is asked for and none is told.
+//! One connection, whose response is awaited by a blocking read, without readiness events.
 //!
-//! With one connection at work a wake-up brings one answer, and the wait is most of what a request costs. A read that blocks
-//! is the shortest way through the kernel. Everything else (connecting, a request that does not fit, an answer in pieces, an
-//! open loop, which has to be awake when a request is due) is epoll's, which is told of the connection when it is needed.
+//! With one connection each wake-up brings one response, and the wait is most of a request's cost. A blocking read is the
+//! shortest way through the kernel. epoll does everything else, and watches the connection only then: connecting, requests
+//! that don't fit into the socket's buffer, responses in pieces, and open loops, which must be awake when a request is due.
 
 use super::timestamps::{self, Waited};
 use super::{Coalescing, Epoll, Event, Needs, Received, Transport};
@@ -11,37 +11,37 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// What one read takes at most.
+/// Maximum length of a read.
 const ROOM: usize = 1 << 16;
-/// A read gives up after so long, for a look at the time: soon enough for timeouts and for an order to stop.
+/// A read gives up after this time, so that timeouts and the stop flag are checked.
 const READ_LIMIT: Duration = Duration::from_millis(10);
 
-/// The connection in the only place.
+/// The only connection.
 struct Place {
     token: u64,
     fd: RawFd,
-    /// epoll has it.
+    /// epoll watches it.
     watched: bool,
-    /// Its request left whole: what comes next can only be the answer.
+    /// Its request was sent completely: the next bytes can only be the response.
     awaited: bool,
 }
 
-/// epoll with one place, and the read that waits.
+/// epoll with one connection, and the blocking read.
 pub struct Blocking {
     inner: Epoll,
     stamps: bool,
     place: Option<Place>,
-    /// Requests leave when answers come, and never because it is time.
+    /// Requests are sent only after responses, never at a certain time.
     steady: bool,
-    /// What the latest wait read, until it is taken.
+    /// What the latest wait has read, until it is taken.
     arrived: Option<io::Result<Waited>>,
-    /// Whose that is, and whether the connection's end came with it.
-    told: Option<Event>,
+    /// The event for what was read.
+    read_event: Option<Event>,
     held: Box<[u8]>,
 }
 
 impl Blocking {
-    /// Has epoll watch the connection, if it doesn't yet: what is there already is told, too.
+    /// Makes epoll watch the connection, if it doesn't yet; it also reports what is there already.
     fn watched(&mut self) -> io::Result<()> {
         match &mut self.place {
             Some(place) if !place.watched => {
@@ -52,7 +52,7 @@ impl Blocking {
         }
     }
 
-    /// Waits for the answer in the read; false: there is none yet.
+    /// Waits for the response by a read; false: there is none yet.
     fn read(&mut self, token: u64, fd: RawFd) -> bool {
         let got = timestamps::wait(fd, &mut self.held);
         if let Err(error) = &got
@@ -60,7 +60,7 @@ impl Blocking {
         {
             return false;
         }
-        // Bytes left behind what was read may be the rest of an answer; only an end is one.
+        // More bytes may be the rest of the response; only the end of the connection is `closing`.
         let closing = match &got {
             Ok(Waited { bytes: 0, .. }) | Err(_) => true,
             Ok(waited) => waited.more && timestamps::ended(fd),
@@ -69,7 +69,7 @@ impl Blocking {
             place.awaited = false;
         }
         self.arrived = Some(got);
-        self.told = Some(Event { token, readable: true, writable: false, closing, unsent: 0 });
+        self.read_event = Some(Event { token, readable: true, writable: false, closing, unsent: 0 });
         true
     }
 }
@@ -88,7 +88,7 @@ impl Transport for Blocking {
             place: None,
             steady: false,
             arrived: None,
-            told: None,
+            read_event: None,
             held: vec![0; ROOM].into(),
         })
     }
@@ -101,7 +101,7 @@ impl Transport for Blocking {
     }
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
-        self.watched()?; // the one before may be left for the server to close
+        self.watched()?; // the former one may wait for the server to close it
         self.place = Some(Place { token, fd: socket.as_raw_fd(), watched: connecting, awaited: false });
         if connecting {
             self.inner.watch(token, socket, connecting)?;
@@ -109,7 +109,7 @@ impl Transport for Blocking {
             timestamps::ask(socket)?;
         }
         timestamps::ask_for_rest(socket)?;
-        // Calls that must not wait say so themselves. One that is connecting still is read from when it has sent.
+        // Calls that must not wait have a flag for that. A connection that is being opened is read from after it has sent.
         socket.set_read_timeout(Some(READ_LIMIT))?;
         socket.set_nonblocking(false)
     }
@@ -142,13 +142,13 @@ impl Transport for Blocking {
 
     #[inline]
     fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
-        (self.arrived, self.told) = (None, None);
+        (self.arrived, self.read_event) = (None, None);
         match self.place {
             Some(Place { token, fd, awaited: true, .. }) if self.steady && limit_ns > 0 => {
                 usize::from(self.read(token, fd))
             }
             _ => {
-                let _ = self.watched(); // if it fails, the timeout tells
+                let _ = self.watched(); // if it fails, the request times out
                 self.inner.wait(now_ns, limit_ns, coalescing)
             }
         }
@@ -156,7 +156,7 @@ impl Transport for Blocking {
 
     #[inline]
     fn event(&mut self, index: usize) -> Option<Event> {
-        match self.told {
+        match self.read_event {
             Some(event) => Some(event),
             None => self.inner.event(index),
         }
@@ -228,7 +228,7 @@ mod tests {
         });
         let (waits, event) = wait(&mut poller, begun);
         assert!(event.token == 7 && event.readable && !event.closing, "{event:?}");
-        // Each read waits up to its time limit; one that does not wait at all comes here thousands of times.
+        // Each read waits up to its time limit; without waiting there would be thousands of them.
         assert!(waits <= 50, "{waits} waits for one answer");
         assert_eq!(poller.receive(&ours, &mut [0; 64]).unwrap().bytes, b"answer");
         answers.join().unwrap();

@@ -1,6 +1,6 @@
-//! epoll for sessions that want more than a request at a time in the clear: TLS, pipelining, what is counted apart.
+//! epoll with a buffer per connection: for TLS, for connections that end after some requests, and for timed first bytes.
 //!
-//! A request is taken whole, always: what the socket won't take yet waits here, so that several can be on their way.
+//! A request is always accepted completely: bytes that the socket does not accept yet wait here.
 
 use super::{Coalescing, Epoll, Event, Needs, Received, Transport, split_token};
 use crate::sys;
@@ -13,19 +13,19 @@ use std::io::{self, ErrorKind, Read, Write};
 /// One connection.
 #[derive(Default)]
 struct Link {
-    /// Not sent yet, in the clear (rustls keeps its own).
+    /// Bytes to send on an unencrypted connection; rustls keeps those of encrypted ones.
     out: Vec<u8>,
     tls: Option<Box<ClientConnection>>,
 }
 
-/// One epoll instance, and what each connection has besides its socket.
+/// One epoll instance, and the state of each connection.
 pub struct Buffered {
     inner: Epoll,
     links: Box<[Link]>,
     tls: Option<TlsPlan>,
-    /// That its latest handshake agreed on.
+    /// The version of TLS that the latest handshake agreed on.
     version: Option<&'static str>,
-    /// Whose event is looked at.
+    /// The connection of the current event.
     turn: usize,
 }
 
@@ -36,7 +36,7 @@ impl Buffered {
 }
 
 impl Link {
-    /// Sends what there is; true if all of it left.
+    /// Sends the waiting bytes; true if all were sent.
     fn push(&mut self, socket: &Socket) -> io::Result<bool> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
@@ -74,7 +74,7 @@ impl Write for NoSignal<'_> {
     }
 }
 
-/// Reads, and notes when that took all that had arrived.
+/// Reads, and notes whether a read has taken everything that had arrived.
 struct Arrived<'a> {
     socket: &'a Socket,
     exhausted: bool,
@@ -105,7 +105,6 @@ impl Transport for Buffered {
     const BRINGS_BYTES: bool = false;
     const SENDS_LATER: bool = false;
     const HANDSHAKES: bool = true;
-    const TAKES_ALL: bool = true;
 
     fn tls_version(&self) -> Option<&'static str> {
         self.version
@@ -119,8 +118,9 @@ impl Transport for Buffered {
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
         let tls = self.tls.as_ref().map(|plan| plan.connection().map(Box::new)).transpose().map_err(broken)?;
         if tls.is_some() {
-            // A handshake leaves in several writes: each waited up to 40 ms for the one before to be acknowledged.
-            let _ = socket.set_tcp_nodelay(true); // a unix socket has no such thing
+            // A handshake has several writes. Without this, each could wait up to 40 ms for the acknowledgement of the
+            // previous one.
+            let _ = socket.set_tcp_nodelay(true); // which a unix socket does not have
         }
         *self.link(token) = Link { out: Vec::new(), tls };
         self.inner.watch(token, socket, connecting)
@@ -157,7 +157,7 @@ impl Transport for Buffered {
                 Err(error) => return Err(error),
             }
             if let Err(error) = tls.process_new_packets() {
-                let _ = link.push(socket); // the alert that tells the server why
+                let _ = link.push(socket); // the alert for the server
                 return Err(broken(error));
             }
         }
@@ -170,13 +170,13 @@ impl Transport for Buffered {
             None => link.out.extend_from_slice(request),
         }
         if !link.push(socket)? {
-            let _ = self.inner.want_writable(token, socket); // if it fails, the timeout tells
+            let _ = self.inner.want_writable(token, socket); // if it fails, the request times out
         }
         Ok(request.len())
     }
 
     fn go_on(&mut self, token: u64, socket: &Socket) {
-        // A server that answers early may have closed: what it said is still to be read.
+        // A server that responds early may have closed the connection: its response is still to be read.
         let _ = self.link(token).push(socket);
     }
 
@@ -220,7 +220,7 @@ impl Transport for Buffered {
         let (mut filled, mut arrived) = (0, Arrived { socket, exhausted: false });
         loop {
             match tls.reader().read(&mut buffer[filled..]) {
-                // An end without a farewell: bodies are compared whole, so a cut one is found all the same.
+                // The connection ended without close_notify. Bodies are compared completely, so a cut one is found anyway.
                 Ok(0) => break,
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
                 Ok(got) => {
@@ -230,8 +230,8 @@ impl Transport for Buffered {
                     }
                     continue;
                 }
-                // Nothing decrypted is left, and what comes from now on is told by another event: to be told so by the
-                // kernel, too, would be one call more for each answer.
+                // All decrypted bytes were read, and an event will report later ones. Another read would only return
+                // WouldBlock, one more call per response.
                 Err(error) if arrived.exhausted && filled == 0 => return Err(error),
                 Err(_) if arrived.exhausted => break,
                 Err(_) => {}
@@ -243,16 +243,16 @@ impl Transport for Buffered {
             };
             match refill {
                 Ok(()) => {}
-                Err(_) if filled > 0 => break, // it comes again
+                Err(_) if filled > 0 => break, // the error will come again
                 Err(error) => return Err(error),
             }
         }
-        // The kernel stamps what it has, and that is no answer yet: it has to be decrypted.
+        // No timestamp: the kernel's is that of encrypted bytes, which are not a response yet.
         Ok(Received { bytes: &buffer[..filled], stamp_ns: 0 })
     }
 
     fn release(&mut self, token: u64, socket: Socket) {
-        // A place may be another connection's already, while this one was left for the server to close.
+        // The link may have another connection already, while this one waited for the server to close it.
         self.inner.release(token, socket);
     }
 

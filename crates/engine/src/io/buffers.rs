@@ -1,4 +1,4 @@
-//! Memory that the kernel fills: a ring of equal buffers, given to it, filled in any order, given back.
+//! Memory that the kernel fills: a ring of equal buffers, which it fills in any order and gets back after use.
 
 use io_uring::types::BufRingEntry;
 use std::io;
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Anonymous memory, page by page as it is touched.
+/// Anonymous memory; pages are allocated when they are touched.
 struct Mapping {
     at: NonNull<u8>,
     bytes: usize,
@@ -16,7 +16,7 @@ struct Mapping {
 impl Mapping {
     fn new(bytes: usize) -> io::Result<Self> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping of our own, wherever the kernel puts it.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         match NonNull::new(at.cast::<u8>()) {
             Some(found) if at != libc::MAP_FAILED => Ok(Self { at: found, bytes }),
@@ -27,12 +27,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole of the mapping made in `new`; every slice of it borrowed its owner.
+        // SAFETY: exactly the mapping made in `new`; every slice of it borrows its owner.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// A buffer that was taken out of the ring. To drop it instead of returning it costs the ring a buffer.
+/// A buffer that was taken out of the ring. Dropping it instead of returning it loses the buffer.
 pub struct Loan {
     memory: Rc<Mapping>,
     id: u16,
@@ -45,17 +45,17 @@ impl Deref for Loan {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which this keeps. The kernel has told that it is done with this buffer, and gets it
-        // back only once the loan is over.
+        // SAFETY: within the mapping, which the loan keeps alive. The kernel is done with this buffer, and gets it back only
+        // when the loan ends.
         unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(self.at), self.length) }
     }
 }
 
 /// A provided buffer ring. Must outlive its registration.
 pub struct Buffers {
-    /// The entries; the first one's spare field is the ring's tail.
+    /// The entries; the spare field of the first one is the ring's tail.
     entries: Mapping,
-    /// Loans keep it, too.
+    /// Shared with loans.
     memory: Rc<Mapping>,
     count: u16,
     size: usize,
@@ -78,7 +78,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Where the entries are, for the registration.
+    /// Address of the entries, for the registration.
     pub fn address(&self) -> u64 {
         self.entries.at.as_ptr() as u64
     }
@@ -88,16 +88,16 @@ impl Buffers {
         self.count
     }
 
-    /// What the kernel put into a buffer that is ours now.
+    /// What the kernel has put into a buffer that it is done with.
     #[inline]
     pub fn filled(&self, id: u16, length: usize) -> &[u8] {
         assert!(id < self.count && length <= self.size);
-        // SAFETY: within the mapping, by the line above. The kernel has told that it is done with this buffer and
-        // gets it back by `give` only, which needs `&mut self`, so that this borrow has ended by then.
+        // SAFETY: within the mapping, by the line above. The kernel is done with this buffer, and gets it back only by
+        // `give`, which needs `&mut self`: this borrow has ended by then.
         unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(usize::from(id) * self.size), length) }
     }
 
-    /// Takes a buffer that is ours now out of the ring, to be read from its byte `from` to `to`.
+    /// Lends bytes `from` to `to` of a buffer that the kernel is done with.
     ///
     /// # Safety
     /// Until the loan is returned or dropped, the buffer is not given to the kernel.
@@ -115,13 +115,13 @@ impl Buffers {
         self.give(id);
     }
 
-    /// Gives a buffer (back) to the kernel.
+    /// Gives a buffer to the kernel, for the first time or again.
     #[inline]
     pub fn give(&mut self, id: u16) {
         assert!(id < self.count);
         let base = self.entries.at.as_ptr().cast::<BufRingEntry>();
-        // SAFETY: the index is below `count` by the mask; the kernel reads entries below the tail only, and this one
-        // is at the tail. Set one by one, because the first entry's spare field is the tail itself.
+        // SAFETY: the mask keeps the index below `count`; the kernel reads only entries below the tail, and this one is at
+        // the tail. Fields are set one by one, because the spare field of the first entry is the tail itself.
         unsafe {
             let entry = &mut *base.add(usize::from(self.tail & (self.count - 1)));
             entry.set_addr(self.memory.at.as_ptr() as u64 + u64::from(id) * self.size as u64);

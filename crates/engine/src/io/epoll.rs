@@ -1,7 +1,8 @@
-//! Readiness by epoll, edge-triggered: registered once, so that a request costs no `epoll_ctl`.
+//! Readiness by epoll, edge-triggered: each connection is registered once, so that a request needs no `epoll_ctl`.
 //!
-//! A request's departure is the look at the clock before the call that sends it: that call's way to the device (2 to 4 us
-//! on loopback) is in its latency. A second look, after the call, would bring no more: on loopback it holds the other side's work, too.
+//! The send time of a request is read before the call that sends it. So its latency includes the way through the kernel to
+//! the device (2 to 4 µs on loopback). A reading after the call would be no better: on loopback the call includes work of
+//! the other side.
 
 use super::{Coalescing, Event, Needs, Received, Transport, timestamps};
 use crate::schedule::NEVER_NS;
@@ -10,9 +11,9 @@ use socket2::Socket;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Events taken at once. More would make the first of the next batch wait longer for its turn.
+/// Events per wait. With more, the first event of the next batch would wait longer for its turn.
 const BATCH: usize = 256;
-/// So many events ahead of the one that has its turn, its connection is fetched from memory.
+/// Connections are prefetched this many events ahead.
 const AHEAD: usize = 4;
 
 /// The alarm's token; no connection has it.
@@ -21,14 +22,14 @@ const ALARM: u64 = u64::MAX;
 /// One epoll instance with its event buffer, and an alarm that ends waits.
 pub struct Epoll {
     fd: OwnedFd,
-    /// A timer of each wait's own would cost a tenth of a request at one connection: this one outlives waits.
+    /// A timer per wait would cost a tenth of a request with one connection, so this one is kept across waits.
     alarm: OwnedFd,
-    /// When it goes off; [`NEVER_NS`]: it is not set.
+    /// When the alarm goes off; [`NEVER_NS`]: it is not set.
     alarm_ns: u64,
-    /// Sockets are asked for stamps.
+    /// Sockets deliver timestamps.
     stamps: bool,
-    /// What the latest wait told.
-    told: usize,
+    /// Number of events of the latest wait.
+    count: usize,
     events: Box<[libc::epoll_event; BATCH]>,
 }
 
@@ -44,17 +45,17 @@ impl Epoll {
         }
     }
 
-    /// Watches what is connected already.
+    /// Watches an open connection.
     pub(super) fn add(&self, token: u64, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, false)
     }
 
-    /// Watches it no more.
+    /// Stops watching a connection.
     pub(super) fn leave(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, false)
     }
 
-    /// Has a wait end by then; the time to wait in ms at most, where it can't be set.
+    /// Sets the alarm to end a wait by then; returns the limit for the wait in ms, -1 if the alarm is set.
     fn set_alarm(&mut self, due_ns: u64) -> libc::c_int {
         if self.alarm_ns <= due_ns {
             return -1;
@@ -65,7 +66,7 @@ impl Epoll {
             tv_nsec: (due_ns % second_ns).max(1) as libc::c_long,
         };
         let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: due };
-        // SAFETY: the descriptor is open, `once` outlives the call, the previous setting is not asked for.
+        // SAFETY: the descriptor is open, `once` outlives the call, the previous setting is not requested.
         let set = unsafe {
             libc::timerfd_settime(self.alarm.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &once, std::ptr::null_mut())
         };
@@ -77,19 +78,19 @@ impl Epoll {
     }
 }
 
-/// Sleeps: what arrives meanwhile is told together. A signal ends it, and nothing is lost by that.
+/// Sleeps; events that arrive during the sleep are reported together. A signal ends the sleep, which does no harm.
 fn doze(time_ns: u64) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: time_ns.min(999_999_999) as libc::c_long };
-    // SAFETY: `time` outlives the call; what is left of it is not asked for.
+    // SAFETY: `time` outlives the call; the remaining time is not requested.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, std::ptr::null_mut()) };
 }
 
-/// Takes a new descriptor into our hands, or tells why there is none.
+/// Takes ownership of a new descriptor, or returns the error.
 fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: our callers have just made it, and it is nobody else's.
+    // SAFETY: the caller has just created it; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -107,7 +108,7 @@ impl Transport for Epoll {
         let alarm =
             owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) })?;
         let events = Box::new([libc::epoll_event { events: 0, u64: 0 }; BATCH]);
-        let made = Self { fd, alarm, alarm_ns: NEVER_NS, stamps: needs.stamps, told: 0, events };
+        let made = Self { fd, alarm, alarm_ns: NEVER_NS, stamps: needs.stamps, count: 0, events };
         made.control(libc::EPOLL_CTL_ADD, made.alarm.as_raw_fd(), ALARM, false)?;
         Ok(made)
     }
@@ -140,10 +141,10 @@ impl Transport for Epoll {
 
     fn wait(&mut self, now_ns: u64, limit_ns: u64, coalescing: Option<Coalescing>) -> usize {
         let mut limit_ns = limit_ns;
-        // Where so many came at once that they are no fewer than waited for, more are there already.
-        if let Some(coalescing) = coalescing.filter(|coalescing| limit_ns > 0 && self.told < coalescing.answers) {
+        // If the latest wait brought at least as many events, more are there already.
+        if let Some(coalescing) = coalescing.filter(|coalescing| limit_ns > 0 && self.count < coalescing.answers) {
             if coalescing.most_ns >= limit_ns {
-                // Something is due then; since the look at the clock, requests have been sent.
+                // Something is due at the limit. Time has passed since the clock was read: requests were sent.
                 doze((now_ns + limit_ns).saturating_sub(sys::now_ns()));
                 limit_ns = 0;
             } else {
@@ -154,13 +155,13 @@ impl Transport for Epoll {
         // SAFETY: the kernel writes at most BATCH entries into a buffer of BATCH.
         let count =
             unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), BATCH as libc::c_int, limit_ms) };
-        self.told = count.max(0) as usize;
-        self.told
+        self.count = count.max(0) as usize;
+        self.count
     }
 
     #[inline]
     fn ahead(&self, index: usize) -> Option<u64> {
-        self.events[..self.told].get(index + AHEAD).map(|event| event.u64)
+        self.events[..self.count].get(index + AHEAD).map(|event| event.u64)
     }
 
     #[inline]
@@ -186,7 +187,7 @@ impl Transport for Epoll {
     }
 
     fn release(&mut self, _: u64, socket: Socket) {
-        drop(socket); // which takes it out of the epoll instance, too
+        drop(socket); // which also removes it from the epoll instance
     }
 
     fn settle(&mut self) {}

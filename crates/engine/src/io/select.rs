@@ -1,14 +1,14 @@
-//! Which back end runs: asked for, or the best one that works here.
+//! Which transport is used: the requested one, or the best one that works here.
 
 use super::{Coalescing, Needs, Transport, Uring, uring_linked};
 use socket2::{Domain, Socket, Type};
 use std::io::{self, Read, Write};
 use std::str::FromStr;
 
-/// What was asked for.
+/// What the caller requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring where it works, else epoll.
+    /// io_uring if it works, otherwise epoll.
     #[default]
     Auto,
     /// io_uring or nothing.
@@ -30,20 +30,19 @@ impl FromStr for Backend {
     }
 }
 
-/// What runs.
+/// What is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
-    /// io_uring, with these flags and features, because it is the best; a connection that is alone on its worker may
-    /// have a better one.
+    /// io_uring with these flags and features, because it is the best; a worker with one connection may use a better one.
     Best(String),
-    /// io_uring, because it was asked for.
+    /// io_uring, because it was requested.
     Uring(String),
-    /// epoll, and why not io_uring where that is not by wish.
+    /// epoll, and the reason unless it was requested.
     Epoll(Option<String>),
 }
 
 impl Chosen {
-    /// What has to be asked for so that the same is chosen here.
+    /// The request that leads to the same choice.
     pub fn backend(&self) -> Backend {
         match self {
             Self::Best(_) => Backend::Auto,
@@ -52,7 +51,7 @@ impl Chosen {
         }
     }
 
-    /// For the report.
+    /// The name for the report.
     pub fn name(&self) -> String {
         match self {
             Self::Best(flags) => format!("{}; a read that waits where a worker has one connection", ring(flags)),
@@ -68,10 +67,10 @@ fn ring(flags: &str) -> String {
     format!("io_uring ({flags}); {single} for a connection per request")
 }
 
-/// Chooses; `probe` says whether io_uring works, and with what.
+/// Chooses; `probe` returns io_uring's flags and features if it works.
 ///
 /// # Errors
-/// io_uring was asked for and doesn't work: what the probe said.
+/// io_uring was requested and does not work: the probe's error.
 pub fn choose(backend: Backend, probe: impl FnOnce() -> io::Result<String>) -> io::Result<Chosen> {
     match backend {
         Backend::Epoll => Ok(Chosen::Epoll(None)),
@@ -83,12 +82,12 @@ pub fn choose(backend: Backend, probe: impl FnOnce() -> io::Result<String>) -> i
     }
 }
 
-/// Does with a ring what a session will do: a few bytes both ways, to a peer of our own.
+/// Does with a ring what a session does: sends a few bytes both ways, to a local peer.
 ///
-/// Some kernels (and what passes for one in a sandbox) make a ring and then can't do what is asked of it.
+/// Some kernels and sandboxes create a ring but then can't carry out its operations.
 ///
 /// # Errors
-/// What the kernel said: EPERM where it is forbidden, ENOSYS or EINVAL where it is missing or too old.
+/// The kernel's error: EPERM if io_uring is forbidden, ENOSYS or EINVAL if the kernel lacks it or is too old.
 pub fn probe() -> io::Result<String> {
     const QUESTION: &[u8] = b"question";
     let (ours, mut theirs) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
@@ -105,7 +104,7 @@ pub fn probe() -> io::Result<String> {
         let event = (0..count).find_map(|index| ring.event(index));
         let arrived = ring.receive(&ours, &mut [])?;
         if asked != QUESTION || arrived.bytes != b"answer" || event.is_none_or(|event| event.closing) {
-            return Err(io::Error::other("it takes orders and does not carry them out"));
+            return Err(io::Error::other("it accepts operations and does not carry them out"));
         }
     }
     let flags = ring.describe();

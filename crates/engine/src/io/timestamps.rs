@@ -1,5 +1,5 @@
-//! When bytes arrived, by the kernel's own word (`SO_TIMESTAMPNS`, socket(7)): a clock read after the read says when we
-//! came to look, and that is late by our own queue.
+//! When bytes arrived, by the kernel's timestamps (`SO_TIMESTAMPNS`, socket(7)). A clock that is read after the bytes would
+//! include the time that they waited for the engine.
 
 use socket2::Socket;
 use std::io::{self, Write};
@@ -7,32 +7,32 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Room for one stamp: a header and a timespec.
+/// Room for one timestamp: a header and a timespec.
 pub const CONTROL_BYTES: usize = size_of::<Message>();
 /// A header alone (cmsghdr).
 const HEAD_BYTES: usize = 16;
-/// Room for a stamp and for how much is left: a number, padded.
+/// Room for a timestamp and for how many bytes are left: a number, padded.
 const CONTROLS_BYTES: usize = CONTROL_BYTES + HEAD_BYTES + 8;
-/// `TCP_INQ` of linux/tcp.h, also what its answer is called (`TCP_CM_INQ`).
+/// `TCP_INQ` of linux/tcp.h, also the kind of its control message (`TCP_CM_INQ`).
 const TCP_INQ: libc::c_int = 36;
-/// Thrown away at once at most.
+/// Maximum number of bytes that one call discards.
 const MAX_DISCARDED: usize = 1 << 30;
-/// How long the kernel gets to begin with it: it patches itself the first time somebody asks.
+/// How long the kernel may take to begin: it patches itself for the first socket with timestamps.
 const BEGIN_LIMIT: Duration = Duration::from_millis(50);
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Empty: the connection's end.
+    /// Empty: the end of the connection.
     pub bytes: &'a [u8],
-    /// When the last of them arrived, CLOCK_REALTIME in ns; 0 where the kernel gave no stamp.
+    /// When the last of them arrived, CLOCK_REALTIME in ns; 0: no timestamp.
     pub stamp_ns: u64,
 }
 
-/// Has the kernel stamp what arrives on a socket.
+/// Switches on timestamps for a socket.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn ask(socket: &Socket) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
 }
@@ -45,7 +45,7 @@ fn set(socket: &Socket, level: libc::c_int, option: libc::c_int) -> io::Result<(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What `recvmsg` puts into control data: a header (cmsghdr) and a timespec, as they are where both are 16 bytes long.
+/// The control message of a timestamp: a header (cmsghdr) and a timespec, 16 bytes each.
 #[repr(C)]
 struct Message {
     length: u64,
@@ -55,26 +55,26 @@ struct Message {
     nanoseconds: i64,
 }
 
-/// The stamp among the control data of one read; 0: there is none.
+/// The timestamp in the control data of one read; 0: there is none.
 #[inline]
 pub fn read(control: &[u8]) -> u64 {
     if control.len() < size_of::<Message>() {
         return 0;
     }
-    // SAFETY: as many bytes are there, by the line above, and any bytes make a Message.
+    // SAFETY: enough bytes are there, by the line above, and any bytes are a valid Message.
     let message = unsafe { control.as_ptr().cast::<Message>().read_unaligned() };
     let ours = message.level == libc::SOL_SOCKET && message.kind == libc::SCM_TIMESTAMPNS;
     if ours { message.seconds as u64 * 1_000_000_000 + message.nanoseconds as u64 } else { 0 }
 }
 
-/// Control data, aligned as the kernel wants it.
+/// Control data, aligned as the kernel needs it.
 #[repr(C, align(8))]
 struct Control<const BYTES: usize>([u8; BYTES]);
 
-/// `recvmsg(2)` into one piece; how many bytes it brought, and what the kernel told beside them.
+/// `recvmsg(2)` into one piece of memory; returns the number of bytes, and the control data.
 ///
 /// # Safety
-/// `piece` tells a place that may be written, unless `flags` keep the kernel from writing there.
+/// `piece` must be writable, unless `flags` keep the kernel from writing to it.
 #[inline]
 unsafe fn take<const BYTES: usize>(
     fd: RawFd,
@@ -88,8 +88,8 @@ unsafe fn take<const BYTES: usize>(
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut *control).cast();
     message.msg_controllen = BYTES as _;
-    // SAFETY: `message` and all it points to outlive the call and are as long as it says, the piece by our caller's word;
-    // a descriptor that is open no more is an error.
+    // SAFETY: `message` and everything it points to outlive the call and have the given lengths; the caller guarantees the
+    // piece. A closed descriptor is an error.
     match unsafe { libc::recvmsg(fd, &raw mut message, flags) } {
         got if got >= 0 => Ok((got as usize, &control.0[..(message.msg_controllen as usize).min(BYTES)])),
         _ => Err(io::Error::last_os_error()),
@@ -101,66 +101,66 @@ fn piece(buffer: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }
 }
 
-/// Reads what is there, and when it arrived. A read that nothing answers fails with WouldBlock.
+/// Reads what is there, with its timestamp.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error; WouldBlock: nothing is there.
 #[inline]
 pub fn receive<'a>(socket: &Socket, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
     let mut control = Control([0; CONTROL_BYTES]);
-    // SAFETY: the piece is the buffer, which is ours to write.
-    let (got, told) = unsafe { take(socket.as_raw_fd(), piece(buffer), &mut control, libc::MSG_DONTWAIT)? };
-    Ok(Received { bytes: &buffer[..got], stamp_ns: read(told) })
+    // SAFETY: the piece is the buffer, which is writable.
+    let (got, control) = unsafe { take(socket.as_raw_fd(), piece(buffer), &mut control, libc::MSG_DONTWAIT)? };
+    Ok(Received { bytes: &buffer[..got], stamp_ns: read(control) })
 }
 
-/// What a read that waits brought.
+/// The result of a blocking read.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited {
-    /// So many, at the buffer's begin; 0: the connection's end.
+    /// Number of bytes at the beginning of the buffer; 0: the end of the connection.
     pub bytes: usize,
     /// As in [`Received`].
     pub stamp_ns: u64,
-    /// There is more to read, or an end.
+    /// More bytes, or the end of the connection, are there.
     pub more: bool,
 }
 
-/// Has each read of a TCP socket tell whether there is more (`TCP_INQ`, Linux 4.18).
+/// Makes each read of a TCP socket report whether more is there (`TCP_INQ`, Linux 4.18).
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn ask_for_rest(socket: &Socket) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, TCP_INQ)
 }
 
-/// Reads, and waits for it as long as the socket lets it. `fd` is one that [`ask_for_rest`] was asked of.
+/// Reads, and waits up to the socket's time limit. [`ask_for_rest`] was called for `fd`.
 ///
 /// # Errors
-/// What the kernel said; WouldBlock where nothing came in time.
+/// The kernel's error; WouldBlock: nothing came in time.
 #[inline]
 pub fn wait(fd: RawFd, buffer: &mut [u8]) -> io::Result<Waited> {
     let mut control = Control([0; CONTROLS_BYTES]);
-    // SAFETY: the piece is the buffer, which is ours to write.
-    let (bytes, told) = unsafe { take(fd, piece(buffer), &mut control, 0)? };
-    let stamp_ns = read(told);
-    // The stamp comes first, where there is one.
-    let more = rest(if stamp_ns > 0 { &told[CONTROL_BYTES.min(told.len())..] } else { told });
+    // SAFETY: the piece is the buffer, which is writable.
+    let (bytes, messages) = unsafe { take(fd, piece(buffer), &mut control, 0)? };
+    let stamp_ns = read(messages);
+    // The timestamp comes first, if there is one.
+    let more = rest(if stamp_ns > 0 { &messages[CONTROL_BYTES.min(messages.len())..] } else { messages });
     Ok(Waited { bytes, stamp_ns, more })
 }
 
-/// Whether the other side has closed, for its part at least.
+/// Whether the other side has closed at least its sending direction.
 pub fn ended(fd: RawFd) -> bool {
-    let mut told = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    let mut entry = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: one entry, which outlives the call.
-    unsafe { libc::poll(&raw mut told, 1, 0) > 0 }
+    unsafe { libc::poll(&raw mut entry, 1, 0) > 0 }
 }
 
-/// Whether control data says that there is more to read: it says so of an end, too.
+/// Whether control data says that more is there to read; the end of the connection counts, too.
 #[inline]
 fn rest(control: &[u8]) -> bool {
     if control.len() < HEAD_BYTES + size_of::<libc::c_int>() {
         return false;
     }
-    // SAFETY: as many bytes are there, by the line above, and any bytes make these numbers.
+    // SAFETY: enough bytes are there, by the line above, and any bytes are valid numbers.
     let (level, kind, count) = unsafe {
         let numbers = control.as_ptr().add(size_of::<u64>()).cast::<i32>();
         (numbers.read_unaligned(), numbers.add(1).read_unaligned(), numbers.add(2).read_unaligned())
@@ -168,29 +168,31 @@ fn rest(control: &[u8]) -> bool {
     level == libc::IPPROTO_TCP && kind == TCP_INQ && count > 0
 }
 
-/// Throws up to `most` bytes of what is there away, uncopied (`MSG_TRUNC`, tcp(7)); how many, and when the last arrived.
+/// Discards up to `most` bytes that are there, without copying them (`MSG_TRUNC`, tcp(7)); returns how many, and when the
+/// last one arrived.
 ///
 /// # Errors
-/// What the kernel said; WouldBlock where nothing is there.
+/// The kernel's error; WouldBlock: nothing is there.
 pub fn discard(socket: &Socket, most: u64) -> io::Result<(u64, u64)> {
     let mut control = Control([0; CONTROL_BYTES]);
     let length = usize::try_from(most).unwrap_or(MAX_DISCARDED).min(MAX_DISCARDED);
-    // No byte is written where MSG_TRUNC is given: the place is never looked at, only its length is.
+    // With MSG_TRUNC no byte is written: only the length of the piece is used.
     let nowhere = libc::iovec { iov_base: std::ptr::NonNull::<u8>::dangling().as_ptr().cast(), iov_len: length };
-    // SAFETY: the descriptor is that of a TCP socket (`plan` sees to it): the flag keeps the kernel from writing the piece.
-    let (got, told) = unsafe { take(socket.as_raw_fd(), nowhere, &mut control, libc::MSG_TRUNC)? };
-    Ok((got as u64, read(told)))
+    // SAFETY: this is a TCP socket (`plan` makes sure of it), so the flag keeps the kernel from writing to the piece.
+    let (got, control) = unsafe { take(socket.as_raw_fd(), nowhere, &mut control, libc::MSG_TRUNC)? };
+    Ok((got as u64, read(control)))
 }
 
-/// Keeps the kernel stamping: it switches that on for the whole machine at the first socket that asks, and off after the
-/// last one, each time by patching itself, which is nothing for a block to meet.
+/// Keeps timestamps switched on. The kernel switches them on for the whole machine with the first socket that uses them, and
+/// off after the last one, each time by patching its own code. That must not happen during a block.
 #[derive(Debug)]
 pub struct TimestampSource {
     _asked: Socket,
 }
 
 impl TimestampSource {
-    /// Asks, and sees stamps come; None where none do (a sandbox that takes the option and forgets it, another system).
+    /// Switches timestamps on and waits for the first one; None if none comes (a sandbox that ignores the option, another
+    /// system).
     pub fn begin() -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").ok()?;
         let ours = Socket::from(TcpStream::connect(listener.local_addr().ok()?).ok()?);

@@ -1,10 +1,9 @@
-//! Completions by io_uring: one ring per session and worker, made and driven on the worker's thread.
+//! Completions by io_uring: one ring per session and worker, created and used on the worker's thread.
 //!
-//! A ring of its own for each session, and not one per worker: its buffers and its table of files are as large as the
-//! session needs, and nothing that another session's idle connections do can wake or delay a block. Sends that succeed
-//! complete without a word; each connection has one receive that goes on for ever, into buffers that the
-//! kernel picks. COOP_TASKRUN would add nothing to DEFER_TASKRUN, which implies it. What is made for one sending alone
-//! leaves in the same way; see `staging`.
+//! There is one ring per session, not per worker: its buffers and its table of files are as large as the session needs, and
+//! idle connections of another session can't wake or delay a block. Successful sends have no completion. Each connection has
+//! one multishot receive, into buffers that the kernel chooses. COOP_TASKRUN would add nothing, because DEFER_TASKRUN
+//! implies it. Bytes that are sent only once are in `staging`.
 
 mod staging;
 
@@ -21,46 +20,47 @@ use staging::Staging;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Completions taken at once; what they lead to leaves before the next ones are looked at.
+/// Completions per batch; the requests that result from them are sent before the next batch.
 const BATCH: usize = 256;
-/// So many completions ahead of the one that has its turn, memory is fetched: its turn takes about as long as a fetch.
+/// Memory is prefetched this many completions ahead: handling one takes about as long as a fetch.
 const AHEAD: usize = 4;
-/// And so much of what arrived: the rest follows by itself.
+/// Prefetched bytes of what arrived, at most; the processor fetches the rest by itself.
 const MAX_FETCHED: i32 = 256;
-/// Entries of the submission queue; one that is full is submitted early.
+/// Maximum number of entries of the submission queue; a full queue is submitted early.
 const MAX_ENTRIES: usize = 512;
-/// Requests that leave by one call at most, where answers come soon. A departure is early by what the sendings before it
-/// within its call took longer than is assumed: that grows with each, and begins anew with each look at the clock. With
-/// eight, latencies at 100 connections are told 5 µs too long, as with one; with sixteen 8 µs. With four a request costs
-/// a thirtieth more than with eight.
+/// Maximum number of requests per call, if latencies are short. A recorded send time is early by as much as the requests
+/// before it in its call took longer than assumed. This error grows with each request, and is 0 again after each reading of
+/// the clock. With eight, recorded latencies at 100 connections are 5 µs too long, as with one; with sixteen, 8 µs. With
+/// four, a request costs a thirtieth more than with eight.
 const TOGETHER: usize = 8;
-/// And at most, however late answers come. With 10,000 connections, 8 at a time cost a tenth more than 64.
+/// Maximum number of requests per call, however long latencies are. With 10,000 connections, 8 per call cost a tenth more
+/// than 64.
 const MAX_TOGETHER: usize = 64;
-/// One more leaves for each such part of the latency: a sending takes longer than at its fastest by about a thousandth of
-/// that, which is what the histogram tells apart.
+/// One more request per call for each such part of the latency: sending one takes about a thousandth of this longer than at
+/// best, and a thousandth is the histogram's precision.
 const LATENCY_FOR_ONE_NS: u64 = 1_000_000;
-/// Fewer than these leave by the wait that follows, which saves a call; all at its begin.
+/// Fewer requests than these are submitted by the next wait, which saves a call; all have its begin as send time.
 const APART: usize = 3;
-/// Requests that a call takes along for its share of time to tell what sending takes.
+/// Minimum number of requests in a call for its duration to count for the usual time per request.
 const TELLING: u64 = 4;
-/// By so much each such call moves what is taken for usual: it becomes what half of them exceed.
+/// Each such call moves the usual time by this much, so that it approaches the median.
 const MOVE_NS: u64 = 8;
-/// Receives cancelled at once at the end.
+/// Receives that are cancelled together at the end.
 const CANCELS: usize = 128;
-/// Longer requests than this are sent by a system call of their own: they may not fit into the socket's buffer.
+/// Longer requests are sent by a system call of their own: they may not fit into the socket's buffer.
 pub(super) const LONG_REQUEST: usize = 4096;
-/// A head, before the body, and what the kernel says of each read before that.
+/// Room for a head, and for what the kernel writes before each read's bytes.
 const HEAD_BYTES: usize = 1024;
-/// All of a session's buffers on one worker.
+/// Maximum size of all buffers of a session on one worker.
 const MAX_BUFFER_BYTES: usize = 4 << 20;
-/// What a receive begins with (`io_uring_recvmsg_out`): four u32, the lengths of name, control data and payload, and flags.
+/// The beginning of a receive (`io_uring_recvmsg_out`): four u32, the lengths of name, control data and payload, and flags.
 const LAYOUT_BYTES: usize = 16;
-/// The result of a receive that brought the connection's end: the layout and nothing in it.
+/// The result of a receive at the end of a connection: the layout, and nothing in it.
 const EMPTY_BYTES: i32 = (LAYOUT_BYTES + CONTROL_BYTES) as i32;
-/// The number of the buffer ring; one ring has one.
+/// The number of the only buffer ring.
 const GROUP: u16 = 0;
 
-/// What a completion is of, in bits that no place has.
+/// The kind of a completion, in bits of a token that no link's number uses.
 pub(super) const KIND: u64 = 0xf << 28;
 pub(super) const RECEIVE: u64 = 0;
 pub(super) const SEND: u64 = 1 << 28;
@@ -75,11 +75,11 @@ pub(super) struct Completion {
     flags: u32,
 }
 
-/// What is known of the socket in a place.
+/// The connection of a link.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     pub(super) token: u64,
-    /// It is in the table of files.
+    /// Its socket is in the table of files.
     pub(super) held: bool,
 }
 
@@ -87,37 +87,37 @@ pub(super) struct Place {
 pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
-    /// Short requests, by number; they stay where they are as long as the ring does.
+    /// Short requests, by number; their addresses stay the same as long as the ring exists.
     pub(super) requests: Box<[Box<[u8]>]>,
     pub(super) places: Box<[Place]>,
     pub(super) batch: Vec<Completion>,
     /// The result of the latest event's receive, until it is taken.
     arrived: Option<i32>,
-    /// The buffer that the latest event's bytes are in.
+    /// The buffer with the latest event's bytes.
     lent: Option<u16>,
-    /// What was made for one sending, until the kernel has taken it.
+    /// Bytes that are sent only once, until the kernel has taken them.
     staging: Staging,
-    /// Completions that were looked at before their turn.
+    /// Completions that were taken before their turn.
     early: Vec<Completion>,
-    /// Requests queued and not submitted.
+    /// Tokens of requests that are queued and not submitted.
     pub(super) queued: Vec<u64>,
-    /// When those left that left together.
+    /// Tokens and send times of submitted requests.
     departed: Vec<(u64, u64)>,
-    /// What sending one of several usually takes.
+    /// The usual time to send one of several requests.
     usual_share_ns: u64,
-    /// How many leave by one call.
+    /// Maximum number of requests per call, at present.
     together: usize,
-    /// When the next alarm goes off; [`NEVER_NS`]: none is set.
+    /// When the alarm goes off; [`NEVER_NS`]: it is not set.
     alarm_ns: u64,
-    /// The same for the kernel; it stays where it is, as the queue points to it.
+    /// The same for the kernel; the queue points to it, so its address stays the same.
     alarm: Box<Timespec>,
-    /// What each receive is to bring: no name, and room for a stamp. It stays where it is, as the queue points to it.
+    /// The form of each receive: no name, and room for a timestamp. The queue points to it, so its address stays the same.
     pub(super) shape: Box<libc::msghdr>,
-    /// Sockets are asked for stamps.
+    /// Sockets deliver timestamps.
     pub(super) stamps: bool,
-    /// The kernel can wait for several for some time and then for one (Linux 6.12).
+    /// The kernel can wait for several completions for some time, and then for one (Linux 6.12).
     minimum_wait: bool,
-    /// Alarms are told as a span from now; see [`sys::clock_is_shifted`].
+    /// Alarms are set as a duration from now; see [`sys::clock_is_shifted`].
     shifted: bool,
 }
 
@@ -131,7 +131,7 @@ fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
         }
         builder.build(entries)
     };
-    // Linux 6.6 has it; an older one says EINVAL, and then again if it lacks the others (6.1).
+    // Linux 6.6 has it. An older one returns EINVAL, and so does one that lacks the other flags (before 6.1).
     build(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { build(false) } else { Err(error) })
 }
 
@@ -142,10 +142,10 @@ impl Uring {
         format!("single issuer, deferred task run, multishot receive, provided buffers, registered files, {several}")
     }
 
-    /// Queues entries that belong together, submitting what is queued where there is no room.
+    /// Queues entries that belong together; submits the queue first if it is full.
     #[inline]
     pub(super) fn push_all(&mut self, entries: &[squeue::Entry]) {
-        // SAFETY: as in `push`; what a linked entry points to is kept as long as the ring by its maker.
+        // SAFETY: as in `push`; the caller keeps what a linked entry points to as long as the ring.
         if unsafe { self.ring.submission().push_multiple(entries) }.is_err() {
             self.submit();
             // SAFETY: as above.
@@ -153,23 +153,23 @@ impl Uring {
         }
     }
 
-    /// Queues an entry, submitting what is queued where there is no room.
+    /// Queues an entry; submits the queue first if it is full.
     #[inline]
     pub(super) fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: entries point into `requests`, which lives as long as the ring, or to nothing.
+        // SAFETY: entries point to nothing, or to fields of this ring that keep their address.
         if unsafe { self.ring.submission().push(entry) }.is_err() {
             self.submit();
-            // SAFETY: as above. If there is still no room, the request's timeout tells.
+            // SAFETY: as above. If there is still no room, the request times out.
             let _ = unsafe { self.ring.submission().push(entry) };
         }
     }
 
-    /// A receive that goes on for ever.
+    /// A multishot receive.
     pub(super) fn receive_entry(&self, token: u64) -> squeue::Entry {
         opcode::RecvMsgMulti::new(slot(token), &raw const *self.shape, GROUP).build().user_data(token | RECEIVE)
     }
 
-    /// A request that is to leave.
+    /// The sending of a request.
     #[inline]
     pub(super) fn send_entry(&self, token: u64, number: usize) -> squeue::Entry {
         let request = &self.requests[number];
@@ -190,19 +190,19 @@ impl Uring {
         self.push(&entry);
     }
 
-    /// Ends what is under way for a token. By its number, and not by its file: that would have the kernel look at all.
+    /// Cancels operations of a token. By number and not by file, because the kernel would then search all operations.
     pub(super) fn cancel(&mut self, token: u64, kinds: &[u64]) {
         for kind in kinds {
-            let one = CancelBuilder::user_data(token | kind);
-            self.push(&opcode::AsyncCancel2::new(one).build().user_data(CANCEL));
+            let operation = CancelBuilder::user_data(token | kind);
+            self.push(&opcode::AsyncCancel2::new(operation).build().user_data(CANCEL));
         }
     }
 
-    /// Submits what is queued without waiting, and notes when each request left: never later than it did. Nothing can have
-    /// left before the call, and each later one waited for those before it. Each of these is taken to have needed seven
-    /// eighths of its share of the call, or of what is usual where that is less: a call that is interrupted behind its first
-    /// requests says nothing of them. Where they were faster still, the way of a request to its device makes up for
-    /// that: it takes 2 µs and more, which are not counted.
+    /// Submits what is queued without waiting, and records a send time for each request that is not later than the true one.
+    /// No request is sent before the call, and each one waits for those before it. Each of those is assumed to have taken
+    /// seven eighths of its share of the call, or of the usual time if that is less, because an interruption may have
+    /// lengthened the call. If they were faster still, the way of a request to its device makes up for that: it takes 2 µs
+    /// and more, which are not counted.
     fn submit(&mut self) {
         let (before_ns, count) = (sys::now_ns(), self.queued.len() as u64);
         let waiting = self.ring.submission().len() as u32;
@@ -216,7 +216,7 @@ impl Uring {
         }
     }
 
-    /// What each request of a call is taken to have needed, where its share of the call was so long.
+    /// The time that each request of a call is assumed to have taken, from its share of the call.
     #[inline]
     fn share_ns(&mut self, share_ns: u64, count: u64) -> u64 {
         let usual_ns = self.usual_share_ns;
@@ -227,7 +227,7 @@ impl Uring {
         share_ns.min(usual_ns) / 8 * 7
     }
 
-    /// What is queued leaves by the call that follows: no sooner than now.
+    /// Queued requests are submitted by the next call, so they are not sent before now.
     #[inline]
     fn note_departures(&mut self) {
         if !self.queued.is_empty() {
@@ -236,14 +236,14 @@ impl Uring {
         }
     }
 
-    /// Has a wait end by then. A timer of each wait's own would cost a tenth of a request at one connection: an alarm
-    /// outlives waits, and is set anew only where it would come too late.
+    /// Makes waits end by then. A timer per wait would cost a tenth of a request with one connection, so the alarm is kept
+    /// across waits, and set again only if it would come too late.
     fn set_alarm(&mut self, due_ns: u64) {
         if self.alarm_ns <= due_ns {
             return;
         }
         self.alarm_ns = due_ns;
-        // An instant is sharper than a span, which begins only when the kernel takes it.
+        // A point in time is more precise than a duration, which begins only when the kernel reads it.
         let (when_ns, flags) = if self.shifted {
             (due_ns.saturating_sub(sys::now_ns()), TimeoutFlags::empty())
         } else {
@@ -264,7 +264,7 @@ impl Uring {
             Some(coalescing) => {
                 wanted = coalescing.answers.max(1);
                 if coalescing.most_ns >= limit_ns {
-                    // Something is due then; since the look at the clock, requests may have been sent.
+                    // Something is due at the limit. Time has passed since the clock was read: requests were sent.
                     limit = Some(timespec((now_ns + limit_ns).saturating_sub(sys::now_ns())));
                 } else if self.minimum_wait {
                     arguments = arguments.min_wait_usec((coalescing.most_ns / 1000).max(1) as u32);
@@ -280,10 +280,10 @@ impl Uring {
         };
         let waiting = self.ring.submission().len() as u32;
         self.note_departures();
-        // GETEVENTS even where nothing is waited for: it is what runs the deferred work.
+        // GETEVENTS even without waiting: it runs the deferred work.
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
-        // SAFETY: arguments and time outlive the call, the alarm's time outlives the ring. Its errors are a signal,
-        // the time-out, or completions to be taken first: in each case what has come is looked at next.
+        // SAFETY: arguments and time outlive the call, the alarm's time outlives the ring. Errors are a signal, the limit, or
+        // completions to be taken first: in each case the completions are taken next.
         let _ = unsafe { self.ring.submitter().enter(waiting, wanted as u32, flags, Some(&arguments)) };
         if self.staging.waits() {
             self.staged_left();
@@ -298,7 +298,7 @@ impl Uring {
         }));
     }
 
-    /// Gives the latest event's buffer back.
+    /// Returns the latest event's buffer.
     #[inline]
     pub(super) fn give_back(&mut self) {
         self.arrived = None;
@@ -312,7 +312,7 @@ impl Uring {
         place.held && place.token == token
     }
 
-    /// Whether the receive at `index` was followed by the connection's end within the same batch.
+    /// Whether the end of the connection follows the receive at `index` in the same batch.
     #[cold]
     fn end_follows(&self, index: usize) -> bool {
         let same = |later: &&Completion| later.user_data == self.batch[index].user_data;
@@ -322,7 +322,7 @@ impl Uring {
             .is_some_and(|later| later.result <= EMPTY_BYTES && later.result != -libc::ENOBUFS)
     }
 
-    /// What the kernel put into a buffer: the layout, a stamp (where there is one), the bytes.
+    /// Reads what the kernel has put into a buffer: layout, timestamp (if there is one), bytes.
     #[inline]
     fn unpack(&self, id: u16, length: usize) -> Received<'_> {
         let filled = self.buffers.filled(id, length.max(EMPTY_BYTES as usize));
@@ -331,7 +331,7 @@ impl Uring {
         Received { bytes: &filled[EMPTY_BYTES as usize..], stamp_ns: timestamps::read(control) }
     }
 
-    /// What the latest event brought along.
+    /// What the latest event has brought.
     #[inline]
     pub(super) fn taken(&mut self) -> io::Result<Received<'_>> {
         match (self.arrived.take(), self.lent) {
@@ -348,25 +348,25 @@ impl Uring {
         let out_of_buffers = done.result == -libc::ENOBUFS;
         let ended = done.result <= EMPTY_BYTES && !out_of_buffers;
         if !cqueue::more(done.flags) && !ended && self.current(token) {
-            self.arm(token); // it leaves after this batch has given its buffers back
+            self.arm(token); // it is submitted after this batch has returned its buffers
         }
         if out_of_buffers {
             return None;
         }
         self.arrived = Some(done.result);
-        // "There is more" is said of an end, too.
+        // "Not empty" may also mean the end of the connection.
         let closing = ended || cqueue::sock_nonempty(done.flags) && self.end_follows(index);
         Some(Event { token, readable: true, writable: false, closing, unsent: 0 })
     }
 }
 
-/// How many requests may leave by one call, where the fastest answers take so long.
+/// The maximum number of requests per call, by the lowest latency.
 #[inline]
 fn together(least_ns: u64) -> usize {
     ((least_ns / LATENCY_FOR_ONE_NS) as usize).clamp(TOGETHER, MAX_TOGETHER)
 }
 
-/// No name, and room for a stamp in the control data.
+/// No name, and room for a timestamp in the control data.
 fn shape() -> Box<libc::msghdr> {
     // SAFETY: an all-zero msghdr is valid.
     let mut shape: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
@@ -378,7 +378,7 @@ fn timespec(ns: u64) -> Timespec {
     Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32)
 }
 
-/// A place's entry in the table of files.
+/// A link's entry in the table of files.
 pub(super) fn slot(token: u64) -> Fixed {
     Fixed(token as u32)
 }
@@ -397,7 +397,7 @@ impl Transport for Uring {
         let completions = (2 * connections).next_power_of_two().clamp(2 * entries, 1 << 15);
         let size = (needs.body_bytes + HEAD_BYTES).next_power_of_two().clamp(2048, 1 << 16);
         let count = connections.next_power_of_two().clamp(16, MAX_BUFFER_BYTES / size);
-        // Buffers that begin a power of two apart would share few places of the processor's caches.
+        // Buffers whose addresses differ by a power of two would compete for a few sets of the processor's caches.
         let size = size + sys::LINE_BYTES;
         let ring = build(entries as u32, completions as u32)?;
         let buffers = Buffers::new(count as u16, size)?;
@@ -426,7 +426,7 @@ impl Transport for Uring {
         };
         let submitter = made.ring.submitter();
         submitter.register_files_sparse(connections as u32)?;
-        // SAFETY: `made` owns the buffers; its drop takes the registration back first.
+        // SAFETY: `made` owns the buffers; its drop unregisters them first.
         unsafe {
             submitter.register_buf_ring_with_flags(made.buffers.address(), made.buffers.count(), GROUP, 0)?;
         }
@@ -438,7 +438,7 @@ impl Transport for Uring {
             timestamps::ask(socket)?;
         }
         if self.staging.waits() {
-            self.submit(); // before the place is another's
+            self.submit(); // before the link has another connection
         }
         let index = token as u32;
         self.ring.submitter().register_files_update(index, &[socket.as_raw_fd()])?;
@@ -480,7 +480,7 @@ impl Transport for Uring {
 
     fn want_writable(&mut self, token: u64, _: &Socket) -> io::Result<()> {
         if !self.staging.keeps(token) {
-            self.await_room(token); // else that is under way
+            self.await_room(token); // otherwise that was done already
         }
         Ok(())
     }
@@ -561,7 +561,7 @@ impl Transport for Uring {
         if length == 0 {
             return Ok(None);
         }
-        // SAFETY: its number was in `lent`, and is nowhere else now: what gives buffers back can't know it.
+        // SAFETY: `lent` had its number, and nothing has it now, so it can't be given to the kernel.
         Ok(self.lent.take().map(|id| (unsafe { self.buffers.lend(id, from, to) }, stamp_ns)))
     }
 
@@ -570,12 +570,12 @@ impl Transport for Uring {
         self.buffers.take_back(loan);
     }
 
-    /// A file in the table, or one that a request holds, is not closed by closing its descriptor.
+    /// Closing a descriptor does not close a file that is in the table, or that an operation uses.
     fn release(&mut self, token: u64, socket: Socket) {
         self.staging.forget(token);
         if self.current(token) {
             self.cancel(token, &[RECEIVE, SEND, ROOM]);
-            self.submit(); // before the place is another's
+            self.submit(); // before the link has another connection
             let _ = self.ring.submitter().register_files_update(token as u32, &[-1]);
             self.places[token as u32 as usize].held = false;
         } else {
@@ -591,14 +591,14 @@ impl Transport for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Closing a ring cancels what is under way only later, in the background: connections would stay open and
-        // buffers in use until then. To cancel all at once takes the square of their number.
+        // Closing a ring cancels its operations only later, in the background: until then connections would stay open and
+        // buffers in use. Cancelling all of them at once takes quadratic time.
         for index in 0..self.places.len() {
             if self.places[index].held {
                 self.cancel(self.places[index].token, &[RECEIVE]);
             }
             if index % CANCELS == CANCELS - 1 || index == self.places.len() - 1 {
-                // The kernel does some of its deferred work in each call; what it has not done yet is in its way.
+                // The kernel does a part of its deferred work in each call.
                 self.enter(0, 0, None);
                 while self.ring.completion().count() > 0 {
                     self.enter(0, 0, None);

@@ -1,10 +1,10 @@
-//! A connection for each request without a system call for each of its steps: opened, connected, sent over and read in one
-//! chain of linked io_uring operations, over a socket that is in the ring's table of files and nowhere else.
+//! A connection per request, without a system call per step: one chain of linked io_uring operations creates the socket,
+//! connects, sends and reads. The socket is only in the ring's table of files.
 //!
-//! A place has two entries in the table, used in turn: while the server still has to close a connection that
-//! has been answered, the place's next one is under way. Everything else is [`Uring`]'s, whose places these entries are.
-//! The answer's arrival is stamped by the kernel as everywhere; a connection's opening begins with the call that submits
-//! its chain, so that what the chains before it take is in its latency, never taken off.
+//! A link has two entries in the table, used in turn: while one connection waits for the server to close it, the next one is
+//! in use. [`Uring`] does everything else; to it, each entry is a link. The kernel's timestamp gives the arrival of the
+//! response, as elsewhere. A connection's latency begins with the call that submits its chain: it includes the time of the
+//! chains before it in that call.
 
 use super::uring::{KIND, RECEIVE, SEND, Uring, slot};
 use super::{Carrier, Coalescing, Event, Needs, Received, TimestampSource, Transport};
@@ -19,23 +19,24 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Kinds of completions besides those of [`Uring`]: a socket made or asked for stamps, a connection, an end.
+/// Kinds of completions in addition to those of [`Uring`]: a socket was created or got timestamps; it is connected; it is
+/// closed.
 const MAKE: u64 = 5 << 28;
 const CONNECT: u64 = 6 << 28;
 const CLOSE: u64 = 7 << 28;
-/// Of a token: which of its place's two entries is meant by its generation's lowest bit.
+/// Parts of a token. The lowest bit of the generation selects one of the link's two entries.
 const PLACE: u64 = (1 << 28) - 1;
 const GENERATION: u64 = !0 << 32;
 
-/// Value of options that are switched on.
+/// The value that switches an option on.
 static ON: libc::c_int = 1;
 
-/// A connection that only the ring knows.
+/// A connection whose socket only the ring has.
 #[derive(Debug)]
 pub struct Direct;
 
 impl From<Socket> for Direct {
-    /// The socket is closed: the ring makes its own.
+    /// Closes the socket: the ring creates its own.
     fn from(_: Socket) -> Self {
         Self
     }
@@ -51,11 +52,11 @@ impl Carrier for Direct {
 /// A ring whose connections carry one request each. Fields are dropped in this order: the ring before what it uses.
 pub struct UringLinked {
     inner: Uring,
-    /// Where all connections lead; it stays where it is, as the queue points to it.
+    /// The server's address; the queue points to it, so it keeps its own address.
     address: Box<SockAddr>,
 }
 
-/// The token under which the ring knows a connection: its place there is an entry in the table of files.
+/// The token that the inner ring uses for a connection: its link number is an entry in the table of files.
 #[inline]
 fn inner_of(token: u64) -> u64 {
     (token & GENERATION) | ((token & PLACE) * 2 + (token >> 32 & 1))
@@ -89,7 +90,7 @@ impl UringLinked {
             .user_data(inner | CONNECT)
     }
 
-    /// A chain that failed says no more.
+    /// A failed chain has no more completions.
     fn over(&mut self, inner: u64) {
         if self.inner.current(inner) {
             self.inner.places[inner as u32 as usize].held = false;
@@ -107,7 +108,7 @@ impl Transport for UringLinked {
 
     fn open(needs: &Needs) -> io::Result<Self> {
         let Some(Target::Tcp(address)) = needs.target else {
-            return Err(io::Error::other("linked operations lead to an address"));
+            return Err(io::Error::other("linked operations need an IP address"));
         };
         let inner = Uring::open(&Needs { connections: 2 * needs.connections.max(1), ..*needs })?;
         Ok(Self { inner, address: Box::new((*address).into()) })
@@ -136,14 +137,14 @@ impl Transport for UringLinked {
     fn established(&mut self, _: u64) {}
 
     fn send(&mut self, _: u64, _: &Direct, _: usize, request: &[u8]) -> io::Result<usize> {
-        Ok(request.len()) // it left with its chain
+        Ok(request.len()) // its chain has sent it
     }
 
     fn want_writable(&mut self, _: u64, _: &Direct) -> io::Result<()> {
         Ok(())
     }
 
-    /// The wait that follows submits what is queued: chains go on within it alone.
+    /// Does nothing: the next wait submits what is queued, because chains only proceed during a wait.
     #[inline]
     fn flush(&mut self) {}
 
@@ -167,12 +168,12 @@ impl Transport for UringLinked {
             RECEIVE if !cancelled => {
                 let event = self.inner.event(index);
                 if event.is_some_and(|event| event.closing) {
-                    self.over(inner); // or the end is in the same batch: nothing is left to be cancelled
+                    self.over(inner); // nothing is left to be cancelled
                 }
                 event.map(|event| Event { token: told.token, ..event })
             }
             CONNECT if done.result == 0 => Some(Event { writable: true, ..told }),
-            // What is behind a link that failed is cancelled; those that were skipped have nothing to say of it.
+            // The operations after a failed one are cancelled; their completions say nothing new.
             MAKE | CONNECT | SEND if done.result < 0 && !cancelled => {
                 self.over(inner);
                 Some(Event { unsent: -done.result, ..told })
@@ -187,7 +188,7 @@ impl Transport for UringLinked {
         self.inner.taken()
     }
 
-    /// Closing takes the entry; what is still under way holds the connection itself, and is ended.
+    /// Closing needs the entry in the table; operations that still use the connection are cancelled.
     fn release(&mut self, token: u64, _: Direct) {
         let inner = inner_of(token);
         if self.inner.current(inner) {
@@ -203,14 +204,14 @@ impl Transport for UringLinked {
     }
 }
 
-/// Whether it works here; that is tried once.
+/// Whether linked operations work here; this is tried once.
 pub fn works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| probe().is_ok())
 }
 
-/// Does with a ring what sessions will do: two connections to a listener of our own, of which one is answered, stamped and
-/// closed while the other one still waits. Before Linux 6.13 it would not have been closed until that was over, too.
+/// Does with a ring what sessions do: opens two connections to a local listener. One gets a response with a timestamp and is
+/// closed while the other one still waits. Before Linux 6.13, it would be closed only after the other one.
 fn probe() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let target = Target::Tcp(listener.local_addr()?);
@@ -225,7 +226,7 @@ fn probe() -> io::Result<()> {
         let mut theirs: TcpStream = listener.accept()?.0;
         theirs.set_read_timeout(Some(Duration::from_millis(500)))?;
         for _ in 0..4 {
-            ring.settle(); // what is linked goes on step by step
+            ring.settle(); // each call advances the chain by a step
         }
         theirs.read_exact(&mut [0])?;
         accepted.push(theirs);
@@ -235,7 +236,7 @@ fn probe() -> io::Result<()> {
     told(&mut ring, 0, true)?;
     let answer = ring.receive(&Direct, &mut [])?;
     if answer.bytes != b"a" || stamps && answer.stamp_ns == 0 {
-        return Err(io::Error::other("it takes orders and does not carry them out"));
+        return Err(io::Error::other("it accepts operations and does not carry them out"));
     }
     ring.release(0, Direct);
     for _ in 0..4 {

@@ -1,22 +1,22 @@
-//! Connections whose last answer is complete, and which the server should close first, so that the wait after closing
-//! (TIME_WAIT) is the server's and not ours.
+//! Connections whose last response is complete. The server should close them first, so that it has the wait after closing
+//! (TIME_WAIT), not the engine.
 
 use super::LINGER_NS;
 use crate::io::{Transport, split_token};
 
-/// Most connections left to the server's closing at a time; they cost descriptors.
+/// Maximum number of connections that wait for the server to close them; each costs a descriptor.
 pub const MAX_LINGERING: usize = 1024;
 
-/// One of them.
+/// A connection that waits for the server to close it.
 struct Linger<S> {
     socket: S,
-    /// Of the connection it was.
+    /// The token that its link had for it.
     token: u64,
-    /// Begin of the wait.
+    /// When the wait began.
     since_ns: u64,
 }
 
-/// By link, its former connection that the server has not closed yet.
+/// By link, its former connection, if the server has not closed it yet.
 pub(super) struct Closers<S> {
     former: Vec<Option<Linger<S>>>,
     count: usize,
@@ -27,7 +27,7 @@ impl<S> Closers<S> {
         Self { former: (0..links).map(|_| None).collect(), count: 0 }
     }
 
-    /// How many wait for the server.
+    /// How many connections wait.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count
@@ -38,7 +38,7 @@ impl<S> Closers<S> {
         self.count < MAX_LINGERING
     }
 
-    /// Leaves a connection to the server's closing; the link's former one is closed now.
+    /// Waits for the server to close a connection; an earlier one of the same link is closed now.
     pub(super) fn add(&mut self, io: &mut impl Transport<Socket = S>, token: u64, socket: S, now_ns: u64) {
         let (link, _) = split_token(token);
         self.close(io, link);
@@ -51,7 +51,7 @@ impl<S> Closers<S> {
         self.former[link].as_ref().map(|former| former.token)
     }
 
-    /// Closes a link's former connection, if it is still there.
+    /// Closes a link's former connection, if there is one.
     pub(super) fn close(&mut self, io: &mut impl Transport<Socket = S>, link: usize) {
         if let Some(former) = self.former[link].take() {
             io.release(former.token, former.socket);
@@ -59,7 +59,7 @@ impl<S> Closers<S> {
         }
     }
 
-    /// The same, if the server had its time to close it.
+    /// The same, if the server has had enough time to close it.
     #[inline]
     pub(super) fn close_late(&mut self, io: &mut impl Transport<Socket = S>, link: usize, now_ns: u64) {
         if self.former[link].as_ref().is_some_and(|former| now_ns >= former.since_ns + LINGER_NS) {
@@ -67,7 +67,7 @@ impl<S> Closers<S> {
         }
     }
 
-    /// An event of a connection that may be one of these: the server closes it, as it should.
+    /// Handles an event whose connection may be one of these: the server has closed it.
     pub(super) fn event(&mut self, io: &mut impl Transport<Socket = S>, token: u64, closing: bool) {
         let (link, _) = split_token(token);
         if closing && self.token(link) == Some(token) {

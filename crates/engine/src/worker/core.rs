@@ -11,7 +11,7 @@ use crate::sys;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What no protocol changes.
+/// The part of a worker that is the same for all protocols.
 pub(super) struct Core {
     pub plan: Arc<SessionPlan>,
     pub clock: Clock,
@@ -20,14 +20,14 @@ pub(super) struct Core {
     pub ledger: Ledger,
     pub timers: Timers,
     pub coalescing: CoalescingRule,
-    /// (token, closing) of connections that filled the buffer too often in one go.
+    /// (token, closing) of connections that filled the buffer too often in one turn.
     pub unread: VecDeque<(u64, bool)>,
-    /// How long it took to open each of the first connections; the first block records these times.
+    /// How long opening each of the session's first connections took; the first block records these times.
     pub opened_ns: Vec<u64>,
 }
 
 impl Core {
-    /// For a share with this many places; `stamped`: the kernel stamps answers, however long they wait to be read.
+    /// For a share with this many places; `stamped`: see [`Clock::stamped`].
     pub(super) fn new(plan: Arc<SessionPlan>, places: usize, stamped: bool) -> Self {
         Self {
             clock: Clock { clocks: Clocks::new(&Reading::now()), now_ns: 0, stamped },
@@ -44,8 +44,8 @@ impl Core {
 }
 
 impl Core {
-    /// Looks at the clock after a read. What a wait brought with the kernel's stamp had arrived when the wait was over: no
-    /// other time is needed then.
+    /// Reads the clock after a read from a connection. It need not if the wait has brought the bytes with the kernel's
+    /// timestamp: then the time at which the wait ended will do.
     #[inline]
     pub(super) fn look_at_clock<T: Transport>(
         &mut self,
@@ -60,24 +60,24 @@ impl Core {
     }
 }
 
-/// The time, as the worker and as the kernel know it.
+/// The time as the worker and the kernel see it.
 pub(super) struct Clock {
     pub clocks: Clocks,
-    /// The latest look at the clock: after a wait, or later.
+    /// The latest reading of the clock: after a wait, or later.
     pub now_ns: u64,
-    /// The arrival of an answer is known however long it waits to be read.
+    /// The kernel's timestamps give the arrival of a response, however long it waits to be read.
     pub stamped: bool,
 }
 
-/// Which request leaves next.
+/// Chooses the next request.
 pub(super) struct Cycle {
-    /// The exchange.
+    /// Number of the next exchange.
     pub next: usize,
-    /// How many are cycled; behind them the same ones follow again, as a connection's last request.
+    /// How many exchanges are cycled. The same ones follow them again, in the form for a connection's last request.
     pub length: usize,
-    /// The first exchange follows this one; no exchange has this number if a sequence says which is next.
+    /// After this exchange the first one follows; `usize::MAX` if a sequence gives the order.
     last: usize,
-    /// Position in that sequence.
+    /// Position in the sequence.
     at: usize,
 }
 
@@ -88,7 +88,7 @@ impl Cycle {
         Self { next, length: plan.cycle(), last, at: 0 }
     }
 
-    /// The next request has left.
+    /// Moves on, after the next request was sent.
     #[inline]
     pub(super) fn advance(&mut self, sequence: &[u32]) {
         self.next = if self.next == self.last {
@@ -105,24 +105,24 @@ impl Cycle {
     }
 }
 
-/// How many places there are, and what they are doing.
+/// The number of places, and what they are doing.
 pub(super) struct Ledger {
-    /// Places for one request at a time each.
+    /// Number of places.
     pub places: usize,
-    /// Places from here on have not been started in this block.
+    /// Places from this number on have not been started in this block.
     pub cursor: usize,
-    /// Requests unanswered.
+    /// Requests in flight.
     pub outstanding: usize,
-    /// Places given up in this block.
+    /// Number of places given up in this block.
     pub given_up: usize,
-    /// In an open loop, places that wait for a request to be due, longest first: so all stay in use.
+    /// In an open loop, free places that wait for a request, longest wait first, so that all stay in use.
     pub free: VecDeque<usize>,
 }
 
-/// What is due at a time of its own.
+/// Events that are due at a certain time.
 pub(super) struct Timers {
-    /// (due, index) of places at rest, soonest first.
+    /// (due, number) of resting places, soonest first.
     pub resting: VecDeque<(u64, usize)>,
-    /// Until then no request can have taken too long: with many connections, checking each of them costs time.
+    /// Until then no request can time out. With many connections, checking each of them costs time.
     pub in_time_until_ns: u64,
 }

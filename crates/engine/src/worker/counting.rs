@@ -1,6 +1,7 @@
-//! The one place where an answer is counted, whatever the protocol: right or wrong, too early, of its kind.
+//! Counts every response, whatever the protocol: correct or not, too early, and by kind of request.
 
 use super::Worker;
+use super::first_byte::FirstByte;
 use super::protocol::Protocol;
 use crate::block_run::{BlockRun, LoadModel, Times};
 use crate::error_sample::ErrorSample;
@@ -8,15 +9,15 @@ use crate::failure::Failure;
 use crate::io::Transport;
 use crate::response::Verdict;
 
-/// What answers are judged with, besides what their bytes say.
+/// What responses are judged by, in addition to their bytes.
 pub(super) struct Judge {
     pub sample: ErrorSample,
-    /// More is asked of answers than their bytes, or kinds of requests are counted apart.
+    /// Some responses have an earliest time, or kinds of requests are counted separately.
     pub judges_more: bool,
 }
 
 impl<T: Transport, C: Protocol> Worker<T, C> {
-    /// Counts the answer that a place has waited for; `status`: what its head said.
+    /// Counts the response to a place's request; `status`: the one in its head.
     #[inline(always)] // a call of its own costs a pipelined request a thirtieth
     pub(super) fn count(
         &mut self,
@@ -36,37 +37,35 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
             None => {
                 let before = block_run.counts.requests;
                 block_run.record_correct(place.due_ns, place.since_ns, place.arrived_ns);
-                if C::TIMES_FIRST_BYTE {
-                    block_run.record_first_byte(before, place.first_ns.saturating_sub(place.since_ns));
-                }
+                C::FirstByte::record(place, before, block_run);
             }
             Some(wrong) => block_run.record_failed(wrong.into(), place.due_ns, place.since_ns),
         }
-        if C::COALESCES && (judges_more || verdict.wrong.is_none()) {
-            self.core.coalescing.note(waited_ns);
+        if judges_more || verdict.wrong.is_none() {
+            C::note_latency(&mut self.core.coalescing, waited_ns);
         }
         block_run.count_status(verdict, status);
         self.place(index).due_ns = 0;
     }
 
-    /// Counts right answers to requests that were due and left together, and that arrived together.
+    /// Counts correct responses that arrived together, to requests that were due and sent together.
     #[inline]
     pub(super) fn count_batch(
         &mut self,
-        answers: u64,
+        responses: u64,
         times: Times,
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
         let before = block_run.counts.requests;
-        block_run.record_correct_batch(answers, times);
+        block_run.record_correct_batch(responses, times);
         block_run.record_first_byte(before, times.arrived_ns.saturating_sub(times.sent_ns));
-        for _ in 0..answers {
-            self.core.coalescing.note(now_ns.saturating_sub(times.sent_ns));
+        for _ in 0..responses {
+            C::note_latency(&mut self.core.coalescing, now_ns.saturating_sub(times.sent_ns));
         }
     }
 
-    /// The request that a place had found for itself is over without an answer that can be judged.
+    /// Counts a place's request that has ended without a response that can be judged.
     pub(super) fn count_failed(&mut self, index: usize, failure: Failure, block_run: &mut BlockRun<impl LoadModel>) {
         let place = self.place(index);
         block_run.record_failed(failure, place.due_ns, place.since_ns);
@@ -75,7 +74,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         block_run.record_failed_of_kind(self.core.plan.exchanges[exchange].kind);
     }
 
-    /// Judges the answer that arrived at a place by more than its bytes, and counts it, also as one of its kind.
+    /// Judges a place's response by more than its bytes, and counts it, also by kind.
     fn judge_more(&mut self, index: usize, verdict: &Verdict, block_run: &mut BlockRun<impl LoadModel>) {
         let Self { core, links, proto, .. } = self;
         let place = proto.place(links, index);
@@ -89,9 +88,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
             let before = (block_run.counts.requests, block_run.counts.latency_sum_ns);
             block_run.record_correct(place.due_ns, place.since_ns, place.arrived_ns);
             block_run.record_correct_of_kind(exchange.kind, before);
-            if C::TIMES_FIRST_BYTE {
-                block_run.record_first_byte(before.0, place.first_ns.saturating_sub(place.since_ns));
-            }
+            C::FirstByte::record(place, before.0, block_run);
             return;
         };
         if failure == Failure::TooEarly {

@@ -1,18 +1,20 @@
-//! HTTP/1: one place for each connection, whose answers come in the order of its requests.
+//! HTTP/1: one place per connection; responses come in the order of the requests.
 //!
-//! What most sessions are spared is a [`Mode`] of its own, with its own state: connections that end after some requests
-//! ([`Limited`]), bodies that are counted instead of read ([`LengthOnly`]), several requests under way ([`Pipelined`]).
+//! Each [`Mode`] has its own state and code, so that sessions in other modes don't pay for it: connections that end after
+//! some requests ([`Limited`]), bodies that are counted instead of read ([`LengthOnly`]), several requests in flight
+//! ([`Pipelined`]).
 
-mod answers;
 mod chained;
 mod connections;
 mod length_only;
 mod pipelined;
+mod responses;
 mod scripted;
 
 use super::Worker;
+use super::first_byte::{FirstByte, Timed, Untimed};
 use super::link::{Link, Place, State};
-use super::protocol::Protocol;
+use super::protocol::{Protocol, Wants};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
 use crate::error::EngineError;
@@ -27,67 +29,76 @@ pub(super) use pipelined::Pipelined;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-/// The protocol, with what one of its modes has besides.
+/// HTTP/1 in one of its modes.
 pub(super) struct Http1<M> {
-    /// By exchange: the previous answer's head.
+    /// By exchange, the previous response's head.
     known: Vec<KnownHead>,
     mode: M,
 }
 
-/// A connection, its place and its answer so far; `E`: what a mode has besides.
+/// The state of a connection; `E`: the mode's part of it.
 pub(super) struct Http1Link<E> {
     place: Place,
-    /// How much of its request was sent.
+    /// How many bytes of the request were sent.
     out_at: usize,
     reader: Reader,
     extra: E,
 }
 
-/// So much is read in one go, and hardly anything is known of 10,000 connections but this.
+/// Nearly all memory of 10,000 connections is this; see [`Link`].
 const _: () = assert!(size_of::<Link<socket2::Socket, Http1Link<()>>>() == 128);
 
-/// What sessions over HTTP/1 differ in.
+/// How sessions over HTTP/1 differ.
 pub(super) trait Mode: Sized {
-    /// What each connection has besides.
+    /// The mode's state for each connection.
     type Extra: Default;
+    /// As [`Protocol::FirstByte`].
+    type FirstByte: FirstByte;
 
-    /// As [`Protocol::SENDS_ALL`].
-    const SENDS_ALL: bool = false;
+    /// As [`Protocol::ONE_AT_A_TIME`].
+    const ONE_AT_A_TIME: bool = true;
     /// As [`Protocol::NEEDS_EPOLL`].
     const NEEDS_EPOLL: Option<&'static str> = None;
-    /// As [`Protocol::TIMES_FIRST_BYTE`].
-    const TIMES_FIRST_BYTE: bool = false;
-    /// As [`Protocol::COALESCES`].
-    const COALESCES: bool = true;
     /// As [`Protocol::MAY_CHAIN`].
     const MAY_CHAIN: bool = false;
     /// As [`Protocol::DISCARDS`].
     const DISCARDS: bool = false;
-    /// Answers may wait for each other from this many outstanding requests on.
+    /// Responses may share a wake-up from this many outstanding requests on.
     const MIN_OUTSTANDING: usize = MIN_OUTSTANDING;
     /// As [`Protocol::may_read_late`].
     const MAY_READ_LATE: bool = false;
 
-    /// For a share with this many connections.
+    /// Prepares a worker's share with this many connections.
     fn prepare(plan: &SessionPlan, links: usize) -> Self;
 
-    /// Requests that the connection may still carry.
+    /// Requests that the connection may still carry, if that is counted.
     #[inline]
     fn left(_: &mut Self::Extra) -> Option<&mut u32> {
         None
     }
 
-    /// The connection is another one, or its answer is over.
+    /// The connection is a new one, or its response is complete.
     #[inline]
     fn reset(_: &mut Self::Extra) {}
 
-    /// How much of a buffer a read may fill.
+    /// As [`Protocol::wants`].
+    fn wants(plan: &SessionPlan) -> Wants<'_> {
+        Wants::of(plan)
+    }
+
+    /// How many bytes of the buffer a read may fill.
     #[inline]
     fn room(_: &Self::Extra, buffer: usize) -> usize {
         buffer
     }
 
-    /// Sends what a connection may send.
+    /// As [`Protocol::note_latency`].
+    #[inline]
+    fn note_latency(rule: &mut CoalescingRule, latency_ns: u64) {
+        rule.note(latency_ns);
+    }
+
+    /// Sends what the connection may send.
     #[inline]
     fn send<T: Transport>(
         worker: &mut Worker<T, Http1<Self>>,
@@ -98,7 +109,7 @@ pub(super) trait Mode: Sized {
         worker.send(index, now_ns, block_run);
     }
 
-    /// Reads what has arrived for outstanding requests.
+    /// Reads the responses that have arrived.
     #[inline]
     fn read<T: Transport>(
         worker: &mut Worker<T, Http1<Self>>,
@@ -110,7 +121,41 @@ pub(super) trait Mode: Sized {
         worker.read(index, closing, block_run, buffer);
     }
 
-    /// A read has not ended the answer: whether the mode goes on with it in its own way.
+    /// Continues with requests that the socket did not accept completely.
+    #[inline]
+    fn send_rest<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        worker.send_rest(index, block_run);
+    }
+
+    /// The kernel reports that it could not send what it had accepted.
+    fn unsent<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        errno: i32,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        worker.unsent(index, errno, block_run);
+    }
+
+    /// As [`Protocol::departed`], for the current connection of a link.
+    #[inline]
+    fn departed<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        sent_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let place = worker.place(index);
+        if T::CHAINS || place.state == State::Waiting && !place.fresh {
+            place.depart(sent_ns, block_run);
+        }
+    }
+
+    /// Called if a read did not complete the response; true if the mode continues with the response in its own way.
     #[inline]
     fn takes_over<T: Transport>(
         _: &mut Worker<T, Http1<Self>>,
@@ -121,10 +166,10 @@ pub(super) trait Mode: Sized {
         false
     }
 
-    /// The connection's end was the answer's end.
+    /// The end of the connection was the end of the response.
     fn ended<T: Transport>(_: &mut Worker<T, Http1<Self>>, _: usize, _: &Verdict, _: &mut BlockRun<impl LoadModel>) {}
 
-    /// What was sent behind a request that is lost has failed, too.
+    /// The requests that were sent after a lost one have failed, too.
     fn fail_behind<T: Transport>(
         _: &mut Worker<T, Http1<Self>>,
         _: usize,
@@ -152,7 +197,7 @@ pub(super) trait Mode: Sized {
         false
     }
 
-    /// Forgets what was sent behind outstanding requests; how many those were, over all connections.
+    /// Forgets the requests in flight behind those in places; returns how many there were.
     fn tidy<T: Transport>(_: &mut Worker<T, Http1<Self>>) -> usize {
         0
     }
@@ -163,6 +208,7 @@ pub(super) struct Kept;
 
 impl Mode for Kept {
     type Extra = ();
+    type FirstByte = Untimed;
 
     const MAY_CHAIN: bool = true;
     const MAY_READ_LATE: bool = true;
@@ -172,14 +218,14 @@ impl Mode for Kept {
     }
 }
 
-/// The same, of connections that end after some requests, or whose answers' first bytes are timed.
+/// The same for connections that end after some requests, are encrypted, or whose first bytes are timed.
 pub(super) struct Limited;
 
 impl Mode for Limited {
     type Extra = u32;
+    type FirstByte = Timed;
 
     const NEEDS_EPOLL: Option<&'static str> = Some("connections end, or first bytes are timed");
-    const TIMES_FIRST_BYTE: bool = true;
 
     fn prepare(_: &SessionPlan, _: usize) -> Self {
         Self
@@ -193,12 +239,10 @@ impl Mode for Limited {
 
 impl<M: Mode> Protocol for Http1<M> {
     type Link = Http1Link<M::Extra>;
+    type FirstByte = M::FirstByte;
 
-    const ONE: bool = true;
-    const SENDS_ALL: bool = M::SENDS_ALL;
+    const ONE_AT_A_TIME: bool = M::ONE_AT_A_TIME;
     const NEEDS_EPOLL: Option<&'static str> = M::NEEDS_EPOLL;
-    const TIMES_FIRST_BYTE: bool = M::TIMES_FIRST_BYTE;
-    const COALESCES: bool = M::COALESCES;
     const MAY_CHAIN: bool = M::MAY_CHAIN;
     const DISCARDS: bool = M::DISCARDS;
 
@@ -206,6 +250,10 @@ impl<M: Mode> Protocol for Http1<M> {
         let known = |exchange: &Exchange| KnownHead::of(&exchange.request).expecting(plan.heads_of(exchange));
         let known = plan.exchanges.iter().map(known).collect();
         Ok(Self { known, mode: M::prepare(plan, links) })
+    }
+
+    fn wants(plan: &SessionPlan) -> Wants<'_> {
+        M::wants(plan)
     }
 
     fn link(&self) -> Self::Link {
@@ -235,6 +283,11 @@ impl<M: Mode> Protocol for Http1<M> {
     #[inline]
     fn wait_for(&mut self, rule: &CoalescingRule, outstanding: usize, _: usize) -> Option<Coalescing> {
         rule.wait_for(outstanding, M::MIN_OUTSTANDING, false)
+    }
+
+    #[inline]
+    fn note_latency(rule: &mut CoalescingRule, latency_ns: u64) {
+        M::note_latency(rule, latency_ns);
     }
 
     fn open<T: Transport>(worker: &mut Worker<T, Self>, limit: Duration) -> Result<(), (usize, Error)> {
@@ -288,10 +341,8 @@ impl<M: Mode> Protocol for Http1<M> {
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
         let (index, generation) = split_token(token);
-        let link = &mut worker.links[index];
-        let place = &mut link.proto.place;
-        if link.generation == generation && (T::CHAINS || place.state == State::Waiting && !place.fresh) {
-            place.depart(sent_ns, block_run);
+        if worker.links[index].generation == generation {
+            M::departed(worker, index, sent_ns, block_run);
         }
     }
 
@@ -310,10 +361,10 @@ impl<M: Mode> Protocol for Http1<M> {
         match link.proto.place.state {
             State::Waiting => {
                 if event.unsent != 0 {
-                    return worker.unsent(index, event.unsent, block_run);
+                    return M::unsent(worker, index, event.unsent, block_run);
                 }
                 if event.writable {
-                    worker.send_rest(index, block_run);
+                    M::send_rest(worker, index, block_run);
                 }
                 if event.readable {
                     M::read(worker, index, event.closing, block_run, buffer);
@@ -321,7 +372,7 @@ impl<M: Mode> Protocol for Http1<M> {
             }
             State::Connecting => worker.handshake_event(index, event, block_run, buffer),
             State::Idle => worker.idle_event(index, block_run, buffer),
-            // Its socket may linger under the same number until a new one takes its place.
+            // The former socket may still wait for the server to close it, under the same token.
             State::Closed | State::Resting | State::GivenUp | State::Shut => {
                 worker.closers.event(&mut worker.io, event.token, event.closing);
             }
@@ -375,30 +426,27 @@ impl<M: Mode> Protocol for Http1<M> {
 }
 
 impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
-    /// Which request is next, in the form for a connection's last one if it is that.
+    /// The number of the next request, in the form for the connection's last one if it is that.
     #[inline]
     fn next_number(&mut self, index: usize) -> usize {
         let last = M::left(&mut self.links[index].proto.extra).is_some_and(|left| *left == 1);
         self.core.cycle.next + if last { self.core.cycle.length } else { 0 }
     }
 
-    /// Whether the connection has carried as many requests as it may.
+    /// Whether the connection has carried all requests that it may.
     #[inline]
     fn spent(&mut self, index: usize) -> bool {
         let bounded = self.core.plan.requests_per_connection.is_some();
         M::left(&mut self.links[index].proto.extra).is_some_and(|left| bounded && *left == 0)
     }
 
-    /// A request has left.
+    /// Moves on, after a request was sent.
     #[inline]
     fn count_on(&mut self, index: usize) {
         self.core.cycle.advance(&self.core.plan.sequence);
         let link = &mut self.links[index].proto;
         if let Some(left) = M::left(&mut link.extra) {
             *left = left.saturating_sub(1);
-        }
-        if M::TIMES_FIRST_BYTE {
-            link.place.first_ns = 0;
         }
     }
 
@@ -418,16 +466,17 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
             Err(error) => return self.unsendable(index, error, now_ns, block_run),
         };
         if sent < request.len() {
-            let _ = self.io.want_writable(token, socket); // if it fails, the timeout tells
+            let _ = self.io.want_writable(token, socket); // if it fails, the request times out
         }
         link.proto.out_at = sent;
         let place = &mut link.proto.place;
+        M::FirstByte::begin(place);
         place.state = State::Waiting;
         place.exchange = number as u32;
         if T::SENDS_LATER && !place.fresh {
-            place.since_ns = now_ns; // for the time being
+            place.since_ns = now_ns; // preliminary: the send time follows
         } else if !place.fresh {
-            place.depart(now_ns, block_run); // else it was due when its connection began to be opened
+            place.depart(now_ns, block_run); // otherwise its latency began when its connection began to be opened
         }
         self.count_on(index);
         self.core.ledger.outstanding += 1;
@@ -435,8 +484,8 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         block_run.counts.bytes_out += sent as u64;
     }
 
-    /// Nothing of the request left. On a connection that had been idle this only says that the server had
-    /// closed it; on a new one it is a failure.
+    /// Nothing of the request was sent. On a connection that had been idle this only means that the server had closed it;
+    /// on a new one it is a failure.
     #[cold]
     fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let fresh = self.place(index).fresh;
@@ -452,7 +501,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
     }
 
-    /// The same, where the kernel said so only after it had taken the request.
+    /// The same, reported by the kernel only after it had accepted the request.
     #[cold]
     fn unsent(&mut self, index: usize, errno: i32, block_run: &mut BlockRun<impl LoadModel>) {
         self.core.ledger.outstanding -= 1;
@@ -477,16 +526,16 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock && T::BRINGS_BYTES => {
-                    let _ = self.io.want_writable(token, held); // which tells once
+                    let _ = self.io.want_writable(token, held); // which reports once
                     return;
                 }
-                // A server that answers early may have closed: what it said is still to be read.
+                // A server that responds early may have closed the connection: its response is still to be read.
                 Err(_) => return,
             }
         }
     }
 
-    /// Fails what has taken too long; closes what the server has not closed.
+    /// Fails requests that have taken too long; closes connections that the server should have closed.
     fn scan_links(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if now_ns < self.core.timers.in_time_until_ns && self.closers.count() == 0 {
             return;
@@ -500,7 +549,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
             let late = now_ns.saturating_sub(place.since_ns) >= timeout_ns;
             match place.state {
                 State::Waiting if late => {
-                    let why = format!("no complete answer within {limit_ms} ms");
+                    let why = format!("no complete response within {limit_ms} ms");
                     self.lost(index, Failure::Timeout, &why, now_ns, block_run);
                 }
                 State::Connecting if late => {
@@ -509,7 +558,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
                 }
                 _ => {}
             }
-            // What begins later than now is not late before the others. One at rest goes on with its time.
+            // A request that begins later than now can't time out before these. A resting place keeps its begin.
             let place = self.place(index);
             if place.fresh || matches!(place.state, State::Waiting | State::Connecting | State::Resting) {
                 oldest_ns = oldest_ns.min(place.since_ns);

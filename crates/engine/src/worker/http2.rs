@@ -1,15 +1,16 @@
-//! HTTP/2: several requests at a time on each connection, each in a stream of its own.
+//! HTTP/2: several concurrent requests on each connection, each in its own stream.
 //!
-//! Place number `link × streams + slot` is for one request at a time in a stream of that link's. A link is open once the
-//! server's SETTINGS have come: then it is known to speak HTTP/2, and how many streams it allows. Requests that a link is
-//! given while one read is looked at leave by one call, and all depart at its begin.
+//! Place number `link × streams + slot` holds one request at a time, in a stream of that link. A link is open once the
+//! server's SETTINGS have come: then the server is known to speak HTTP/2, and how many streams it allows. Requests that
+//! result from one read are queued, and sent together by one call when the read is done; all have the send time of that call.
 
-mod arriving;
-mod ending;
-mod leaving;
+mod closing;
 mod opening;
+mod requests;
+mod responses;
 
 use super::Worker;
+use super::first_byte::Timed;
 use super::link::{Link, Place, State};
 use super::protocol::{Protocol, Wants};
 use crate::block_run::{BlockRun, LoadModel};
@@ -24,66 +25,67 @@ use crate::sys;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-/// Among the slots whose requests leave: those before it left together. No slot has this number.
+/// Separator in [`Http2Link::leaving`]: the slots before it were sent together. No slot has this number.
 const FLUSHED: u32 = u32::MAX;
-/// Bytes of several answers over one connection that a read is given room for; what a worker reads into is twice as long.
+/// Longest expected read of several responses on one connection; a worker's buffer is twice as long.
 const MAX_TOGETHER: usize = 30 * 1024;
 
 /// What a link is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinkState {
-    /// There is none; the next request that wants it opens it.
+    /// There is no connection; the next request opens one.
     Closed,
-    /// Handshakes of TCP and TLS.
+    /// The handshakes of TCP and TLS are not complete.
     Connecting,
-    /// We have said what HTTP/2 begins with, and wait for the same.
+    /// The engine has sent its preface and SETTINGS, and waits for the server's SETTINGS.
     Greeting,
-    /// It takes requests.
+    /// It accepts requests.
     Open,
-    /// It takes no new ones, and closes when those under way are over.
+    /// It accepts no new requests, and is closed when those in flight have ended.
     Ending,
 }
 
-/// What it knows of a connection.
+/// The state of a connection.
 pub(super) struct Http2Link {
     state: LinkState,
-    /// No answer has come over it.
+    /// No response has come on this connection.
     fresh: bool,
-    /// Flushing is due.
+    /// It has bytes to send, and is in [`Http2::dirty`].
     dirty: bool,
-    /// When it began to be opened.
+    /// When opening it began.
     since_ns: u64,
-    /// When something was last heard.
+    /// When something was last received.
     heard_ns: u64,
     http2: Connection,
-    /// Slots whose requests leave with the next flush; where a flush leaves later, until it is known when, with [`FLUSHED`]
-    /// behind each.
+    /// Slots whose requests are sent by the next flush. If a transport sends later, slots stay here until the send time is
+    /// known, with [`FLUSHED`] after each flush.
     leaving: Vec<u32>,
-    /// Requests and bytes of the latest flush, and requests for the next.
+    /// Requests and bytes of the latest flush.
     flushed: (usize, u64),
+    /// Requests since then.
     unflushed: usize,
-    /// Why the server said that it goes away, if that is an error.
+    /// Error code of the server's GOAWAY, if it is an error.
     goaway_error: Option<u32>,
 }
 
-/// A place and its answer so far.
+/// A place, and the reader of its response.
 #[repr(align(64))]
 struct Stream {
     place: Place,
     reader: Reader,
 }
 
-/// The protocol.
+/// HTTP/2.
 pub(super) struct Http2 {
     requests: Vec<Request>,
-    /// Places of each link.
+    /// Number of places of each link.
     streams: usize,
     places: Vec<Stream>,
-    /// Links that want to be flushed.
+    /// Links with bytes to send.
     dirty: Vec<usize>,
-    /// Slots whose answers came with one read, while that is looked at.
+    /// Buffer for slots whose responses came with one read.
     over: Vec<u32>,
-    /// With several streams on each connection, and few connections.
+    /// Used with several streams per connection and few connections.
     together_trial: Option<TogetherTrial>,
 }
 
@@ -95,9 +97,9 @@ impl Http2 {
 
 impl Protocol for Http2 {
     type Link = Http2Link;
+    type FirstByte = Timed;
 
-    const ONE: bool = false;
-    const TIMES_FIRST_BYTE: bool = true;
+    const ONE_AT_A_TIME: bool = false;
 
     fn prepare(plan: &SessionPlan, links: usize) -> Result<Self, EngineError> {
         let streams = plan.protocol.depth();
@@ -131,7 +133,7 @@ impl Protocol for Http2 {
         self.streams
     }
 
-    /// No request leaves as the plan has it, and a read may bring as many answers as there are streams.
+    /// No request is sent unchanged, and a read may bring as many responses as there are streams.
     fn wants(plan: &SessionPlan) -> Wants<'_> {
         let wants = Wants::of(plan);
         let body_bytes = MAX_TOGETHER.min(wants.body_bytes * plan.protocol.depth());
@@ -147,13 +149,13 @@ impl Protocol for Http2 {
         &mut self.places[index].place
     }
 
-    /// Neighbours are of different links.
+    /// Consecutive places belong to different links.
     fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<> {
         let streams = self.streams;
         (0..streams).flat_map(move |slot| (0..links).map(move |link| link * streams + slot))
     }
 
-    /// A link, and the place that a connection with one stream has.
+    /// Prefetches a link, and its first place.
     #[inline]
     fn prefetch<S>(&self, links: &[Link<S, Http2Link>], token: u64) {
         let link = split_token(token).0;
@@ -163,7 +165,7 @@ impl Protocol for Http2 {
         }
     }
 
-    /// One read may bring many answers: more than half of the connections are not waited for.
+    /// One read may bring many responses, so the wait is for at most half of the connections.
     #[inline]
     fn wait_for(&mut self, rule: &CoalescingRule, outstanding: usize, links: usize) -> Option<Coalescing> {
         let several_streams = self.together_trial.is_some();
@@ -268,7 +270,7 @@ impl Protocol for Http2 {
     }
 }
 
-/// What a link is told to have met, for places and samples.
+/// The reason for the end of a link, for places and samples.
 fn why_broken(broken: &Broken) -> String {
     format!("HTTP/2: {} ({})", broken.why, code_name(broken.code))
 }
@@ -278,7 +280,7 @@ impl<T: Transport> Worker<T, Http2> {
         link * self.proto.streams..(link + 1) * self.proto.streams
     }
 
-    /// Leaves links and their places as the next block should find them.
+    /// Brings links and their places into the state in which a block begins.
     fn tidy_links(&mut self) {
         self.proto.dirty.clear();
         for link in 0..self.links.len() {

@@ -1,53 +1,53 @@
-//! A connection, and a place for one request at a time on it.
+//! A connection as the worker sees it (a link), and the places on it, each for one request at a time.
 
 use crate::block_run::{BlockRun, LoadModel};
 
 /// What a place is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has no connection; the next request opens one.
+    /// Its link has no connection; the next request opens one.
     Closed,
-    /// As closed, until its turn to try again comes.
+    /// As closed, until the pause before the next attempt is over.
     Resting,
     /// Its connection is being opened.
     Connecting,
-    /// Its connection is open, and nothing is outstanding.
+    /// The connection is open, and the place has no outstanding request.
     Idle,
     /// A request is outstanding.
     Waiting,
-    /// Its connection was refused too often in this block.
+    /// The connection could not be opened too often in this block.
     GivenUp,
-    /// The server allows fewer requests at a time on a connection than the session has places for.
+    /// The server allows fewer concurrent requests on a connection than it has places.
     Shut,
 }
 
-/// One exchange at a time.
+/// Holds one request and its response at a time.
 #[derive(Debug)]
 pub struct Place {
-    /// What it is doing.
+    /// What the place is doing.
     pub state: State,
-    /// Its connection was opened, or is to be opened, for the request under way or the next one, and no answer has come.
+    /// The connection was opened, or is being opened, for the current or next request, and has brought no response yet.
     pub fresh: bool,
-    /// Which exchange is outstanding.
+    /// The number of the outstanding exchange.
     pub exchange: u32,
-    /// When the outstanding request was due: its sending, or the opening of its own connection.
+    /// When the latency of the outstanding request begins: when it was sent, or when opening its connection began.
     pub since_ns: u64,
-    /// In an open loop, when the request under way or the next one is meant to leave; in a closed one, not 0 as long as
-    /// the place has the right to send one and has not sent it; 0: there is none.
+    /// In an open loop, when the current or next request is meant to be sent. In a closed loop, not 0 while the place holds
+    /// a permit to send that it has not used. 0: none.
     pub due_ns: u64,
-    /// When the latest answer arrived, until the next request leaves; 0: there is none in this block.
+    /// When the latest response arrived, until the next request is sent; 0: none in this block.
     pub arrived_ns: u64,
-    /// When its answer's first byte was read; 0: not yet, or the session does not record it.
+    /// When the first byte of the response arrived; 0: not yet, or the protocol does not time it.
     pub first_ns: u64,
 }
 
 impl Place {
-    /// Without a connection.
+    /// A place without a connection.
     pub const fn new() -> Self {
         Self { state: State::Closed, fresh: false, exchange: 0, since_ns: 0, due_ns: 0, arrived_ns: 0, first_ns: 0 }
     }
 
-    /// Its next request left: what the previous answer had to wait for that is our time, not the server's.
+    /// The next request was sent. The time since the previous response is the generator's, not the server's.
     #[inline]
     pub fn depart(&mut self, sent_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         self.since_ns = sent_ns;
@@ -58,35 +58,35 @@ impl Place {
     }
 }
 
-/// A connection, and what its protocol knows of it.
+/// A connection, and its protocol's state of it.
 ///
-/// With HTTP/1, 128 bytes, so that 10,000 of them stay near the processor; two of its lines each, and not parts of three.
+/// Over HTTP/1 it has 128 bytes and begins at a cache line, so that 10,000 of them take up few caches: two lines each.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Link<S, L> {
-    /// There is one while it is being opened, and as long as it is open.
+    /// Present while the connection is being opened and while it is open.
     pub socket: Option<S>,
-    /// Counts sockets of this link, so that late events of an earlier one are known as such.
+    /// Number of sockets that this link has had, so that late events of an earlier socket are recognised.
     pub generation: u32,
-    /// Successive failed attempts to connect in this block.
+    /// Consecutive failed attempts to connect in this block.
     pub failures: u8,
-    /// The protocol's own.
+    /// The protocol's state.
     pub proto: L,
 }
 
 impl<S, L> Link<S, L> {
-    /// Not open.
+    /// A link without a connection.
     pub fn new(proto: L) -> Self {
         Self { socket: None, generation: 0, failures: 0, proto }
     }
 
-    /// What its events are known by; `at`: its number.
+    /// The token of its events; `at`: the link's number.
     #[inline]
     pub fn token(&self, at: usize) -> u64 {
         u64::from(self.generation) << 32 | at as u64
     }
 
-    /// Takes a new socket in.
+    /// Begins to use a new socket.
     pub fn attach(&mut self, socket: S) {
         self.generation = self.generation.wrapping_add(1);
         self.socket = Some(socket);

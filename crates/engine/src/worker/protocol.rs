@@ -1,10 +1,11 @@
-//! What a protocol is to the worker's loop. Each owns its state, and no other code asks which one it is.
+//! The interface between the worker's loop and a protocol. Each protocol owns its state; no other code asks which one runs.
 //!
-//! A session's share has *links*, one for each connection, and *places*, one for each request that may be under way at a
-//! time. The loop, the load models and the counting know places; a protocol says how requests and answers of its places go
-//! over their links.
+//! A worker's share of a session has *links*, one per connection, and *places*, one per request that may be in flight. The
+//! loop, the load models and the counting know places. A protocol decides how the requests and responses of its places use
+//! their links.
 
 use super::Worker;
+use super::first_byte::FirstByte;
 use super::link::{Link, Place};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
@@ -16,18 +17,18 @@ use crate::tls::TlsPlan;
 use std::io::Error;
 use std::time::Duration;
 
-/// What a protocol will ask of its transport.
+/// What a protocol needs of its transport.
 pub(super) struct Wants<'a> {
-    /// What is sent as it is, by number.
+    /// Requests that are sent unchanged, by number.
     pub requests: Vec<&'a [u8]>,
-    /// How much a read may bring besides a head.
+    /// How much a read may bring in addition to a head.
     pub body_bytes: usize,
-    /// How connections are encrypted.
+    /// How connections are encrypted, if they are.
     pub tls: Option<TlsPlan>,
 }
 
 impl<'a> Wants<'a> {
-    /// Requests as the plan has them, and one answer a read.
+    /// The plan's requests, and one response per read.
     pub(super) fn of(plan: &'a SessionPlan) -> Self {
         let requests = plan.exchanges.iter().map(|exchange| exchange.request.as_slice()).collect();
         let body_bytes = plan.exchanges.iter().map(|exchange| exchange.body.len()).max().unwrap_or(0);
@@ -35,36 +36,33 @@ impl<'a> Wants<'a> {
     }
 }
 
-/// A protocol, with what a session's share has once, whatever the number of its connections.
+/// A protocol; the value holds its state that does not belong to a single connection.
 pub(super) trait Protocol: Sized {
-    /// What it knows of each connection.
+    /// Its state for each connection.
     type Link;
+    /// Whether it times first bytes.
+    type FirstByte: FirstByte;
 
-    /// Each connection has one place.
-    const ONE: bool;
-    /// What it sends is taken whole, always.
-    const SENDS_ALL: bool = false;
-    /// Why it runs over epoll whatever was chosen for the engine, if it does.
-    const NEEDS_EPOLL: Option<&'static str> = None;
-    /// The time to an answer's first byte may be asked for.
-    const TIMES_FIRST_BYTE: bool = false;
-    /// Answers may wait for each other, so that several share a wake-up.
-    const COALESCES: bool = true;
-    /// It sends over connections that the transport opens and closes by itself; see [`Transport::chain`].
+    /// A connection has at most one request in flight. This constant and the next two decide which transports can carry
+    /// the protocol; see [`Worker::MISFIT`].
+    const ONE_AT_A_TIME: bool;
+    /// It can send over connections that the transport opens and closes itself; see [`Transport::chain`].
     const MAY_CHAIN: bool = false;
-    /// It needs [`crate::io::discard`].
+    /// It needs [`Transport::DISCARDS`].
     const DISCARDS: bool = false;
+    /// Why it runs over epoll whatever the engine has chosen, if it does.
+    const NEEDS_EPOLL: Option<&'static str> = None;
 
-    /// For a share with this many connections.
+    /// Prepares a worker's share with this many connections.
     ///
     /// # Errors
-    /// [`EngineError::Plan`]: a request can't be sent so.
+    /// [`EngineError::Plan`]: the protocol can't send a request.
     fn prepare(plan: &SessionPlan, links: usize) -> Result<Self, EngineError>;
 
-    /// A connection's state before it is opened.
+    /// The state of a connection before it is opened.
     fn link(&self) -> Self::Link;
 
-    /// Places of each connection.
+    /// Number of places on each connection.
     fn places_per_link(&self) -> usize {
         1
     }
@@ -74,32 +72,38 @@ pub(super) trait Protocol: Sized {
         Wants::of(plan)
     }
 
-    /// Whether answers may wait to be read while the kernel's stamps say when they came: not where they would fill the
-    /// socket and stop the server, nor where a read's last stamp would be taken for all answers in it.
+    /// Whether responses may wait to be read, because the kernel's timestamps say when they arrived. They may not if they
+    /// would fill the socket and stop the server, or if one read may bring several responses, which share one timestamp.
     fn may_read_late(plan: &SessionPlan) -> bool;
 
-    /// A place by its number.
+    /// The place with this number.
     fn place<'a, S>(&'a mut self, links: &'a mut [Link<S, Self::Link>], index: usize) -> &'a mut Place;
 
     /// The order in which an open loop begins to use places.
     fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<Self>;
 
-    /// Has memory fetched for a connection that has its turn soon: with many of them each is far away.
+    /// Prefetches the memory of a connection that has its turn soon: with many connections it is not in the caches.
     fn prefetch<S>(&self, links: &[Link<S, Self::Link>], token: u64);
 
-    /// How to wait for the next answers, with this many outstanding.
+    /// How to wait for the next responses, with this many requests outstanding.
     #[inline]
     fn wait_for(&mut self, rule: &CoalescingRule, outstanding: usize, _links: usize) -> Option<Coalescing> {
         rule.wait_for(outstanding, MIN_OUTSTANDING, false)
     }
 
-    /// Opens all connections of a new share, each within the limit.
+    /// Passes a response's latency to the rule that [`Protocol::wait_for`] uses.
+    #[inline]
+    fn note_latency(rule: &mut CoalescingRule, latency_ns: u64) {
+        rule.note(latency_ns);
+    }
+
+    /// Opens all connections of a new share, each within the time limit.
     ///
     /// # Errors
-    /// What the first that can't be opened met, and its number.
+    /// The number of the first connection that can't be opened, and the reason.
     fn open<T: Transport>(worker: &mut Worker<T, Self>, limit: Duration) -> Result<(), (usize, Error)>;
 
-    /// Whether a place may be used. If not, it is left until the server allows it.
+    /// Whether the server allows the use of a place. If not, the place is set aside until it does.
     #[inline]
     fn may_use<T: Transport>(_: &mut Worker<T, Self>, _: usize, _: &mut BlockRun<impl LoadModel>) -> bool {
         true
@@ -113,7 +117,7 @@ pub(super) trait Protocol: Sized {
         block_run: &mut BlockRun<impl LoadModel>,
     );
 
-    /// Opens the connection of a place that wants to send.
+    /// Opens the connection of a place that has a request to send.
     fn connect<T: Transport>(
         worker: &mut Worker<T, Self>,
         index: usize,
@@ -121,23 +125,23 @@ pub(super) trait Protocol: Sized {
         block_run: &mut BlockRun<impl LoadModel>,
     );
 
-    /// Before each wait: sends what is still to be sent, and begins what is due.
+    /// Runs before each wait: sends what is queued, and starts what is due.
     #[inline]
     fn before_wait<T: Transport>(_: &mut Worker<T, Self>, _: u64, _: &mut BlockRun<impl LoadModel>) {}
 
-    /// When [`Protocol::before_wait`] has something to begin.
+    /// When [`Protocol::before_wait`] has something to start next.
     #[inline]
     fn due_ns(&self) -> u64 {
         NEVER_NS
     }
 
-    /// Whether no more requests are to leave in this block.
+    /// Whether no more requests may be sent in this block.
     #[inline]
     fn halted(&self) -> bool {
         false
     }
 
-    /// A request whose sending was queued left.
+    /// A queued request was sent at this time.
     fn departed<T: Transport>(
         worker: &mut Worker<T, Self>,
         token: u64,
@@ -145,7 +149,7 @@ pub(super) trait Protocol: Sized {
         block_run: &mut BlockRun<impl LoadModel>,
     );
 
-    /// An event of a connection.
+    /// Handles an event of a connection.
     fn handle<T: Transport>(
         worker: &mut Worker<T, Self>,
         event: Event,
@@ -153,7 +157,7 @@ pub(super) trait Protocol: Sized {
         buffer: &mut [u8],
     );
 
-    /// Goes on reading from a connection that would not come to an end.
+    /// Continues to read from a connection that filled the buffer too often in one turn.
     fn read_on<T: Transport>(
         worker: &mut Worker<T, Self>,
         token: u64,
@@ -162,7 +166,7 @@ pub(super) trait Protocol: Sized {
         buffer: &mut [u8],
     );
 
-    /// An event of a connection between blocks.
+    /// Handles an event of a connection between blocks.
     fn handle_idle<T: Transport>(
         worker: &mut Worker<T, Self>,
         event: Event,
@@ -170,9 +174,9 @@ pub(super) trait Protocol: Sized {
         buffer: &mut [u8],
     );
 
-    /// Fails what has taken too long; closes what the server has not closed.
+    /// Fails requests that have taken too long; closes connections that the server should have closed.
     fn scan<T: Transport>(worker: &mut Worker<T, Self>, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>);
 
-    /// Leaves links and places as the next block should find them: idle connections, nothing pending.
+    /// Brings links and places into the state in which a block begins: idle connections, nothing pending.
     fn tidy<T: Transport>(worker: &mut Worker<T, Self>, block_run: &mut BlockRun<impl LoadModel>);
 }

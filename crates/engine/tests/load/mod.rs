@@ -229,7 +229,7 @@ fn a_stalled_request_times_out_and_its_connection_is_replaced() {
     let done = engine.run(&[count(session, 40)], &[]).unwrap().pop().unwrap();
     check(&done);
     assert_eq!((done.answered, errors(&done)), (39, vec![("timeout", 1)]));
-    assert_eq!(done.sample, "no complete answer within 50 ms");
+    assert_eq!(done.sample, "no complete response within 50 ms");
 }
 
 #[test]
@@ -493,6 +493,46 @@ fn pipelined_answers_are_matched_in_order_and_each_is_checked() {
     assert_eq!(done[0].bytes_out, 500 * REQUEST.len() as u64);
     done.iter().for_each(check);
     assert_eq!(server.requests(), 507);
+}
+
+#[test]
+fn pipelined_requests_that_no_socket_has_room_for_are_sent_whole_and_in_order() {
+    let server = answer(RIGHT, || Then::GoOn);
+    let mut engine = engine(1);
+    let body = vec![b'x'; 300_000];
+    let head = format!("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", body.len());
+    let large = Exchange::new([head.as_bytes(), &body].concat(), 200, BODY.to_vec());
+    let small = Exchange::new(REQUEST.to_vec(), 200, BODY.to_vec());
+    let bytes = large.request.len() + small.request.len();
+    let exchanges = vec![large, small];
+    let protocol = Protocol::Pipelined { depth: 8 };
+    let session = engine.open(SessionPlan { protocol, exchanges, ..plan(server.address, 2) }).unwrap();
+    let done = engine.run(&[count(session, 60)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    assert_eq!((done.answered, errors(&done)), (60, vec![]));
+    assert_eq!((done.bytes_out, server.requests()), (30 * bytes as u64, 60));
+}
+
+#[test]
+fn the_first_byte_of_a_pipelined_response_counts_though_more_requests_are_sent_before_its_last() {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let server = serve(|stream, _| {
+        let (first, rest) = RIGHT.split_at(20);
+        stream.write_all(first).unwrap();
+        std::thread::sleep(PAUSE);
+        stream.write_all(rest).unwrap();
+        Then::GoOn
+    });
+    let mut engine = engine(1);
+    let plan = SessionPlan { protocol: Protocol::Pipelined { depth: 4 }, first_byte: true, ..plan(server.address, 1) };
+    let session = engine.open(plan).unwrap();
+    let done = engine.run(&[count(session, 20)], &[]).unwrap().pop().unwrap();
+    check(&done);
+    let [first, whole] = [&done.first_byte_hdr, &done.latency_hdr].map(|bytes| {
+        let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+        histogram.mean()
+    });
+    assert!(whole - first >= 0.8 * PAUSE.as_nanos() as f64, "{first} {whole}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Bytes that are made for one sending alone: a copy of them waits here until the kernel has taken them.
+//! Bytes that are sent only once: a copy of them waits here until the kernel has taken them.
 //!
-//! A queued request must stay where it is until it has left. Those that are sent over and over do so by themselves. Frames of
-//! HTTP/2 have another stream's number each time: they are copied into memory that is used again as soon as the call that
-//! takes them along is over. The kernel is told to send them at once or not at all (`MSG_DONTWAIT`), and as much as it can
-//! (`MSG_WAITALL`). So it is done with them within that call. It completes without a word where all was sent. Else it tells
-//! how much was, and the rest is kept until there is room.
+//! The bytes of a queued send must keep their address until they are sent. Prepared requests do. Frames of HTTP/2 have another
+//! stream number each time, and pipelined requests are put together for each call: these are copied into memory that is used
+//! again after the call that submits them. The kernel is told to send them at once or not at all (`MSG_DONTWAIT`), and as
+//! many as it can (`MSG_WAITALL`), so it needs the copy only during that call. If all were sent, there is no completion.
+//! Otherwise the completion says how many were, and the rest is kept until there is room.
 
 use super::{Completion, KIND, LONG_REQUEST, SEND, TOGETHER, Uring, slot};
 use crate::sys;
@@ -13,7 +13,7 @@ use io_uring::squeue::Flags;
 use socket2::Socket;
 use std::io;
 
-/// A sending that is queued: whose, and where its bytes are.
+/// A queued send: its connection, and where its bytes are.
 #[derive(Clone, Copy)]
 struct Staged {
     token: u64,
@@ -21,14 +21,14 @@ struct Staged {
     length: usize,
 }
 
-/// What is staged, and what sockets had no room for.
+/// Queued bytes, and bytes for which sockets had no room.
 #[derive(Default)]
 pub(super) struct Staging {
-    /// Empty until something is staged; then it stays where it is.
+    /// Empty until something is queued; then its address stays the same.
     memory: Box<[u8]>,
     taken: usize,
     staged: Vec<Staged>,
-    /// By token, what is to be sent before anything else.
+    /// By token, bytes that are to be sent first.
     kept: Vec<(u64, Vec<u8>)>,
 }
 
@@ -39,13 +39,13 @@ impl Staging {
         !self.staged.is_empty()
     }
 
-    /// Whether a connection's socket has no room for what was taken before.
+    /// Whether a connection's socket had no room for earlier bytes.
     #[inline]
     pub(super) fn keeps(&self, token: u64) -> bool {
         self.kept.iter().any(|(kept, _)| *kept == token)
     }
 
-    /// Nothing more of this connection's is to be sent.
+    /// Discards the bytes of a connection.
     pub(super) fn forget(&mut self, token: u64) {
         self.kept.retain(|(kept, _)| *kept != token);
     }
@@ -55,7 +55,7 @@ impl Staging {
         self.staged.iter().any(|staged| staged.token == token)
     }
 
-    /// Copies bytes to where they stay; where that is.
+    /// Copies bytes; returns where they are.
     #[inline]
     fn take(&mut self, token: u64, bytes: &[u8]) -> *const u8 {
         if self.memory.is_empty() {
@@ -69,7 +69,7 @@ impl Staging {
         copy.as_ptr()
     }
 
-    /// Keeps what was not sent of what failed for want of room; whether it did.
+    /// Keeps the unsent bytes of a send that failed for lack of room; false: it failed for another reason.
     #[cold]
     fn keep(&mut self, done: &Completion) -> bool {
         let token = done.user_data & !KIND;
@@ -85,13 +85,13 @@ impl Staging {
 }
 
 impl Uring {
-    /// Queues bytes that leave with the next call, or sends them where they are long.
+    /// Queues bytes that the next call sends; sends them directly if they are long.
     ///
     /// # Errors
-    /// WouldBlock: what was taken before has to leave first; else what the kernel said.
+    /// WouldBlock: earlier bytes have to be sent first; otherwise the kernel's error.
     #[inline]
     pub(super) fn stage(&mut self, token: u64, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
-        // Two sendings of one connection never leave by one call: the second would overtake what is left of the first.
+        // One call never has two sends of one connection: the second would overtake the rest of the first.
         let long = bytes.len() > LONG_REQUEST;
         if self.staging.waits() && (long || self.staging.queues(token)) || self.ring.submission().is_full() {
             self.submit();
@@ -119,11 +119,11 @@ impl Uring {
         Ok(bytes.len())
     }
 
-    /// After a call that took along what is staged: what was not sent is kept, and the memory is free.
+    /// After the call that submitted the queued bytes: keeps what was not sent, and frees the memory.
     #[inline]
     pub(super) fn staged_left(&mut self) {
         if !self.ring.submission().is_empty() {
-            return; // the kernel was short of memory, and takes the rest along next time
+            return; // the kernel was short of memory; the next call submits the rest
         }
         if !self.ring.completion().is_empty() {
             self.look_early();
@@ -143,17 +143,17 @@ impl Uring {
             let done = &self.early[index];
             if done.user_data & KIND == SEND && self.staging.keep(done) {
                 let token = done.user_data & !KIND;
-                self.early[index].result = 0; // it tells nobody anything
+                self.early[index].result = 0; // not an error
                 self.await_room(token);
             }
         }
     }
 
-    /// There is room: what was kept leaves, as far as that goes.
+    /// There is room: sends the kept bytes, as far as the socket accepts them.
     #[cold]
     pub(super) fn send_kept(&mut self, token: u64, socket: &Socket) {
-        let Some(place) = self.staging.kept.iter().position(|(kept, _)| *kept == token) else { return };
-        let (_, mut rest) = self.staging.kept.swap_remove(place);
+        let Some(index) = self.staging.kept.iter().position(|(kept, _)| *kept == token) else { return };
+        let (_, mut rest) = self.staging.kept.swap_remove(index);
         while !rest.is_empty() {
             match super::super::send(socket, &rest) {
                 Ok(sent) => drop(rest.drain(..sent)),
@@ -162,7 +162,7 @@ impl Uring {
                     self.staging.kept.push((token, rest));
                     return self.await_room(token);
                 }
-                Err(_) => return, // what is read next tells
+                Err(_) => return, // the next read fails the requests
             }
         }
     }

@@ -1,16 +1,18 @@
-//! A connection and its one request in a single chain of operations, if the transport does that ([`Transport::CHAINS`]).
+//! Opening a connection and sending its only request in one chain of operations, over transports with
+//! [`Transport::CHAINS`].
 //!
-//! The request leaves by itself once its connection is open, so that the right to send it is taken before, and a
-//! connection under way is an outstanding request: a block waits for it, and no server sees one that is not counted.
+//! The kernel sends the request as soon as the connection is open. So the permit to send is taken before, and a connection
+//! that is being opened counts as an outstanding request: the block waits for it, and no server receives an uncounted one.
 
 use super::super::Worker;
+use super::super::first_byte::FirstByte;
 use super::super::link::State;
 use super::{Http1, Mode};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::io::Transport;
 
 impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
-    /// Begins to open a connection, with its request behind it.
+    /// Begins to open a connection; its request follows.
     pub(super) fn chain(
         &mut self,
         index: usize,
@@ -21,7 +23,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         if !block_run.take_permit(&mut self.place(index).due_ns) {
             return;
         }
-        // What could not be sent at the first attempt is what is sent at the next one.
+        // The next attempt sends the request that the first one could not.
         let again = self.links[index].failures > 0;
         let number = if again { self.place(index).exchange as usize } else { self.core.cycle.next };
         if !again {
@@ -29,11 +31,12 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
         self.attach(index, socket, State::Connecting);
         let link = &mut self.links[index];
-        link.proto.place.since_ns = now_ns; // for the time being
+        link.proto.place.since_ns = now_ns; // preliminary: the send time follows
         link.proto.place.exchange = number as u32;
+        M::FirstByte::begin(&mut link.proto.place);
         link.proto.out_at = self.core.plan.exchanges[number].request.len();
         let (token, generation) = (link.token(index), link.generation);
-        // The transport has room for two of a link, one of each parity.
+        // The transport has room for two connections of a link, of odd and even generation.
         let same = |token: u64| ((token >> 32) as u32 ^ generation) & 1 == 0;
         if self.closers.token(index).is_some_and(same) {
             self.closers.close(&mut self.io, index);
@@ -42,15 +45,15 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         self.core.ledger.outstanding += 1;
     }
 
-    /// Its connection is open: the request leaves.
-    pub(super) fn left(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+    /// The connection is open, and the request was sent.
+    pub(super) fn chain_sent(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let link = &mut self.links[index].proto;
         link.place.state = State::Waiting;
         block_run.counts.sent += 1;
         block_run.counts.bytes_out += link.out_at as u64;
     }
 
-    /// It could not be opened: nothing has left, and the place keeps its right to send.
+    /// The connection could not be opened: nothing was sent, and the place keeps its permit.
     #[cold]
     pub(super) fn unchain(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         self.core.ledger.outstanding -= 1;

@@ -1,4 +1,4 @@
-//! How a share's connections come and go: opened, lost, given up, left for the server to close.
+//! How connections are opened, lost and closed.
 
 use super::super::link::State;
 use super::super::{MAX_FAILURES, Worker};
@@ -20,14 +20,14 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         self.shake_hands(index, limit)
     }
 
-    /// The connection may carry as many requests as a new one.
+    /// Resets the number of requests that the connection may carry.
     fn renew(&mut self, index: usize) {
         if let Some(left) = M::left(&mut self.links[index].proto.extra) {
             *left = self.core.plan.requests_per_connection.map_or(0, NonZeroU32::get);
         }
     }
 
-    /// Takes a new socket in.
+    /// Begins to use a new socket.
     pub(super) fn attach(&mut self, index: usize, socket: T::Socket, state: State) {
         let link = &mut self.links[index];
         link.attach(socket);
@@ -36,7 +36,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         M::reset(&mut link.proto.extra);
     }
 
-    /// Gives the socket out, to be closed now or later.
+    /// Takes the socket out, to be closed now or later.
     fn detach(&mut self, index: usize) -> Option<T::Socket> {
         let link = &mut self.links[index];
         (link.proto.place.state, link.proto.place.fresh) = (State::Closed, false);
@@ -51,7 +51,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
         let place = self.place(index);
         if !place.fresh {
-            place.depart(now_ns, block_run); // else it waits for its turn since then
+            place.depart(now_ns, block_run); // otherwise it has waited for its turn since then
         }
         let plan = &self.core.plan;
         let (socket, connected) = match io::connect(&plan.target, plan.source(index), plan.keepalive) {
@@ -71,7 +71,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
     }
 
-    /// TCP's handshake is over: another one follows, or the request leaves.
+    /// TCP's handshake is complete: another one follows, or the request is sent.
     fn connected(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         if T::HANDSHAKES {
             let link = &self.links[index];
@@ -86,7 +86,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         block_run.connected(now_ns - self.place(index).since_ns);
         self.links[index].failures = 0;
         if T::CHAINS {
-            return self.left(index, block_run);
+            return self.chain_sent(index, block_run);
         }
         self.place(index).state = State::Idle;
         self.renew(index);
@@ -115,7 +115,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
     }
 
-    /// A unix socket's queue of connections is full: TCP would try again by itself, here we do.
+    /// A unix socket's queue of connections is full. TCP would try again by itself; here the worker does.
     #[cold]
     fn queue_full(&mut self, index: usize, error: &Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if now_ns - self.place(index).since_ns >= self.core.plan.timeout_ns {
@@ -136,14 +136,14 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         let socket = self.links[index].socket.as_ref().and_then(Carrier::socket);
         let error = match socket.and_then(|socket| socket.take_error().transpose()) {
             None if event.unsent != 0 => Some(Error::from_raw_os_error(event.unsent)),
-            told => told.map(|told| told.unwrap_or_else(|error| error)),
+            reported => reported.map(|reported| reported.unwrap_or_else(|error| error)),
         };
         match error {
             Some(error) => self.unconnected(index, &error, now_ns, block_run),
             None => {
                 self.io.established(self.links[index].token(index));
                 self.connected(index, block_run);
-                // The edge that told of the handshake may have told of an end, too, and won't come again.
+                // The same event may report data or the end of the connection; there won't be another one.
                 if event.readable && self.place(index).state == State::Waiting {
                     M::read(self, index, event.closing, block_run, buffer);
                 }
@@ -151,7 +151,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
     }
 
-    /// The server closed an idle connection (no error), or sent what it was not asked for.
+    /// The server closed an idle connection (not an error), or sent bytes without a request.
     #[cold]
     pub(super) fn idle_event(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let Some(socket) = &self.links[index].socket else { return };
@@ -167,7 +167,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         self.discard(index);
     }
 
-    /// Closes a connection's socket, if it has one.
+    /// Closes the connection, if there is one.
     pub(super) fn discard(&mut self, index: usize) {
         let token = self.links[index].token(index);
         if let Some(socket) = self.detach(index) {
@@ -176,7 +176,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         self.proto.mode.closed(index);
     }
 
-    /// Leaves an answered connection to the server's closing, as long as there are not too many of them.
+    /// Waits for the server to close a connection after its response, unless too many others wait.
     pub(super) fn linger(&mut self, index: usize, now_ns: u64) {
         if !self.closers.has_room() {
             return self.discard(index);

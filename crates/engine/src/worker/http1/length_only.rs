@@ -1,10 +1,10 @@
 //! Large bodies that are counted in the kernel's buffers instead of being copied and compared.
 //!
-//! Only over a transport with [`Transport::DISCARDS`]. A server that answers right for a while and wrong at the same length
-//! later is still found: some answers are read whole all along.
+//! Needs a transport with [`Transport::DISCARDS`]. A server that begins to send other bytes of the same length is still
+//! found, because some responses are always read and compared.
 
 use super::super::{MAX_READS, Worker, broken_by};
-use super::{Http1, Mode};
+use super::{Http1, Mode, Untimed};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::coalescing::MIN_LARGE;
 use crate::io::{self, Carrier, Transport};
@@ -13,35 +13,36 @@ use crate::response::Expect;
 use crate::sys;
 use std::io::ErrorKind;
 
-/// A worker reads this many of a session's large bodies whole at first.
+/// The first bodies of a worker's share that are read and compared.
 const FIRST_WHOLE: u64 = 64;
-/// And one in this many later.
+/// After them, one in this many bodies is read and compared.
 const WHOLE_EVERY: u64 = 64;
-/// The first read of an answer whose body may be counted: room for its head.
+/// Length of the first read of a response: enough for a head.
 const FIRST_READ: usize = 4096;
 
-/// Bodies are counted.
+/// Large bodies are counted, not read.
 pub(in crate::worker) struct LengthOnly {
-    /// Large bodies met so far: which of them are read whole.
+    /// Large bodies so far.
     large: u64,
 }
 
-/// What happens to the rest of an answer's body.
+/// What is done with the rest of a response's body.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::worker) enum Body {
-    /// That is not known yet.
+    /// Not decided yet.
     #[default]
     Undecided,
-    /// It is counted, not read.
+    /// It is counted in the kernel's buffers.
     Counted,
-    /// It is read, though it need not be.
+    /// It is read and compared.
     Whole,
 }
 
 impl Mode for LengthOnly {
     type Extra = Body;
+    type FirstByte = Untimed;
 
-    const NEEDS_EPOLL: Option<&'static str> = Some("large bodies are counted where they lie");
+    const NEEDS_EPOLL: Option<&'static str> = Some("large bodies are counted in the kernel's buffers");
     const DISCARDS: bool = true;
     const MIN_OUTSTANDING: usize = MIN_LARGE;
 
@@ -54,7 +55,7 @@ impl Mode for LengthOnly {
         *body = Body::Undecided;
     }
 
-    /// A body that may be counted is not copied on the way to its head.
+    /// The first read is short, so that it copies little of a body that may be counted.
     #[inline]
     fn room(body: &Body, buffer: usize) -> usize {
         if *body == Body::Whole { buffer } else { FIRST_READ.min(buffer) }
@@ -91,7 +92,7 @@ impl Mode for LengthOnly {
 }
 
 impl<T: Transport> Worker<T, Http1<LengthOnly>> {
-    /// Whether the rest of this answer may be counted only; to be asked after each read that did not end it.
+    /// Decides, after a read that did not complete the response, whether the rest of the body is counted.
     fn may_count_only(&mut self, index: usize) -> bool {
         let link = &mut self.links[index].proto;
         if link.reader.body_left() == 0 || link.extra == Body::Whole {
@@ -104,7 +105,7 @@ impl<T: Transport> Worker<T, Http1<LengthOnly>> {
         !whole
     }
 
-    /// Counts what is there of the body.
+    /// Counts the bytes of the body that have arrived.
     fn count_body(&mut self, index: usize, closing: bool, block_run: &mut BlockRun<impl LoadModel>) {
         for _ in 0..MAX_READS {
             let link = &mut self.links[index];
@@ -129,7 +130,7 @@ impl<T: Transport> Worker<T, Http1<LengthOnly>> {
                 return self.answered(index, verdict, closing, now_ns, block_run);
             }
             if !closing {
-                return; // all that was there; an event says when there is more
+                return; // nothing is left; an event reports more
             }
         }
         self.core.unread.push_back((self.links[index].token(index), closing));

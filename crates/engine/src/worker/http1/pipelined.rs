@@ -1,51 +1,149 @@
-//! Several requests under way on one connection. They leave together, and their answers are matched in order.
+//! Several requests in flight on one connection. They are sent together, and responses are matched with them in order.
 //!
-//! The request whose answer is due is in the connection's own place, as everywhere; those behind it are in a queue. Each
-//! latency runs from its own sending.
+//! The request whose response is due is in the connection's place, as in other modes; the requests after it are in a queue.
+//! Each latency begins when its own request was sent.
 
+use super::super::arrived::Arrived;
 use super::super::link::State;
+use super::super::protocol::Wants;
 use super::super::{MAX_READS, Worker, broken_by};
 use super::scripted::Scripted;
-use super::{Http1, Mode};
+use super::{FirstByte, Http1, Http1Link, Mode, Timed};
 use crate::block_run::{BlockRun, LoadModel};
+use crate::coalescing::CoalescingRule;
 use crate::failure::Failure;
 use crate::io::Transport;
 use crate::plan::SessionPlan;
 use crate::response::{Expect, Verdict, Wrong};
 use crate::schedule::NEVER_NS;
-use crate::sys;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind};
+use std::ops::Range;
+
+/// Longest expected read of several responses; a worker's buffer is twice as long.
+const MAX_TOGETHER: usize = 30 * 1024;
+/// Room for the head of each response in such a read.
+const HEAD_BYTES: usize = 256;
 
 /// Several requests at a time on each connection, prepared or made by a script.
 pub(in crate::worker) struct Pipelined {
-    /// Requests that leave together.
+    /// Buffer for requests that are sent together.
     pub(super) together: Vec<u8>,
-    /// A script makes requests while the load goes on.
+    /// The script that makes the requests, if there is one.
     pub(super) scripted: Option<Box<Scripted>>,
 }
 
-/// What each connection has besides.
+/// The mode's state for each connection.
 #[derive(Default)]
 pub(in crate::worker) struct Queue {
-    /// Requests that it may still carry.
+    /// Requests that the connection may still carry.
     left: u32,
-    /// (exchange, since_ns) of requests behind the one that is due.
-    behind: VecDeque<(u32, u64)>,
-    /// When those answers arrived in whose places no request has left yet.
+    /// The requests in flight after the one whose response is due.
+    behind: VecDeque<Behind>,
+    /// Arrival times of responses that have not been followed by a new request yet.
     pub(super) freed: VecDeque<u64>,
+    /// Number of the request in the place, counted from 0 on each connection.
+    first: usize,
+    /// Bytes that the socket has not accepted yet.
+    out: Vec<u8>,
+    /// Requests in `out` of which nothing was sent.
+    unflushed: usize,
+    /// Requests and bytes of the latest call that sent something.
+    flushed: (usize, u64),
+    /// If the transport sends later: numbers of the requests of each call whose send time is not known, latest call last.
+    departing: Vec<Range<usize>>,
+}
+
+/// A request in flight behind the one whose response is due.
+struct Behind {
+    exchange: u32,
+    since_ns: u64,
+    /// Arrival of the response that made room for it, until the request's send time is known; 0: none.
+    freed_ns: u64,
 }
 
 impl Mode for Pipelined {
     type Extra = Queue;
+    type FirstByte = Timed;
 
-    const SENDS_ALL: bool = true;
-    const NEEDS_EPOLL: Option<&'static str> = Some("requests are pipelined");
-    const TIMES_FIRST_BYTE: bool = true;
-    const COALESCES: bool = false;
+    const ONE_AT_A_TIME: bool = false;
 
     fn prepare(plan: &SessionPlan, links: usize) -> Self {
         Self { together: Vec::new(), scripted: Scripted::of(plan, links) }
+    }
+
+    /// Pipelined requests share wake-ups anyway: without latencies the rule never waits.
+    #[inline]
+    fn note_latency(_: &mut CoalescingRule, _: u64) {}
+
+    /// No request is sent unchanged, and a read may bring many responses.
+    fn wants(plan: &SessionPlan) -> Wants<'_> {
+        let wants = Wants::of(plan);
+        let body_bytes = MAX_TOGETHER.min((wants.body_bytes + HEAD_BYTES) * plan.protocol.depth());
+        Wants { requests: Vec::new(), body_bytes, ..wants }
+    }
+
+    fn reset(queue: &mut Queue) {
+        queue.out.clear();
+        queue.departing.clear();
+        (queue.first, queue.unflushed, queue.flushed) = (0, 0, (0, 0));
+    }
+
+    fn send_rest<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let link = &worker.links[index];
+        if let Some(socket) = &link.socket {
+            worker.io.go_on(link.token(index), socket);
+        }
+        // If it fails, the next read fails the requests.
+        let _ = worker.push(index).map(|bytes| block_run.counts.bytes_out += bytes);
+    }
+
+    /// If the latest call had all requests in flight, the server had closed the connection while it was idle, and nothing is
+    /// lost. Otherwise the next read fails the requests.
+    fn unsent<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        errno: i32,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let link = &mut worker.links[index].proto;
+        let (requests, bytes) = link.extra.flushed;
+        if link.place.fresh || requests != usize::from(link.place.state == State::Waiting) + link.extra.behind.len() {
+            return;
+        }
+        block_run.counts.bytes_out -= bytes;
+        link.out_at = 0; // these bytes are not counted any more
+        for _ in 0..worker.forget_behind(index) {
+            block_run.counts.sent -= 1;
+            block_run.return_permit();
+        }
+        worker.unsent(index, errno, block_run);
+    }
+
+    #[inline]
+    fn departed<T: Transport>(
+        worker: &mut Worker<T, Http1<Self>>,
+        index: usize,
+        sent_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        let Http1Link { place, extra: queue, .. } = &mut worker.links[index].proto;
+        for number in queue.departing.pop().unwrap_or_default() {
+            match number.checked_sub(queue.first) {
+                Some(0) if place.state == State::Waiting && !place.fresh => place.depart(sent_ns, block_run),
+                Some(at @ 1..) if let Some(behind) = queue.behind.get_mut(at - 1) => {
+                    behind.since_ns = sent_ns;
+                    if behind.freed_ns > 0 {
+                        block_run.record_turnaround(sent_ns, std::mem::take(&mut behind.freed_ns));
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     #[inline]
@@ -128,7 +226,7 @@ impl Mode for Pipelined {
     }
 }
 
-/// What one read brought, and when.
+/// The result of one read.
 struct Read<'a> {
     bytes: &'a [u8],
     stamp_ns: u64,
@@ -137,51 +235,55 @@ struct Read<'a> {
 }
 
 impl<T: Transport> Worker<T, Http1<Pipelined>> {
-    /// Sends as many requests as the connection has room for, in one go.
+    /// Sends as many requests as the connection may have in flight, by one call.
     pub(super) fn fill(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if self.proto.mode.scripted.is_some() {
             return self.fill_by_script(index, now_ns, block_run);
         }
         let mut together = std::mem::take(&mut self.proto.mode.together);
         together.clear();
-        let (mut left, depth) = (0, self.core.plan.protocol.depth());
-        while self.on_their_way(index) < depth && block_run.may_send(now_ns) {
+        let (mut sent, depth) = (0, self.core.plan.protocol.depth());
+        while self.in_flight(index) < depth && block_run.may_send(now_ns) {
             if self.spent(index) || !block_run.take_permit(&mut self.place(index).due_ns) {
                 break;
             }
             let number = self.next_number(index);
             together.extend_from_slice(&self.core.plan.exchanges[number].request);
-            left += 1;
-            if let Some(arrived_ns) = self.links[index].proto.extra.freed.pop_front() {
-                block_run.record_turnaround(now_ns, arrived_ns);
-            }
-            self.put(index, number as u32, now_ns);
+            sent += 1;
+            self.put(index, number as u32, now_ns, block_run);
             self.count_on(index);
         }
-        if left > 0 {
-            self.send_together(index, &together, left, now_ns, block_run);
+        if sent > 0 {
+            self.send_together(index, &together, sent, now_ns, block_run);
         }
         self.proto.mode.together = together;
     }
 
-    fn on_their_way(&self, index: usize) -> usize {
+    fn in_flight(&self, index: usize) -> usize {
         let link = &self.links[index].proto;
         usize::from(link.place.state == State::Waiting) + link.extra.behind.len()
     }
 
-    /// Notes one that is about to leave.
-    pub(super) fn put(&mut self, index: usize, exchange: u32, now_ns: u64) {
-        let link = &mut self.links[index].proto;
-        if link.place.state == State::Waiting {
-            return link.extra.behind.push_back((exchange, now_ns));
+    /// Records a request that is about to be sent.
+    pub(super) fn put(&mut self, index: usize, exchange: u32, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        let Http1Link { place, extra: queue, out_at, .. } = &mut self.links[index].proto;
+        let mut freed_ns = queue.freed.pop_front().unwrap_or(0);
+        let begins = place.state != State::Waiting;
+        if freed_ns > 0 && (!T::STAGES || begins && place.fresh) {
+            block_run.record_turnaround(now_ns, std::mem::take(&mut freed_ns));
         }
-        (link.place.state, link.place.exchange) = (State::Waiting, exchange);
-        if !link.place.fresh {
-            link.place.since_ns = now_ns; // else it was due when its connection began to be opened
+        if !begins {
+            return queue.behind.push_back(Behind { exchange, since_ns: now_ns, freed_ns });
         }
-        link.out_at = self.core.plan.exchanges[exchange as usize].request.len();
+        (place.state, place.exchange, place.arrived_ns) = (State::Waiting, exchange, freed_ns);
+        Timed::begin(place);
+        if !place.fresh {
+            place.since_ns = now_ns; // otherwise its latency began when its connection began to be opened
+        }
+        *out_at = self.core.plan.exchanges[exchange as usize].request.len();
     }
 
+    /// Sends the bytes of `count` requests that were recorded as in flight.
     pub(super) fn send_together(
         &mut self,
         index: usize,
@@ -190,25 +292,58 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        let link = &self.links[index];
-        let Some(socket) = &link.socket else { return };
-        match self.io.send(link.token(index), socket, 0, bytes) {
-            Ok(sent) => block_run.counts.bytes_out += sent as u64,
-            Err(error) if self.on_their_way(index) == count => {
+        let queue = &mut self.links[index].proto.extra;
+        queue.out.extend_from_slice(bytes);
+        queue.unflushed += count;
+        match self.push(index) {
+            Ok(bytes) => block_run.counts.bytes_out += bytes,
+            Err(error) if self.in_flight(index) == count => {
                 self.links[index].proto.extra.behind.clear();
                 for _ in 1..count {
                     block_run.return_permit();
                 }
                 return self.unsendable(index, error, now_ns, block_run);
             }
-            // The connection is lost under others: what is read next says so for them and for these.
+            // Other requests are in flight on this connection: the next read fails all of them.
             Err(_) => {}
         }
         self.core.ledger.outstanding += count;
         block_run.counts.sent += count as u64;
     }
 
-    /// Reads what has arrived, answer after answer, then sends as many more.
+    /// Sends what is queued on a connection, as far as the socket accepts it; returns how many bytes.
+    fn push(&mut self, index: usize) -> Result<u64, Error> {
+        let link = &mut self.links[index];
+        let token = link.token(index);
+        let Http1Link { place, extra: queue, .. } = &mut link.proto;
+        let Some(socket) = &link.socket else { return Ok(0) };
+        let (mut pushed, mut result) = (0, Ok(()));
+        while pushed < queue.out.len() {
+            match self.io.send_now(token, socket, &queue.out[pushed..]) {
+                Ok(sent) => {
+                    pushed += sent;
+                    queue.flushed = (std::mem::take(&mut queue.unflushed), sent as u64);
+                    if T::STAGES {
+                        let end = queue.first + usize::from(place.state == State::Waiting) + queue.behind.len();
+                        queue.departing.push(end - queue.flushed.0..end);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let _ = self.io.want_writable(token, socket); // if it fails, the requests time out
+                    break;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        queue.out.drain(..pushed);
+        result.map(|()| pushed as u64)
+    }
+
+    /// Reads the responses that have arrived, then sends as many requests.
     fn read_several(
         &mut self,
         index: usize,
@@ -217,34 +352,49 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         buffer: &mut [u8],
     ) {
         for _ in 0..MAX_READS {
-            let link = &self.links[index];
-            let Some(socket) = &link.socket else { return };
-            let received = self.io.receive(socket, buffer).map(|it| (it.bytes.len(), it.stamp_ns));
-            let now_ns = sys::now_ns();
-            block_run.read_cpu_at_bound(now_ns);
-            let (got, stamp_ns) = match received {
-                Ok((0, _)) | Err(_) if link.proto.place.state != State::Waiting && !would_block(&received) => {
-                    self.discard(index); // closed while nothing was due: no error
-                    return self.send_next(index, now_ns, block_run);
-                }
-                Ok((0, _)) => return self.peer_closed(index, now_ns, block_run),
-                Ok(got) => got,
+            if self.links[index].socket.is_none() {
+                return;
+            }
+            let received = self.take_arrived(index, buffer);
+            let stamped = received.as_ref().is_ok_and(|(_, stamp_ns)| *stamp_ns > 0);
+            let now_ns = self.core.look_at_clock::<T>(stamped, block_run);
+            let idle = self.place(index).state != State::Waiting;
+            let (arrived, stamp_ns) = match received {
+                Ok((Arrived::Read(0), _)) if idle => return self.closed_idle(index, now_ns, block_run),
+                Ok((Arrived::Read(0), _)) => return self.peer_closed(index, now_ns, block_run),
+                Ok(received) => received,
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return self.go_on_filling(index, now_ns, block_run),
                     ErrorKind::Interrupted => continue,
+                    _ if idle => return self.closed_idle(index, now_ns, block_run),
                     _ => return self.lost(index, broken_by(&error), &error.to_string(), now_ns, block_run),
                 },
             };
+            let bytes = arrived.bytes(buffer);
+            let got = bytes.len();
             block_run.counts.bytes_in += got as u64;
-            let read = Read { bytes: &buffer[..got], stamp_ns, now_ns, closing };
-            if !self.take_answers(index, read, block_run) {
+            let goes_on = self.take_responses(index, Read { bytes, stamp_ns, now_ns, closing }, block_run);
+            self.take_back(arrived);
+            if !goes_on {
                 return;
             }
-            if got < buffer.len() && !closing {
+            if T::BRINGS_BYTES && closing {
+                // The end follows as an event of its own: it fails the requests in flight.
+                return if self.in_flight(index) == 0 {
+                    self.closed_idle(index, now_ns, block_run)
+                };
+            }
+            if T::BRINGS_BYTES || got < buffer.len() && !closing {
                 return self.go_on_filling(index, now_ns, block_run);
             }
         }
         self.core.unread.push_back((self.links[index].token(index), closing));
+    }
+
+    /// The server has closed a connection without requests in flight: not an error.
+    fn closed_idle(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        self.discard(index);
+        self.send_next(index, now_ns, block_run);
     }
 
     fn go_on_filling(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
@@ -253,8 +403,8 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         }
     }
 
-    /// Matches bytes with what is due; false: the connection is another one now, or none.
-    fn take_answers(&mut self, index: usize, read: Read, block_run: &mut BlockRun<impl LoadModel>) -> bool {
+    /// Matches bytes with the requests in flight; false: the connection was closed or replaced.
+    fn take_responses(&mut self, index: usize, read: Read, block_run: &mut BlockRun<impl LoadModel>) -> bool {
         let Read { mut bytes, stamp_ns, now_ns, closing } = read;
         while !bytes.is_empty() {
             let Self { core, links, proto, .. } = self;
@@ -267,9 +417,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
                 return false;
             }
             let arrived_ns = core.clock.clocks.arrival_ns(stamp_ns, link.place.since_ns, now_ns);
-            if link.place.first_ns == 0 {
-                link.place.first_ns = arrived_ns;
-            }
+            Timed::read(&mut link.place, |_| arrived_ns);
             let expect = Expect::from(&core.plan.exchanges[link.place.exchange as usize]);
             let known = &mut proto.known[link.place.exchange as usize];
             let fed = link.reader.feed(bytes, &expect, known, &mut core.judge.sample);
@@ -285,36 +433,31 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
                 self.answered(index, verdict, closing, now_ns, block_run);
                 return false;
             }
-            self.answered_in_turn(index, verdict, now_ns, block_run);
+            self.next_in_turn(index, verdict, now_ns, block_run);
         }
         true
     }
 
-    /// The answer that is due is over; the next one is due.
-    fn answered_in_turn(
-        &mut self,
-        index: usize,
-        verdict: Verdict,
-        now_ns: u64,
-        block_run: &mut BlockRun<impl LoadModel>,
-    ) {
+    /// The response is complete; the next one in the queue is due.
+    fn next_in_turn(&mut self, index: usize, verdict: Verdict, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let status = self.links[index].proto.reader.status();
         self.count(index, &verdict, status, now_ns, block_run);
         let link = &mut self.links[index].proto;
         link.extra.freed.push_back(link.place.arrived_ns);
         (link.place.first_ns, link.place.arrived_ns, link.place.state) = (0, 0, State::Idle);
-        if let Some((exchange, since_ns)) = link.extra.behind.pop_front() {
+        link.extra.first += 1;
+        if let Some(Behind { exchange, since_ns, .. }) = link.extra.behind.pop_front() {
             (link.place.state, link.place.exchange, link.place.since_ns) = (State::Waiting, exchange, since_ns);
             link.out_at = self.core.plan.exchanges[exchange as usize].request.len();
         }
     }
 
-    /// The connection ends with this answer. What was sent behind it is not served (RFC 9112, 9.6): it is sent again on
-    /// the next connection, as if it had not left; but behind an answer that can't be read, it has failed.
+    /// The connection ends with this response. The server does not process later requests (RFC 9112, 9.6): they are sent
+    /// again on the next connection, and counted once. After a response that can't be read, they have failed.
     fn end_of_pipe(&mut self, index: usize, verdict: Verdict, block_run: &mut BlockRun<impl LoadModel>) {
         if matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length)) {
             if !self.links[index].proto.extra.behind.is_empty() {
-                let why = b"behind an answer whose end can't be told";
+                let why = b"after a response whose end is unknown";
                 self.core.judge.sample.note(Failure::BadResponse, why);
             }
             return self.fail_queue(index, Failure::BadResponse, block_run);
@@ -325,9 +468,9 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         }
     }
 
-    /// What was sent behind a request has failed, too.
+    /// The requests that were sent after this one have failed, too.
     fn fail_queue(&mut self, index: usize, failure: Failure, block_run: &mut BlockRun<impl LoadModel>) {
-        for (exchange, _) in &self.links[index].proto.extra.behind {
+        for Behind { exchange, .. } in &self.links[index].proto.extra.behind {
             block_run.record_failed_of_kind(self.core.plan.exchanges[*exchange as usize].kind);
         }
         for _ in 0..self.forget_behind(index) {
@@ -335,7 +478,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         }
     }
 
-    /// Empties the queue behind the request that is due; how many there were.
+    /// Empties the queue; returns how many requests it had.
     fn forget_behind(&mut self, index: usize) -> usize {
         let queue = &mut self.links[index].proto.extra.behind;
         let count = queue.len();
@@ -343,8 +486,4 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         self.core.ledger.outstanding -= count;
         count
     }
-}
-
-fn would_block(received: &Result<(usize, u64), Error>) -> bool {
-    matches!(received, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
 }

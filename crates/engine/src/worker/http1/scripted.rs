@@ -1,7 +1,7 @@
-//! Sessions whose requests a script makes while the load goes on: when it is asked, and what it is told.
+//! Sessions whose requests are made by a script during the load: when its functions are called, and with what.
 //!
-//! As in wrk, what a script makes at once leaves at once, and the next call for a connection comes when all of that is
-//! answered.
+//! As in wrk, all requests that one call makes are sent together. The next call for the same connection follows when all of
+//! them have their responses.
 
 use super::super::Worker;
 use super::super::link::State;
@@ -17,27 +17,27 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-/// An answer is kept for its script up to here; of a longer one the beginning is shown.
+/// How much of a response is kept for the script, bytes; the script sees the beginning of a longer one.
 const MAX_KEPT: usize = 64 << 20;
 
-/// What a session has besides, where a script makes its requests.
+/// The state of a session with a script.
 pub(super) struct Scripted {
     script: SharedScript,
     delays: bool,
-    /// By connection, the bytes of the answer that is due; empty where nobody wants to see them.
+    /// By connection, the bytes of the response that is due; empty if the script does not read responses.
     kept: Vec<Vec<u8>>,
-    /// (due, index) of connections whose next request waits for its time.
+    /// (due, number) of connections in a pause before their next request.
     pauses: BinaryHeap<Reverse<(u64, usize)>>,
-    /// By connection: its next request has had its pause.
+    /// By connection: the pause before its next request is over, or has begun.
     paused: Vec<bool>,
-    /// No more requests leave: the script stopped, or failed.
+    /// No more requests are sent: the script has stopped or failed.
     halted: bool,
-    /// Of requests that the script made at once, how long each is, and its kind of answer.
+    /// Length and kind of response of each request that one call made.
     kinds: Vec<(usize, u32)>,
 }
 
 impl Scripted {
-    /// For a share of so many connections, if the plan has a script.
+    /// For a share with this many connections, if the plan has a script.
     pub fn of(plan: &SessionPlan, count: usize) -> Option<Box<Self>> {
         let script = plan.scripts.first()?.clone();
         let (delays, listens) = {
@@ -55,12 +55,12 @@ impl Scripted {
         }))
     }
 
-    /// Whether the script wants no more requests to leave.
+    /// Whether no more requests are sent.
     pub fn halted(&self) -> bool {
         self.halted
     }
 
-    /// Keeps what arrived for the answer that is due.
+    /// Keeps bytes of the response that is due.
     #[inline]
     pub fn keep(&mut self, index: usize, bytes: &[u8]) {
         if let Some(kept) = self.kept.get_mut(index) {
@@ -69,7 +69,7 @@ impl Scripted {
         }
     }
 
-    /// Forgets what was kept of an answer that never became whole.
+    /// Discards the bytes of an incomplete response.
     pub fn forget(&mut self, index: usize) {
         if let Some(kept) = self.kept.get_mut(index) {
             kept.clear();
@@ -82,7 +82,7 @@ impl Scripted {
         self.pauses.peek().map_or(NEVER_NS, |Reverse((due_ns, _))| *due_ns)
     }
 
-    /// As the next block should find it.
+    /// Resets the state for the next block.
     pub fn tidy(&mut self) {
         self.pauses.clear();
         self.kept.iter_mut().for_each(Vec::clear);
@@ -90,13 +90,13 @@ impl Scripted {
     }
 }
 
-/// Nobody else holds it while a block runs.
+/// Locks the script; no other thread uses it while a block runs.
 fn held(script: &SharedScript) -> MutexGuard<'_, dyn Script + 'static> {
     script.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Transport> Worker<T, Http1<Pipelined>> {
-    /// Sends what the script makes next, unless something is under way or a pause comes first.
+    /// Sends the requests that the script makes next, unless some are in flight or a pause comes first.
     pub(super) fn fill_by_script(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         if self.links[index].proto.place.state != State::Idle || !block_run.may_send(now_ns) {
             return;
@@ -125,7 +125,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         self.proto.mode.together = together;
     }
 
-    /// Whether the script made something to send now; it has the right to leave.
+    /// Calls the script; whether it has made requests to send now, for which a permit was taken.
     fn ask(
         &mut self,
         scripted: &mut Scripted,
@@ -142,7 +142,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         if scripted.delays && !std::mem::replace(&mut scripted.paused[index], true) {
             let pause_ns = script.delay_ns()?;
             if pause_ns > 0 {
-                self.links[index].proto.extra.freed.clear(); // the connection waits by the script's will, not for us
+                self.links[index].proto.extra.freed.clear(); // the script makes the connection wait, not the generator
                 scripted.pauses.push(Reverse((now_ns.saturating_add(pause_ns), index)));
                 return Ok(false);
             }
@@ -155,7 +155,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         Ok(true)
     }
 
-    /// Notes each of the requests in these bytes as under way; those that may not leave any more are taken off.
+    /// Records each of the requests in these bytes as in flight; removes those that may not be sent. Returns how many remain.
     fn put_all(
         &mut self,
         index: usize,
@@ -176,27 +176,23 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             if count > 0 && !block_run.take_permit(&mut self.links[index].proto.place.due_ns) {
                 break;
             }
-            if let Some(arrived_ns) = self.links[index].proto.extra.freed.pop_front() {
-                block_run.record_turnaround(now_ns, arrived_ns);
-            }
-            self.put(index, *kind, now_ns);
-            self.links[index].proto.place.first_ns = 0;
+            self.put(index, *kind, now_ns, block_run);
             at += length;
             count += 1;
         }
-        self.links[index].proto.extra.freed.clear(); // fewer may leave than were answered
+        self.links[index].proto.extra.freed.clear(); // fewer may be sent than had responses
         bytes.truncate(at);
         Ok(count)
     }
 
-    /// The run is over, on all workers.
+    /// Ends the run, on all workers.
     #[cold]
     fn fail(&self, scripted: &mut Scripted, block_run: &BlockRun<impl LoadModel>) {
         scripted.halted = true;
         block_run.window.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Shows the script an answer that is complete; of one that can't be read it sees nothing.
+    /// Passes a complete response to the script, unless it can't be read.
     #[inline]
     pub(super) fn show_script(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
         if self.proto.mode.scripted.as_ref().is_some_and(|scripted| !scripted.kept.is_empty()) {
@@ -209,11 +205,11 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         let Some(mut scripted) = self.proto.mode.scripted.take() else { return };
         let kept = std::mem::take(&mut scripted.kept[index]);
         if verdict.wrong != Some(Wrong::Response) {
-            let mut told = Ok(());
+            let mut result = Ok(());
             let mut script = held(&scripted.script);
-            let _ = script::answer(&kept, bodiless, &mut |answer| told = script.response(answer));
+            let _ = script::answer(&kept, bodiless, &mut |response| result = script.response(response));
             drop(script);
-            if told.is_err() {
+            if result.is_err() {
                 self.fail(&mut scripted, block_run);
             }
         }
@@ -222,7 +218,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         self.proto.mode.scripted = Some(scripted);
     }
 
-    /// Goes on with connections whose pause is over.
+    /// Continues with connections whose pause is over.
     pub(super) fn wake_paused(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         while self.proto.mode.scripted.as_ref().is_some_and(|scripted| scripted.pause_ends_ns() <= now_ns) {
             let Some(Reverse((_, index))) =

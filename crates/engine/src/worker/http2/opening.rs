@@ -1,4 +1,4 @@
-//! How a link is opened: TCP, TLS where it is asked for, then what HTTP/2 begins with, from both sides.
+//! How a link is opened: TCP, TLS if the session uses it, then preface and SETTINGS of both sides.
 
 use super::super::link::State;
 use super::super::{MAX_FAILURES, SCAN_NS, Worker};
@@ -11,14 +11,14 @@ use crate::sys;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-/// What is read into before the first block.
+/// Length of the buffer for reads before the first block.
 const GREETING_BYTES: usize = 16 * 1024;
 
 impl<T: Transport> Worker<T, Http2> {
-    /// Opens all links and waits until each has heard from its server.
+    /// Opens all links and waits for the server's SETTINGS on each.
     ///
     /// # Errors
-    /// What the first that can't be opened met, and which it was.
+    /// The number of the first link that can't be opened, and the reason.
     pub(super) fn open_links(&mut self, limit: Duration) -> Result<(), (usize, Error)> {
         let mut buffer = vec![0; GREETING_BYTES];
         for link in 0..self.links.len() {
@@ -51,8 +51,8 @@ impl<T: Transport> Worker<T, Http2> {
         here.proto.state = LinkState::Greeting;
         let token = here.token(link);
         let sent = self.io.send_now(token, socket_of(here)?, here.proto.http2.out())?;
-        here.proto.http2.wrote(sent); // a new socket has room for these hundred bytes
-        // What came with the handshake's end tells of itself no more.
+        here.proto.http2.wrote(sent); // a new socket accepts these 100 bytes
+        // Bytes that came with the end of the handshake are not reported by an event.
         self.io.turn_to(token);
         self.listen(link, buffer)
     }
@@ -70,10 +70,10 @@ impl<T: Transport> Worker<T, Http2> {
         link.goaway_error = None;
     }
 
-    /// Reads what arrived on a link that has no request under way.
+    /// Reads what arrived on a link without requests in flight.
     ///
     /// # Errors
-    /// It has ended: UnexpectedEof; or what the server said is not HTTP/2: Unsupported.
+    /// UnexpectedEof: the connection has ended. Unsupported: the server does not speak valid HTTP/2.
     fn listen(&mut self, link: usize, buffer: &mut [u8]) -> Result<(), Error> {
         loop {
             let got = match self.receive_link(link, buffer) {
@@ -102,7 +102,7 @@ impl<T: Transport> Worker<T, Http2> {
                         self.core.opened_ns.push(sys::now_ns() - here.since_ns);
                     }
                     Event::GoAway { .. } => {
-                        return Err(Error::new(ErrorKind::UnexpectedEof, "HTTP/2: the server says GOAWAY"));
+                        return Err(Error::new(ErrorKind::UnexpectedEof, "HTTP/2: the server sent GOAWAY"));
                     }
                     _ => {}
                 }
@@ -114,7 +114,7 @@ impl<T: Transport> Worker<T, Http2> {
         self.push_link(link).map(drop)
     }
 
-    /// What a link hears before a block: that it is to be closed, or what it has to acknowledge.
+    /// Handles an event before a block: the server closes the link, or sends frames to be acknowledged.
     pub(super) fn look_at_link(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let (link, generation) = split_token(event.token);
         let here = &self.links[link];
@@ -173,7 +173,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// TCP's handshake is over: TLS's follows, or the greeting leaves.
+    /// TCP's handshake is complete: TLS's follows, or preface and SETTINGS are sent.
     fn greet(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let token = self.links[link].token(link);
         let Some(socket) = &self.links[link].socket else { return };
@@ -188,7 +188,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Its places that wait for it rest for a while, then try again.
+    /// Places that wait for the link rest for a while, then try again.
     fn rest_link(&mut self, link: usize, now_ns: u64) {
         self.links[link].proto.state = LinkState::Closed;
         for index in self.places(link) {
@@ -219,7 +219,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// The server has said what it allows: places that waited send.
+    /// The server's SETTINGS have come: places that waited may send.
     pub(super) fn greeted(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let here = &mut self.links[link].proto;
         here.state = LinkState::Open;
@@ -236,13 +236,13 @@ impl<T: Transport> Worker<T, Http2> {
         buffer: &mut [u8],
     ) {
         let socket = self.links[link].socket.as_ref().and_then(Carrier::socket);
-        if let Some(told) = socket.and_then(|socket| socket.take_error().transpose()) {
-            let error = told.unwrap_or_else(|error| error);
+        if let Some(reported) = socket.and_then(|socket| socket.take_error().transpose()) {
+            let error = reported.unwrap_or_else(|error| error);
             return self.link_unconnected(link, &error, sys::now_ns(), block_run);
         }
         self.io.established(event.token);
         self.greet(link, block_run);
-        // The edge that told of the handshake's end may have told of what came with it, and won't come again.
+        // The event that reported the end of the handshake may also report data; there won't be another one.
         if event.readable && self.links[link].proto.state == LinkState::Greeting {
             self.read_link(event.token, event.closing, block_run, buffer);
         }

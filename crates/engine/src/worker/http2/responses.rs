@@ -1,5 +1,6 @@
-//! How answers arrive: what was read is taken apart, matched with what is due, judged and counted.
+//! How responses are read, matched with their requests, judged and counted.
 
+use super::super::arrived::Arrived;
 use super::super::link::State;
 use super::super::{MAX_READS, Worker, broken_by};
 use super::{Http2, LinkState, socket_of};
@@ -7,39 +8,12 @@ use crate::block_run::{BlockRun, LoadModel, Times};
 use crate::failure::Failure;
 use crate::http2::Event;
 use crate::http2::frame::{code, code_name};
-use crate::io::{Event as Ready, Loan, Received, Transport, split_token};
+use crate::io::{Event as Ready, Received, Transport, split_token};
 use crate::response::{Expect, Verdict, Wrong};
 use std::io::{Error, ErrorKind};
 
-/// What a read brought: so many bytes in the worker's buffer, or a buffer of the transport's.
-enum Arrived {
-    Read(usize),
-    Lent(Loan),
-}
-
-impl Arrived {
-    #[inline]
-    fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
-        match self {
-            Self::Read(got) => &buffer[..*got],
-            Self::Lent(loan) => loan,
-        }
-    }
-}
-
 impl<T: Transport> Worker<T, Http2> {
-    /// One read, without a copy of what the transport has already read; and its stamp.
-    #[inline]
-    fn take_arrived(&mut self, link: usize, buffer: &mut [u8]) -> Result<(Arrived, u64), Error> {
-        let socket = socket_of(&self.links[link])?;
-        if T::LENDS {
-            let lent = self.io.lend(socket)?;
-            return Ok(lent.map_or((Arrived::Read(0), 0), |(loan, stamp_ns)| (Arrived::Lent(loan), stamp_ns)));
-        }
-        self.receive_link(link, buffer).map(|(got, stamp_ns)| (Arrived::Read(got), stamp_ns))
-    }
-
-    /// One read, into the buffer in any case; how much, and its stamp.
+    /// One read into the buffer: how many bytes, and the timestamp.
     pub(super) fn receive_link(&mut self, link: usize, buffer: &mut [u8]) -> Result<(usize, u64), Error> {
         let socket = socket_of(&self.links[link])?;
         if T::BRINGS_BYTES {
@@ -50,7 +24,7 @@ impl<T: Transport> Worker<T, Http2> {
         self.io.receive(socket, buffer).map(|received| (received.bytes.len(), received.stamp_ns))
     }
 
-    /// An event of a link.
+    /// Handles an event of a link.
     #[inline]
     pub(super) fn link_event(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let (link, generation) = split_token(event.token);
@@ -75,7 +49,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Reads what has arrived: once, unless there is or must be more. Then what that led to leaves.
+    /// Reads what has arrived: one read, unless more bytes are there or must be. Then sends what that has queued.
     #[inline]
     pub(super) fn read_link(
         &mut self,
@@ -94,7 +68,7 @@ impl<T: Transport> Worker<T, Http2> {
             let now_ns = self.core.look_at_clock::<T>(stamped, block_run);
             let (arrived, stamp_ns) = match received {
                 Ok((Arrived::Read(0), _)) => {
-                    let why = "the server closed the connection before its answer was complete";
+                    let why = "the server closed the connection before its response was complete";
                     return self.link_lost(link, Failure::ClosedEarly, why, now_ns, block_run);
                 }
                 Ok(received) => received,
@@ -110,9 +84,7 @@ impl<T: Transport> Worker<T, Http2> {
             self.links[link].proto.heard_ns = now_ns;
             let before = block_run.counts.answered;
             self.take_frames(token, bytes, (stamp_ns, now_ns), block_run);
-            if let Arrived::Lent(loan) = arrived {
-                self.io.take_back(loan);
-            }
+            self.take_back(arrived);
             if let Some(trial) = &mut self.proto.together_trial {
                 trial.note(block_run.counts.answered - before);
             }
@@ -124,7 +96,7 @@ impl<T: Transport> Worker<T, Http2> {
         self.core.unread.push_back((token, closing));
     }
 
-    /// Matches bytes with what is due.
+    /// Matches bytes with the requests in flight.
     #[inline]
     fn take_frames(
         &mut self,
@@ -135,7 +107,7 @@ impl<T: Transport> Worker<T, Http2> {
     ) {
         let (link, generation) = split_token(token);
         let first = link * self.proto.streams;
-        // The slot of an answer that began here, and what there was from its first byte on.
+        // The slot of a response that began in these bytes, and the bytes from its first one on.
         let mut began: Option<(usize, &[u8])> = None;
         while !bytes.is_empty() && self.links[link].generation == generation {
             if self.links[link].socket.is_none() {
@@ -206,9 +178,9 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Takes the answers off the beginning of what was read that repeat a right one; their places' next requests leave.
+    /// Takes responses that repeat a correct one from the beginning of the bytes, and queues the next requests of their places.
     ///
-    /// They arrived together, and most of their requests left together: those are counted at once.
+    /// These responses arrived together. Those whose requests were sent together are counted at once.
     #[inline]
     fn take_repeated<'a>(
         &mut self,
@@ -218,7 +190,7 @@ impl<T: Transport> Worker<T, Http2> {
         block_run: &mut BlockRun<impl LoadModel>,
     ) -> &'a [u8] {
         let here = &mut self.links[link].proto;
-        // Where a link ends, it does so with its last answer: they are taken one by one.
+        // A link that ends does so after its last response, so its responses are taken one by one.
         if here.state != LinkState::Open {
             return bytes;
         }
@@ -230,19 +202,19 @@ impl<T: Transport> Worker<T, Http2> {
         here.fresh = false;
         self.core.ledger.outstanding -= over.len();
         let first = link * self.proto.streams;
-        let (mut alike, mut times) = (0, Times::default());
+        let (mut batch, mut times) = (0, Times::default());
         for slot in &over {
             let stream = &mut self.proto.places[first + *slot as usize];
             stream.place.arrived_ns = self.core.clock.clocks.arrival_ns(stamp_ns, stream.place.since_ns, now_ns);
             let place = &mut stream.place;
             let own = Times { due_ns: place.due_ns, sent_ns: place.since_ns, arrived_ns: place.arrived_ns };
             (place.due_ns, place.fresh, place.state) = (0, false, State::Idle);
-            if own != times && alike > 0 {
-                self.count_batch(std::mem::take(&mut alike), times, now_ns, block_run);
+            if own != times && batch > 0 {
+                self.count_batch(std::mem::take(&mut batch), times, now_ns, block_run);
             }
-            (alike, times) = (alike + 1, own);
+            (batch, times) = (batch + 1, own);
         }
-        self.count_batch(alike, times, now_ns, block_run);
+        self.count_batch(batch, times, now_ns, block_run);
         block_run.counts.statuses.add_some(repeated.status, over.len() as u64);
         self.send_several(link, &over, now_ns, block_run);
         over.clear();
@@ -265,7 +237,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// What is not an answer's part.
+    /// Handles an event that is not part of a response.
     #[cold]
     fn control_event(&mut self, link: usize, event: Event, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         self.make_dirty(link);
@@ -304,7 +276,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// The place's request is over, right or wrong; its next one leaves.
+    /// The response is complete, correct or not; the place's next request is queued.
     #[inline]
     fn stream_over(&mut self, index: usize, verdict: Verdict, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let (link, _) = self.proto.of(index);
@@ -314,7 +286,7 @@ impl<T: Transport> Worker<T, Http2> {
         self.free_place(index, now_ns, block_run);
     }
 
-    /// It has no request any more: the next one leaves, over this link or the next one.
+    /// The place has no request any more: its next one is queued, on this link or on a new one.
     #[inline]
     pub(super) fn free_place(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let (link, _) = self.proto.of(index);

@@ -1,4 +1,4 @@
-//! How a link ends: by agreement, by a fault of the server's, or late; and what becomes of the requests on it.
+//! How a link ends: in order, by an error, or by a timeout; and what becomes of its requests.
 
 use super::super::Worker;
 use super::super::link::State;
@@ -11,7 +11,7 @@ use crate::io::Transport;
 use std::io::{Error, ErrorKind};
 
 impl<T: Transport> Worker<T, Http2> {
-    /// Closes a link that takes nothing new once nothing is under way; a new one is opened for whoever waits.
+    /// Closes a link that accepts no new requests, once none is in flight; opens a new one if places wait for it.
     pub(super) fn link_may_end(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let here = &mut self.links[link].proto;
         if here.state != LinkState::Ending || here.http2.active() > 0 {
@@ -25,7 +25,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Leaves a link to the server's closing, as long as there are not too many of them.
+    /// Waits for the server to close a link, unless too many others wait.
     fn linger_link(&mut self, link: usize, now_ns: u64) {
         if !self.closers.has_room() {
             return self.drop_link(link);
@@ -46,7 +46,8 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// The server takes no new streams here, and has not looked at those above `last`: these leave again elsewhere.
+    /// The server accepts no new streams on this link, and has not processed those above `last`: their requests are sent
+    /// again on a new one.
     pub(super) fn going_away(
         &mut self,
         link: usize,
@@ -57,24 +58,24 @@ impl<T: Transport> Worker<T, Http2> {
     ) {
         let here = &mut self.links[link].proto;
         if here.state == LinkState::Greeting {
-            let why = format!("HTTP/2: the server says GOAWAY ({})", code_name(code));
+            let why = format!("HTTP/2: the server sent GOAWAY ({})", code_name(code));
             return self.link_unconnected(link, &Error::other(why), now_ns, block_run);
         }
         here.state = LinkState::Ending;
-        here.goaway_error = (code != code::NO_ERROR).then_some(code); // told where it costs a request
+        here.goaway_error = (code != code::NO_ERROR).then_some(code); // reported if requests fail because of it
         for index in self.places(link) {
             let slot = index - link * self.proto.streams;
             let here = &mut self.links[link].proto;
             if here.http2.id(slot) > last {
                 here.http2.forget(slot);
                 self.unprocessed(index, block_run);
-                self.proto.places[index].place.state = State::Connecting; // it waits for the next link
+                self.proto.places[index].place.state = State::Connecting; // it waits for the new link
             }
         }
         self.link_may_end(link, now_ns, block_run);
     }
 
-    /// The server broke the protocol: what is under way has no readable answer.
+    /// The server violated the protocol: the responses in flight can't be read.
     #[cold]
     pub(super) fn link_broken(
         &mut self,
@@ -95,7 +96,7 @@ impl<T: Transport> Worker<T, Http2> {
         self.link_lost(link, Failure::BadResponse, &why, now_ns, block_run);
     }
 
-    /// A link has ended, and with it what was under way.
+    /// A link has ended, and with it the requests in flight.
     #[cold]
     pub(super) fn link_lost(
         &mut self,
@@ -118,7 +119,7 @@ impl<T: Transport> Worker<T, Http2> {
             (was_in(self, State::Waiting), was_in(self, State::Idle), was_in(self, State::Connecting));
         if !lost.is_empty() {
             let goaway_error = self.links[link].proto.goaway_error;
-            let goaway_error = goaway_error.map(|code| format!("HTTP/2: the server says GOAWAY ({})", code_name(code)));
+            let goaway_error = goaway_error.map(|code| format!("HTTP/2: the server sent GOAWAY ({})", code_name(code)));
             self.core.judge.sample.note(failure, goaway_error.as_deref().unwrap_or(why).as_bytes());
         }
         for index in &lost {
@@ -132,7 +133,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
         for index in lost {
             if fresh {
-                self.rest(index, now_ns); // a server that takes connections and drops them is not to be hammered
+                self.rest(index, now_ns); // don't hammer a server that accepts connections and drops them
             } else {
                 self.send_next(index, now_ns, block_run);
             }
@@ -142,7 +143,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Fails what has taken too long.
+    /// Fails requests that have taken too long.
     pub(super) fn scan_streams(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let limit_ms = self.core.plan.timeout_ns / 1_000_000;
         let timeout_ns = self.core.plan.timeout_ns;
@@ -173,14 +174,14 @@ impl<T: Transport> Worker<T, Http2> {
                 continue;
             }
             if here.heard_ns < self.proto.places[index].place.since_ns && here.state == LinkState::Open {
-                here.state = LinkState::Ending; // nothing has been heard since: it takes nothing new
+                here.state = LinkState::Ending; // nothing was received since: no new requests
             }
             here.http2.cancel(slot, code::CANCEL);
             self.make_dirty(link);
             self.core
                 .judge
                 .sample
-                .note(Failure::Timeout, format!("no complete answer within {limit_ms} ms").as_bytes());
+                .note(Failure::Timeout, format!("no complete response within {limit_ms} ms").as_bytes());
             self.core.ledger.outstanding -= 1;
             self.count_failed(index, Failure::Timeout, block_run);
             self.free_place(index, now_ns, block_run);

@@ -1,5 +1,6 @@
-//! What becomes of what arrives: read, matched with what was asked for, judged; then the connection's next request leaves.
+//! How responses are read, matched with their requests, judged and counted; then the connection's next request is sent.
 
+use super::super::first_byte::FirstByte;
 use super::super::link::State;
 use super::super::{MAX_READS, Worker, broken_by};
 use super::{Http1, Mode};
@@ -10,7 +11,7 @@ use crate::response::{Expect, Verdict, Wrong};
 use std::io::ErrorKind;
 
 impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
-    /// Reads what has arrived for the outstanding request: once, unless there is or must be more.
+    /// Reads the response to the outstanding request: one read, unless more bytes are there or must be.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -39,9 +40,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
             let got = bytes.len();
             block_run.counts.bytes_in += got as u64;
             let place = &mut link_here.place;
-            if M::TIMES_FIRST_BYTE && place.first_ns == 0 {
-                place.first_ns = core.clock.clocks.arrival_ns(stamp_ns, place.since_ns, now_ns);
-            }
+            M::FirstByte::read(place, |since_ns| core.clock.clocks.arrival_ns(stamp_ns, since_ns, now_ns));
             let expect = Expect::from(&core.plan.exchanges[place.exchange as usize]);
             let known = &mut proto.known[place.exchange as usize];
             let fed = link_here.reader.feed(bytes, &expect, known, &mut core.judge.sample);
@@ -65,7 +64,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         let expect = Expect::from(&self.core.plan.exchanges[link.place.exchange as usize]);
         match link.reader.end(&expect) {
             Some(verdict) => {
-                link.place.arrived_ns = now_ns; // the kernel stamps no end
+                link.place.arrived_ns = now_ns; // the end of a connection has no timestamp
                 M::ended(self, index, &verdict, block_run);
                 if let Some(wrong) = verdict.wrong {
                     let why = b"the connection's end left a body of another length than expected";
@@ -74,13 +73,13 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
                 self.answered(index, verdict, true, now_ns, block_run);
             }
             None => {
-                let why = "the server closed the connection before its answer was complete";
+                let why = "the server closed the connection before its response was complete";
                 self.lost(index, Failure::ClosedEarly, why, now_ns, block_run);
             }
         }
     }
 
-    /// The outstanding request is over, right or wrong; the next one leaves.
+    /// The response is complete, correct or not; the next request is sent.
     #[inline]
     pub(super) fn answered(
         &mut self,
@@ -126,14 +125,15 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         let fresh = self.place(index).fresh;
         self.discard(index);
         if fresh {
-            self.rest(index, now_ns); // a server that takes and drops connections is not to be hammered
+            self.rest(index, now_ns); // don't hammer a server that accepts connections and drops them
         } else {
             self.send_next(index, now_ns, block_run);
         }
     }
 }
 
-/// Bytes behind an answer to the only request: the framing can't be trusted, nor what comes next.
+/// The verdict on a response followed by more bytes, without another request: neither its framing nor what follows can be
+/// trusted.
 fn surplus(verdict: Verdict) -> Verdict {
     match verdict.wrong {
         Some(wrong) if !verdict.keep => Verdict { wrong: Some(wrong), keep: false },

@@ -1,4 +1,4 @@
-//! How requests leave: put into a link's frames one by one, flushed together, and when that was.
+//! How requests are sent: queued on a link one by one, flushed together, and when.
 
 use super::super::Worker;
 use super::super::link::{Link, State};
@@ -9,7 +9,7 @@ use crate::sys;
 use std::io::{Error, ErrorKind};
 
 impl<T: Transport> Worker<T, Http2> {
-    /// Sends what a link has to say, as far as that goes; how many bytes.
+    /// Sends a link's queued bytes, as far as the socket accepts them; returns how many.
     pub(super) fn push_link(&mut self, link: usize) -> Result<usize, Error> {
         let token = self.links[link].token(link);
         let mut pushed = 0;
@@ -29,7 +29,7 @@ impl<T: Transport> Worker<T, Http2> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let _ = self.io.want_writable(token, socket); // if it fails, the timeout tells
+                    let _ = self.io.want_writable(token, socket); // if it fails, the requests time out
                     return Ok(pushed);
                 }
                 Err(error) => return Err(error),
@@ -38,7 +38,7 @@ impl<T: Transport> Worker<T, Http2> {
         Ok(pushed)
     }
 
-    /// Places that wait for their link, or for the server to allow so many streams, send if they may.
+    /// Lets places send that wait for their link, or for the server to allow more streams.
     pub(super) fn wake_places(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         for index in self.places(link) {
             let state = self.proto.places[index].place.state;
@@ -54,7 +54,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// The server does not allow the place's stream; the right to send that it may have goes to others.
+    /// The server does not allow the place's stream; a permit that the place holds goes to others.
     #[cold]
     fn shut(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let stream = &mut self.proto.places[index];
@@ -64,7 +64,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Whether the server allows so many streams that the place may have one. If not, it is left until the server says so.
+    /// Whether the server allows enough streams for this place. If not, the place is set aside until it does.
     #[inline]
     pub(super) fn allowed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) -> bool {
         let (link, slot) = self.proto.of(index);
@@ -76,7 +76,7 @@ impl<T: Transport> Worker<T, Http2> {
         allowed
     }
 
-    /// Puts the place's next request into its link; it leaves with the next flush.
+    /// Queues the place's next request; the next flush sends it.
     #[inline]
     pub(super) fn send_stream(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let (link, slot) = self.proto.of(index);
@@ -101,7 +101,7 @@ impl<T: Transport> Worker<T, Http2> {
         let stream = &mut self.proto.places[index];
         (stream.place.state, stream.place.exchange) = (State::Waiting, number);
         if !stream.place.fresh {
-            stream.place.since_ns = now_ns; // for the time being
+            stream.place.since_ns = now_ns; // preliminary: the send time follows
         }
         self.make_dirty(link);
         self.core.cycle.advance(&self.core.plan.sequence);
@@ -109,7 +109,7 @@ impl<T: Transport> Worker<T, Http2> {
         block_run.counts.sent += 1;
     }
 
-    /// The next requests of free places of a link that is open; they leave with the next flush.
+    /// Queues the next requests of free places of an open link; the next flush sends them.
     #[inline]
     pub(super) fn send_several(
         &mut self,
@@ -119,8 +119,9 @@ impl<T: Transport> Worker<T, Http2> {
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
         let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
-        let room = here.http2.max_streams() == self.proto.streams && here.http2.streams_left() as usize > slots.len();
-        if !(room && block_run.is_free(now_ns)) {
+        let has_room =
+            here.http2.max_streams() == self.proto.streams && here.http2.streams_left() as usize > slots.len();
+        if !(has_room && block_run.is_free(now_ns)) {
             return slots.iter().for_each(|slot| self.free_place(first + *slot as usize, now_ns, block_run));
         }
         for slot in slots {
@@ -128,7 +129,7 @@ impl<T: Transport> Worker<T, Http2> {
             self.links[link].proto.http2.open(*slot as usize, number, &self.proto.requests);
             let stream = &mut self.proto.places[index];
             (stream.place.state, stream.place.exchange) = (State::Waiting, number);
-            stream.place.since_ns = now_ns; // for the time being
+            stream.place.since_ns = now_ns; // preliminary: the send time follows
             self.core.cycle.advance(&self.core.plan.sequence);
         }
         let here = &mut self.links[link].proto;
@@ -145,7 +146,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// Sends what links have to say.
+    /// Sends the queued bytes of all links.
     #[inline]
     pub(super) fn flush_links(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         while let Some(link) = self.proto.dirty.pop() {
@@ -160,7 +161,7 @@ impl<T: Transport> Worker<T, Http2> {
             return;
         }
         if T::STAGES {
-            // Here it is only queued: what becomes of it is told later.
+            // The transport only queues the bytes, and reports the result later.
             match self.push_link(link) {
                 Ok(bytes) => block_run.counts.bytes_out += bytes as u64,
                 Err(_) => {
@@ -171,7 +172,7 @@ impl<T: Transport> Worker<T, Http2> {
             }
             return;
         }
-        let sent_ns = sys::now_ns(); // never later than any of it leaves
+        let sent_ns = sys::now_ns(); // no byte is sent before this
         let pushed = self.push_link(link);
         let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
         match pushed {
@@ -184,7 +185,7 @@ impl<T: Transport> Worker<T, Http2> {
                     }
                 }
             }
-            // It had been closed while it was idle: nothing has left.
+            // The server had closed the connection while it was idle: nothing was sent.
             Err(_) if here.http2.active() == here.leaving.len() && !here.fresh => {
                 let leaving = std::mem::take(&mut here.leaving);
                 self.drop_link(link);
@@ -193,12 +194,12 @@ impl<T: Transport> Worker<T, Http2> {
                     self.want_link(first + slot as usize, sent_ns, block_run);
                 }
             }
-            // They are told so by what is read next.
+            // The next read fails these requests.
             Err(_) => here.leaving.clear(),
         }
     }
 
-    /// What was queued of a link left: the latest flush of which that was not known.
+    /// A flush was sent at this time: the latest one whose send time was not known.
     #[inline]
     pub(super) fn link_departed(&mut self, token: u64, sent_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let (link, generation) = split_token(token);
@@ -216,8 +217,8 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// The kernel says only now that nothing of the latest flush left. Where all that is under way was in it, the link had
-    /// been closed while it was idle: nothing is lost. Else what is read next tells.
+    /// The kernel reports that nothing of the latest flush was sent. If the flush had all requests in flight, the server had
+    /// closed the connection while it was idle, and nothing is lost. Otherwise the next read fails the requests.
     #[cold]
     pub(super) fn link_unsent(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
         let here = &self.links[link].proto;
@@ -236,7 +237,7 @@ impl<T: Transport> Worker<T, Http2> {
         }
     }
 
-    /// A request that left, and that the server has not looked at: as if it had not left, but its latency runs on.
+    /// The server has not processed a request: it is sent again and counted once, and its latency continues.
     pub(super) fn unprocessed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
         self.core.ledger.outstanding -= 1;
         block_run.counts.sent -= 1;
