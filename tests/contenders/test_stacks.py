@@ -21,8 +21,16 @@ from dragstrip.contender import Missing
 from dragstrip.errors import StageError
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
-from dragstrip.scrutiny import check_correctness, connection_behaviour, count_from_now, fairness, fault, fetch, is_right
-from dragstrip.scrutiny.answers import connect
+from dragstrip.scrutiny import (
+    Server,
+    check_correctness,
+    connection_behaviour,
+    count_from_now,
+    fairness,
+    fault,
+    fetch,
+    is_right,
+)
 from dragstrip.workload import Asking, Exchange, load
 
 CORE = max(os.sched_getaffinity(0))
@@ -76,7 +84,7 @@ def test_a_product_of_strings_is_6_point_0_in_lua_53_and_refused(tmp_path: Path)
         asked = load("multiply")
         asking = Asking(asked, mark=entry.mark)
         found = check_correctness(
-            running.host, running.port,
+            Server(running.host, running.port),
             keepalive=asking.probes(), closing=asking.probes(keepalive=False),
         )  # fmt: skip
         assert found.problems == ()
@@ -93,12 +101,12 @@ def test_a_servers_own_count_is_exact(name: str) -> None:
     with serving(f"{name}:count=on" if asked_for else name, "hello") as (entry, running):
         at = served.socket.format(scratch=running.scratch)
         asked = contender.OwnCount(f"unix:{at}" if at else "", served.path, served.pattern)
-        since = count_from_now(asked, running.host, running.port)
+        since = count_from_now(asked, Server(running.host, running.port))
         kept, closing = (Asking(load("hello"), mark=entry.mark).exchanges(keepalive=keep)[0] for keep in (True, False))
-        with connect(running.host, running.port) as sock:
+        with Server(running.host, running.port).connect() as sock:
             assert [fetch(sock, kept).status for _ in range(30)] == [200] * 30
         for _ in range(10):
-            with connect(running.host, running.port) as sock:
+            with Server(running.host, running.port).connect() as sock:
                 fetch(sock, closing)
         told = since()
         assert told == 40 or (asked_for and told in range(38, 43))
@@ -146,7 +154,7 @@ def test_a_server_that_lets_a_connection_own_its_worker_is_named_as_unfair() -> 
     """uWSGI's http11-socket answers every plain request rightly, and would look fast: the others get nothing."""
     with serving("uwsgi-lua51:front=http11-socket", "hello") as (entry, running):
         (exchange,) = right_ones(entry, "hello")
-        (problem,) = fairness(running.host, running.port, exchange, connections=8).problems
+        (problem,) = fairness(Server(running.host, running.port), exchange, connections=8).problems
     assert problem.startswith("starves connections: while one was kept busy, 7 of 7 others got no answer")
 
 
@@ -165,9 +173,9 @@ def test_what_a_careless_configuration_does_is_seen_on_the_wire(
     with serving(str(careless), "hello") as (entry, running):
         (exchange,) = right_ones(entry, "hello")
         (closing,) = Asking(load("hello")).exchanges(keepalive=False)
-        found = check_correctness(running.host, running.port, keepalive=[exchange], closing=[closing])
+        found = check_correctness(Server(running.host, running.port), keepalive=[exchange], closing=[closing])
         assert found.problems == ()
-        facts = found.facts | connection_behaviour(running.host, running.port, exchange)
+        facts = found.facts | connection_behaviour(Server(running.host, running.port), exchange)
         assert str(facts[fact]) == told
 
 
@@ -228,7 +236,7 @@ def test_ngx_mrubys_handlers_answer_right_and_leave_the_length_to_it(tmp_path: P
         definition.write_text(definition.read_text().replace('mark = "H2MR"', f'mark = "{mark}"'))
         with serving(str(definition), workload) as (entry, running):
             for exchange in right_ones(entry, workload):
-                with connect(running.host, running.port) as sock:
+                with Server(running.host, running.port).connect() as sock:
                     answer = fetch(sock, exchange)
                 assert fault(exchange, answer) is None
                 assert answer.header("x-set") == "Content-Type"
@@ -326,7 +334,7 @@ def test_what_was_published_otherwise_is_a_variant_and_right(text: str) -> None:
     with serving(text) as (entry, running):
         probes = Asking(load("multiply"), mark=entry.mark).probes()
         closing = Asking(load("multiply"), mark=entry.mark).probes(keepalive=False)
-        assert check_correctness(running.host, running.port, keepalive=probes, closing=closing).problems == ()
+        assert check_correctness(Server(running.host, running.port), keepalive=probes, closing=closing).problems == ()
         assert entry.name == text
 
 

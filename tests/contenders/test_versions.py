@@ -15,7 +15,7 @@ from dragstrip.contender.entries import HTTP, TLS
 from dragstrip.process import certificate
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
-from dragstrip.scrutiny import Encryption, Findings, check_correctness, is_right, plainest, resumption
+from dragstrip.scrutiny import Encryption, Findings, Server, check_correctness, is_right, plainest, resumption
 from dragstrip.workload import Asking, Data, load
 
 CORE = max(os.sched_getaffinity(0))
@@ -51,10 +51,11 @@ def proved(name: str, workload: str, http: str, tls: str = "") -> Findings:
             )
             for keep in (True, False)
         )
-        found = check_correctness(running.host, running.port, keepalive=keepalive, closing=closing, tls=encryption)
+        server = Server(running.host, running.port, encryption)
+        found = check_correctness(server, keepalive=keepalive, closing=closing)
         if found.problems or encryption is None:
             return found
-        taken_up = {"resumed": resumption(running.host, running.port, plainest(keepalive), encryption)}
+        taken_up = {"resumed": resumption(server, plainest(keepalive))}
         return replace(found, facts=found.facts | taken_up)
 
 

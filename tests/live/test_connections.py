@@ -7,12 +7,12 @@ from test_scrutiny import BODY, exchange, honest, plain, serving
 
 from dragstrip import parity
 from dragstrip.parity import Fairness, KeepAlive, OldHttp, OldHttpKind, UnknownPath
-from dragstrip.scrutiny import connection_behaviour, fairness
+from dragstrip.scrutiny import Server, connection_behaviour, fairness
 
 
 def tried(answer) -> dict[str, parity.Fact]:  # type: ignore[no-untyped-def]
     with serving(answer) as port:
-        return connection_behaviour("127.0.0.1", port, exchange())
+        return connection_behaviour(Server("127.0.0.1", port), exchange())
 
 
 def closing_after(count: int, *, says: bool):  # type: ignore[no-untyped-def]
@@ -81,12 +81,12 @@ def test_whoever_answers_every_path_alike_is_seen() -> None:
 def test_connections_that_are_all_served_are_fair() -> None:
     """A thread for each of them, one kept busy."""
     with serving(honest) as port:
-        found = fairness("127.0.0.1", port, exchange(), connections=32)
+        found = fairness(Server("127.0.0.1", port), exchange(), connections=32)
     assert found.problems == ()
     fact = found.facts[parity.FAIRNESS]
     assert isinstance(fact, Fairness)
     assert fact.connections == 32
     assert fact.longest_s > 0
     with serving(lambda r, n: (plain(BODY, "Connection: close"), True)) as port:
-        assert fairness("127.0.0.1", port, exchange(), connections=8).problems == ()
-    assert fairness("127.0.0.1", 1, exchange(), connections=1).facts[parity.FAIRNESS] == Fairness(1)
+        assert fairness(Server("127.0.0.1", port), exchange(), connections=8).problems == ()
+    assert fairness(Server("127.0.0.1", 1), exchange(), connections=1).facts[parity.FAIRNESS] == Fairness(1)

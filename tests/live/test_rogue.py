@@ -22,7 +22,7 @@ from together import Done, peak_mb, run_all
 from dragstrip.errors import DragstripError
 from dragstrip.loading.learn import learn
 from dragstrip.loading.request import LoadRequest, request_bytes, target
-from dragstrip.scrutiny import Findings, check_correctness
+from dragstrip.scrutiny import Findings, Server, check_correctness
 from dragstrip.store.database import Store
 
 ROGUE = Path(__file__).parents[1] / "servers" / "rogue.py"
@@ -206,7 +206,7 @@ def found() -> dict[str, object]:
     exchanges = {"keepalive": [exchange()] * 3, "closing": [exchange(False)] * 3}
     with rogues([mode for mode in TOLD if mode not in LATER]) as ports:
         from_now()
-        told = side_by_side(lambda port: check_correctness("127.0.0.1", port, **exchanges), ports)
+        told = side_by_side(lambda port: check_correctness(Server("127.0.0.1", port), **exchanges), ports)
     return {**told, "grown by MB": grown()}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dragstrip import contender
 from dragstrip.racing.verify import verify
-from dragstrip.scrutiny import check_correctness, fault, fetch, is_right
+from dragstrip.scrutiny import Server, check_correctness, fault, fetch, is_right
 from dragstrip.workload import Exchange
 
 BODY = b"hello world\n"
@@ -71,7 +71,9 @@ def serving(answer: Answer) -> Iterator[int]:
 
 def found(answer: Answer) -> tuple[tuple[str, ...], dict[str, str]]:
     with serving(answer) as port:
-        findings = check_correctness("127.0.0.1", port, keepalive=[exchange()] * 3, closing=[exchange(False)] * 3)
+        findings = check_correctness(
+            Server("127.0.0.1", port), keepalive=[exchange()] * 3, closing=[exchange(False)] * 3
+        )
     return findings.problems, findings.facts
 
 
@@ -173,7 +175,11 @@ def test_what_a_trial_still_waits_for_is_told_and_has_an_end() -> None:
 
     with serving(slow) as port:
         findings = check_correctness(
-            "127.0.0.1", port, keepalive=[exchange()] * 3, closing=[], within_s=0.35, tell=lambda *at: told.append(at)
+            Server("127.0.0.1", port),
+            keepalive=[exchange()] * 3,
+            closing=[],
+            within_s=0.35,
+            tell=lambda *at: told.append(at),
         )
     assert told == [(at + 1, 9) for at in range(len(told))]
     assert 0 < len(told) < 9

@@ -22,7 +22,7 @@ from dragstrip.racing.launching import Servers
 from dragstrip.racing.request import Request, load_of
 from dragstrip.racing.setup import race_setup
 from dragstrip.racing.verify import Proof, verify
-from dragstrip.scrutiny import check_correctness
+from dragstrip.scrutiny import Server, check_correctness
 from dragstrip.workload import Exchange
 from dragstrip.workload import load as load_workload
 
@@ -155,8 +155,8 @@ def test_answers_in_another_order_than_the_requests_are_found() -> None:
     keepalive = [asked(f"/{number}") for number in range(4)]
     closing = [asked(f"/{number}", b"Connection: close\r\n") for number in range(4)]
     with answering_in_disorder() as port:
-        alone = check_correctness("127.0.0.1", port, keepalive=keepalive, closing=closing)
-        together = check_correctness("127.0.0.1", port, keepalive=keepalive, closing=closing, together=4)
+        alone = check_correctness(Server("127.0.0.1", port), keepalive=keepalive, closing=closing)
+        together = check_correctness(Server("127.0.0.1", port), keepalive=keepalive, closing=closing, together=4)
     assert alone.problems == ()
     assert len(together.problems) == 1
     assert together.problems[0].startswith("with several requests at once: /0 answered a body")

@@ -37,7 +37,7 @@ from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.proving import connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
-from dragstrip.scrutiny import TROUBLE, Encryption, describe_error, reference_heads, with_own_form
+from dragstrip.scrutiny import TROUBLE, Encryption, Server, describe_error, reference_heads, with_own_form
 from dragstrip.workload import HOST, Asking
 
 if TYPE_CHECKING:
@@ -158,8 +158,9 @@ class GeneratorDuties(RoundDuties[_Race]):
         race, asked = self._open(), self._asking(asking)
         load, tls = race.load, self._encryption(asking)
         try:
-            exchanges = with_own_form(host, port, asked.exchanges(keepalive=load.keepalive, http=load.http), tls)
-            heads = reference_heads(host, port, exchanges, tls)
+            server = Server(host, port, tls)
+            exchanges = with_own_form(server, asked.exchanges(keepalive=load.keepalive, http=load.http))
+            heads = reference_heads(server, exchanges)
         except TROUBLE as error:
             raise StageError(describe_error(error)) from error
         plan = SessionPlan(
@@ -244,12 +245,12 @@ class GeneratorDuties(RoundDuties[_Race]):
         """Has a contender prove its answers."""
         asked = self._asking(asking)
         load = replace(self._open().load, pipelining=asked.workload.pipelining)
-        findings = prove(asked, load, host, port, self._encryption(asking))
+        findings = prove(asked, load, Server(host, port, self._encryption(asking)))
         return Proof(problems=list(findings.problems), facts=parity.sheet_texts(findings.facts))
 
     def connection_facts(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
         """What a contender does with connections."""
-        facts = connection_facts(self._asking(asking), host, port, self._encryption(asking))
+        facts = connection_facts(self._asking(asking), Server(host, port, self._encryption(asking)))
         return Proof(problems=[], facts=parity.sheet_texts(facts))
 
     def _asking(self, values: Mapping[str, Any]) -> Asking:

@@ -206,8 +206,7 @@ class ServerDuties(RoundDuties[_Race]):
     def count_begin(self, number: int) -> Nothing:
         """Begins to count what it says itself that it had."""
         launched = self._server(number)
-        at, tls = launched.running, launched.tls
-        self._counting[number] = count_from_now(launched.own_count, at.host, at.port, tls)
+        self._counting[number] = count_from_now(launched.own_count, launched.server)
         return Nothing()
 
     def count_end(self, number: int) -> Counted:

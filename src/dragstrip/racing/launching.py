@@ -18,7 +18,7 @@ from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended, Laun
 from dragstrip.process.ports import free_port
 from dragstrip.process.running import AtAddress, Running
 from dragstrip.record import Launch
-from dragstrip.scrutiny import Encryption, is_right, plainest
+from dragstrip.scrutiny import Encryption, Server, is_right, plainest
 from dragstrip.workload import Asking, Data, Exchange, Workload
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class LaunchedServer:
     def name(self) -> str:
         """The contender's name."""
         return self.entry.name
+
+    @property
+    def server(self) -> Server:
+        """Where it serves."""
+        return Server(self.running.host, self.running.port, self.tls)
 
     def connected(self) -> int:
         """The number of the engine's session with it.

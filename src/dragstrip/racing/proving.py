@@ -8,13 +8,11 @@ from dragstrip import parity
 from dragstrip.process import certificate
 from dragstrip.record import Load
 from dragstrip.scrutiny import (
-    TROUBLE,
-    Encryption,
     Findings,
+    Server,
     check_correctness,
     compared,
     connection_behaviour,
-    describe_error,
     fairness,
     partiality,
     plainest,
@@ -38,38 +36,26 @@ def _questions(asking: Asking, load: Load) -> Iterator[tuple[Exchange, ...]]:
         yield (*asked, *asking.probes(keepalive=keep, http=load.http, count=PROBES))
 
 
-def prove(asking: Asking, load: Load, host: str, port: int, tls: Encryption | None = None) -> Findings:
-    """Has a contender prove its answers, and looks whether it serves connections side by side.
-
-    Args:
-        tls: how it is reached over TLS; None: in the clear.
-    """
+def prove(asking: Asking, load: Load, server: Server) -> Findings:
+    """Has a contender prove its answers, and looks whether it serves connections side by side."""
     keepalive, closing = _questions(asking, load)
-    findings = check_correctness(host, port, keepalive=keepalive, closing=closing, together=load.pipelining, tls=tls)
+    findings = check_correctness(server, keepalive=keepalive, closing=closing, together=load.pipelining)
     facts, problems = dict(findings.facts), findings.problems
     if not problems and load.keepalive and not asking.framed:
-        fair = fairness(host, port, plainest(keepalive), connections=load.connections, tls=tls)
+        fair = fairness(server, plainest(keepalive), connections=load.connections)
         facts, problems = facts | fair.facts, fair.problems
-    if not problems and tls is not None:
-        resumed = resumption(host, port, plainest(keepalive), tls)
+    if not problems and server.tls is not None:
+        resumed = resumption(server, plainest(keepalive))
         facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
         if asking.workload.tls == "resumed" and resumed != "yes":
             problems = ("takes up no TLS session of an earlier connection; tickets, or sessions kept, would be right",)
-    if not problems and (partial := _partiality(plainest(keepalive), host, port, tls)):
+    if not problems and (partial := partiality(server, plainest(keepalive))):
         problems = (partial,)
     if not problems:
         facts[parity.COMPARED] = compared(keepalive, by_length=asking.workload.by_length)
     return Findings(problems=problems, facts=facts)
 
 
-def _partiality(exchange: Exchange, host: str, port: int, tls: Encryption | None) -> str | None:
-    """Whether it answers Dragstrip otherwise than a browser, or a browser not at all."""
-    try:
-        return partiality(host, port, exchange, tls)
-    except TROUBLE as error:
-        return f"asked as a browser (User-Agent): {describe_error(error)}"
-
-
-def connection_facts(asking: Asking, host: str, port: int, tls: Encryption | None = None) -> dict[str, parity.Fact]:
+def connection_facts(asking: Asking, server: Server) -> dict[str, parity.Fact]:
     """What a contender does with connections, for the parity sheet."""
-    return connection_behaviour(host, port, plainest(asking.exchanges(keepalive=True)), tls)
+    return connection_behaviour(server, plainest(asking.exchanges()))

@@ -97,17 +97,15 @@ class RaceSetup:
 
     def prove(self, launched: LaunchedServer) -> Findings:
         """Has a contender prove its answers."""
-        at = launched.running
-        return prove(self.asking(launched), self.load, at.host, at.port, launched.tls)
+        return prove(self.asking(launched), self.load, launched.server)
 
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
         """What a contender does with connections, for the parity sheet."""
-        at = launched.running
-        return connection_facts(self.asking(launched), at.host, at.port, launched.tls)
+        return connection_facts(self.asking(launched), launched.server)
 
     def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
         """What a contender counts itself from now on; see ``scrutiny.count_from_now``."""
-        return count_from_now(launched.own_count, launched.running.host, launched.running.port, launched.tls)
+        return count_from_now(launched.own_count, launched.server)
 
     def watch(self, running: Running, session: int) -> None:
         """Has the contender's CPU time read around each of the session's blocks."""
@@ -167,9 +165,9 @@ class RaceSetup:
 
     def _heads(self, launched: LaunchedServer, exchanges: Sequence[Exchange]) -> list[list[Head]]:
         """The heads that its answers may have: those of its first launch, which is the one that was scrutineered."""
-        key, running = (self.workload.name, launched.name), launched.running
+        key = (self.workload.name, launched.name)
         if key not in self.heads:
-            self.heads[key] = reference_heads(running.host, running.port, exchanges, launched.tls)
+            self.heads[key] = reference_heads(launched.server, exchanges)
         return self.heads[key]
 
     def connect(self, launched: LaunchedServer) -> int:
@@ -184,7 +182,7 @@ class RaceSetup:
         unix = running.host.startswith("unix:")
         exchanges = self.asking(launched).exchanges(keepalive=load.keepalive, http=load.http)
         try:
-            exchanges = with_own_form(running.host, running.port, exchanges, launched.tls)
+            exchanges = with_own_form(launched.server, exchanges)
             heads = self._heads(launched, exchanges)
         except TROUBLE as error:
             raise StageError(f"{entry.name}: {describe_error(error)}") from error

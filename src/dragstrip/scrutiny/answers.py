@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip import parity
-from dragstrip.scrutiny.encryption import Encryption
 from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
+from dragstrip.scrutiny.server import Encryption, Server
 from dragstrip.workload import HTTP2, Exchange
 
 #: What goes wrong between a request and its answer; the text of each says what the server did.
@@ -56,6 +56,37 @@ def fetch(
     if isinstance(sock, Http2Session):
         return sock.ask(exchange.request, body_bytes=longest, deadline=deadline)
     return read_answer(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
+
+
+def ask(server: Server, exchange: Exchange) -> Answer:
+    """The correct response to one request over a connection of its own.
+
+    Raises:
+        OSError, AnswerError: it is none, in words.
+    """
+    with server.connect() as sock:
+        return correct(exchange, fetch(sock, exchange))
+
+
+def correct(exchange: Exchange, answer: Answer) -> Answer:
+    """The same response, if it is correct.
+
+    Raises:
+        AnswerError: it is not, in words.
+    """
+    if reason := fault(exchange, answer):
+        raise AnswerError(reason)
+    return answer
+
+
+def changed_form(exchange: Exchange, own: bytes, given: bytes) -> str | None:
+    """Why a response in a form of the contender's own is not the same as before; None if it is."""
+    if given == own:
+        return None
+    return (
+        f"{exchange.shown} answered the right JSON in one form and then in another: {quoted(own)}, then "
+        f"{quoted(given)}; always the same would be right"
+    )
 
 
 def describe_error(error: Exception) -> str:
@@ -160,39 +191,6 @@ def _body_fault(exchange: Exchange, given: bytes) -> str:
     )
 
 
-def connect(
-    host: str,
-    port: int,
-    deadline: Deadline | None = None,
-    tls: Encryption | None = None,
-    session: ssl.SSLSession | None = None,
-) -> socket.socket:
-    """A connection to a server; one at "unix:PATH" has no port.
-
-    Args:
-        deadline: none: ``ANSWER_S`` from now. tls: None for no encryption. session: of TLS, to be resumed.
-
-    Raises:
-        OSError: nobody listens there, or not within the deadline, or TLS fails. AnswerError: see ``Encryption.over``.
-    """
-    deadline = deadline or Deadline(ANSWER_S)
-    if not host.startswith("unix:"):
-        plain = socket.create_connection((host, port), timeout=max(deadline.left_s(), 0.001))
-        try:
-            return tls.over(plain, session) if tls else plain
-        except BaseException:
-            plain.close()
-            raise
-    sock = socket.socket(socket.AF_UNIX)
-    try:
-        deadline.lend(sock)
-        sock.connect(host.removeprefix("unix:"))
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
 def is_right(
     exchange: Exchange, *, within_s: float | None = None, tls: Encryption | None = None, remedy: str = ""
 ) -> Callable[[str, int], str | None]:
@@ -200,8 +198,7 @@ def is_right(
 
     Args:
         within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
-        tls: None for no encryption.
-        remedy: what to do about an answer that is another one.
+        remedy: what to do about a response that is another one.
     """
     until = Deadline(within_s) if within_s is not None else None
     reason: str | None = None
@@ -211,7 +208,7 @@ def is_right(
         nonlocal reason, answered
         deadline = Deadline(ANSWER_S, until)
         try:
-            with connect(host, port, deadline, tls) as sock:
+            with Server(host, port, tls).connect(deadline) as sock:
                 reason = fault(exchange, fetch(sock, exchange, deadline))
                 reason = f"{reason}; {remedy}" if reason and remedy else reason
                 answered = True

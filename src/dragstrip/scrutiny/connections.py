@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from dragstrip import parity
 from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, UnknownPath, Untried
-from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
-from dragstrip.scrutiny.encryption import Encryption
+from dragstrip.scrutiny.answers import TROUBLE, Findings, describe_error, fault, fetch
 from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
+from dragstrip.scrutiny.server import Server
 from dragstrip.workload import Exchange
 
 #: Requests that go over one connection, at most, to find where a server closes it; and seconds after which fewer do.
@@ -48,9 +48,7 @@ def plainest(exchanges: Sequence[Exchange]) -> Exchange:
     return min(told or exchanges, key=lambda exchange: len(exchange.body))
 
 
-def connection_behaviour(
-    host: str, port: int, exchange: Exchange, tls: Encryption | None = None
-) -> dict[str, parity.Fact]:
+def connection_behaviour(server: Server, exchange: Exchange) -> dict[str, parity.Fact]:
     """Tries what a server does with a connection: facts for the parity sheet, by name.
 
     Each of them is ``parity.Untried`` where the server kept it from being found out.
@@ -59,13 +57,13 @@ def connection_behaviour(
         exchange: with a request that keeps its connection, HTTP/1.1.
     """
     return {
-        parity.KEEP_ALIVE: _tried(lambda: _keep_alive(host, port, exchange, tls)),
-        parity.OLD_HTTP: _tried(lambda: _over_old_http(host, port, exchange, tls)),
-        parity.UNKNOWN_PATH: _tried(lambda: _unknown_path(host, port, exchange, tls)),
+        parity.KEEP_ALIVE: _tried(lambda: _keep_alive(server, exchange)),
+        parity.OLD_HTTP: _tried(lambda: _over_old_http(server, exchange)),
+        parity.UNKNOWN_PATH: _tried(lambda: _unknown_path(server, exchange)),
     }
 
 
-def fairness(host: str, port: int, exchange: Exchange, *, connections: int, tls: Encryption | None = None) -> Findings:
+def fairness(server: Server, exchange: Exchange, *, connections: int) -> Findings:
     """Whether every open connection is served while one is kept busy: a fact, or a problem.
 
     Args:
@@ -76,7 +74,7 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int, tls:
     if connections < 2:
         return Findings(facts={parity.FAIRNESS: parity.Fairness(connections)})
     try:
-        served, longest_s = _served_beside_a_busy_one(host, port, exchange, connections, tls)
+        served, longest_s = _served_beside_a_busy_one(server, exchange, connections)
     except OSError as error:
         return Findings(problems=(f"{connections} connections at once: {describe_error(error)}",))
     starved = connections - 1 - served
@@ -91,13 +89,13 @@ def fairness(host: str, port: int, exchange: Exchange, *, connections: int, tls:
     return Findings(facts={parity.FAIRNESS: parity.Fairness(connections, longest_s)})
 
 
-def resumption(host: str, port: int, exchange: Exchange, tls: Encryption) -> str:
+def resumption(server: Server, exchange: Exchange) -> str:
     """Whether a second connection resumes the first one's TLS session: "yes", "no", or why it could not be tried."""
     try:
-        with connect(host, port, tls=tls) as first:
+        with server.connect() as first:
             fetch(first, exchange)
             session = first.session if isinstance(first, ssl.SSLSocket) else None
-        with connect(host, port, tls=tls, session=session) as second:
+        with server.connect(session=session) as second:
             fetch(second, exchange)
             return "yes" if isinstance(second, ssl.SSLSocket) and second.session_reused else "no"
     except TROUBLE as error:
@@ -111,9 +109,9 @@ def _tried(trial: Callable[[], _Fact]) -> _Fact | Untried:
         return Untried(describe_error(error))
 
 
-def _keep_alive(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> KeepAlive:
+def _keep_alive(server: Server, exchange: Exchange) -> KeepAlive:
     """After how many answers the server closes a busy connection."""
-    with connect(host, port, tls=tls) as sock:
+    with server.connect() as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = fetch(sock, exchange)
         if first.closes:
@@ -162,10 +160,10 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
     return answer
 
 
-def _over_old_http(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> OldHttp:
+def _over_old_http(server: Server, exchange: Exchange) -> OldHttp:
     """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
     old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
-    with connect(host, port, tls=tls) as sock:
+    with server.connect() as sock:
         first = fetch(sock, old)
         reason = fault(old, first)
         if reason:
@@ -179,10 +177,10 @@ def _over_old_http(host: str, port: int, exchange: Exchange, tls: Encryption | N
         return OldHttp(OldHttpKind.SECOND_WRONG, reason) if reason else OldHttp(OldHttpKind.KEEPS)
 
 
-def _unknown_path(host: str, port: int, exchange: Exchange, tls: Encryption | None) -> UnknownPath:
+def _unknown_path(server: Server, exchange: Exchange) -> UnknownPath:
     """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
     strange = replace(exchange, request=_with(exchange.request, path=_UNKNOWN_PATH, connection="close"))
-    with connect(host, port, tls=tls) as sock:
+    with server.connect() as sock:
         answer = fetch(sock, strange)
     return UnknownPath(answer.status, same_body=answer.body == exchange.body)
 
@@ -197,13 +195,11 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
     return b"\r\n".join((head, *others, f"Connection: {connection}".encode(), b"", body))
 
 
-def _served_beside_a_busy_one(
-    host: str, port: int, exchange: Exchange, connections: int, tls: Encryption | None
-) -> tuple[int, float]:
+def _served_beside_a_busy_one(server: Server, exchange: Exchange, connections: int) -> tuple[int, float]:
     """How many of the others were answered in time, and the longest wait in seconds."""
     with ExitStack() as open_ones:
         opening = Deadline(ANSWER_S)
-        socks = [open_ones.enter_context(connect(host, port, opening, tls)) for _ in range(connections)]
+        socks = [open_ones.enter_context(server.connect(opening)) for _ in range(connections)]
         selector = open_ones.enter_context(selectors.DefaultSelector())
         busy, others = socks[0], socks[1:]
         for sock in socks:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dragstrip import parity
-from dragstrip.scrutiny.answers import TROUBLE, Findings, connect, describe_error, fault, fetch
-from dragstrip.scrutiny.encryption import Encryption, facts_of
+from dragstrip.scrutiny.answers import TROUBLE, Findings, changed_form, correct, describe_error, fetch
 from dragstrip.scrutiny.http2 import VERSION, Http2Session
 from dragstrip.scrutiny.reader import (
     ANSWER_S,
@@ -28,6 +27,7 @@ from dragstrip.scrutiny.reader import (
     quoted,
     read_answer,
 )
+from dragstrip.scrutiny.server import Server, facts_of
 from dragstrip.workload import HTTP2, Exchange, in_chunks
 
 #: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
@@ -63,14 +63,12 @@ class Way(Enum):
 
 @dataclass
 class _Trial:
-    """One contender being proved: where it is, how long it may still take, and how far it has come."""
+    """One contender being checked: its server, how long it may still take, and how far it has come."""
 
-    host: str
-    port: int
+    server: Server
     deadline: Deadline
     total: int
     tell: Tell
-    tls: Encryption | None = None
     right: int = 0
     answers: list[Answer] = field(default_factory=list)
     opened: int = 0
@@ -78,7 +76,7 @@ class _Trial:
     encrypted: dict[str, parity.Fact] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
-        sock = connect(self.host, self.port, Deadline(ANSWER_S, self.deadline), self.tls)
+        sock = self.server.connect(Deadline(ANSWER_S, self.deadline))
         if isinstance(sock, ssl.SSLSocket):
             self.encrypted = self.encrypted or facts_of(sock)
         return sock
@@ -105,27 +103,24 @@ class _Trial:
 
     def judged(self, exchange: Exchange, answer: Answer) -> Answer:
         """An answer that is right, and in its own form the same as before."""
-        reason = fault(exchange, answer)
-        if not reason and exchange.compare == "json":
+        correct(exchange, answer)
+        if exchange.compare == "json":
             own = self.forms.setdefault((exchange.path, exchange.sends), answer.body)
-            reason = changed_form(exchange, own, answer.body)
-        if reason:
-            raise AnswerError(reason)
+            if reason := changed_form(exchange, own, answer.body):
+                raise AnswerError(reason)
         self.right += 1
         self.tell(self.right, self.total)
         return answer
 
 
 def check_correctness(
-    host: str,
-    port: int,
+    server: Server,
     *,
     keepalive: Sequence[Exchange],
     closing: Sequence[Exchange],
     together: int = 1,
     within_s: float = CORRECTNESS_S,
     tell: Tell = lambda right, total: None,
-    tls: Encryption | None = None,
 ) -> Findings:
     """Puts every exchange to a running contender, over keep-alive and with ``Connection: close``.
 
@@ -140,7 +135,6 @@ def check_correctness(
         together: above 1: so many requests are sent at once, and answered in their order.
         within_s: seconds for all of it; a single answer has ``ANSWER_S`` of them.
         tell: called after each right answer with how many there are, and how many there shall be.
-        tls: None for no encryption.
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
@@ -148,7 +142,7 @@ def check_correctness(
     with_body = [exchange for exchange in keepalive if exchange.sends and not framed]
     ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
     total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
-    trial = _Trial(host, port, Deadline(within_s), total, tell, tls)
+    trial = _Trial(server, Deadline(within_s), total, tell)
     problems: dict[str, list[Way]] = {}
     last: list[Answer] = []
     asking: dict[Way, Callable[[], None]] = {
@@ -186,16 +180,6 @@ def doubled_headers(answers: Iterable[Answer]) -> dict[str, tuple[str, ...]]:
             if len(values := answer.every(name)) > 1:
                 found.setdefault(name, values)
     return found
-
-
-def changed_form(exchange: Exchange, own: bytes, given: bytes) -> str | None:
-    """Why an answer in a form of the contender's own is not the same as before; None if it is."""
-    if given == own:
-        return None
-    return (
-        f"{exchange.shown} answered the right JSON in one form and then in another: {quoted(own)}, then "
-        f"{quoted(given)}; always the same would be right"
-    )
 
 
 def _in_pieces(exchange: Exchange) -> tuple[bytes, ...]:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from dragstrip.contender import OwnCount
-from dragstrip.scrutiny.answers import TROUBLE, connect
-from dragstrip.scrutiny.encryption import Encryption
+from dragstrip.scrutiny.answers import TROUBLE
 from dragstrip.scrutiny.reader import Deadline, read_answer
+from dragstrip.scrutiny.server import Server
 
 #: Seconds within which a reading must be there, and the longest page that a server tells it on.
 READING_S, PAGE_BYTES = 2.0, 1 << 20
@@ -18,9 +18,7 @@ READING_S, PAGE_BYTES = 2.0, 1 << 20
 READINGS, BETWEEN_S = 6, 0.01
 
 
-def count_from_now(
-    asked: OwnCount | None, host: str, port: int, tls: Encryption | None = None
-) -> Callable[[], int | None]:
+def count_from_now(asked: OwnCount | None, server: Server) -> Callable[[], int | None]:
     """Begins to count; what comes back says, once, how many requests the server has had since, by its own count.
 
     A reading may be among the requests that the server counts, before it answers or after. It is read again until two
@@ -28,7 +26,7 @@ def count_from_now(
     Apache counts a moment after it has answered, so one reading alone may lack requests that were answered before it.
 
     Args:
-        asked: where it says so. host, port, tls: where it serves, and how.
+        asked: where it shows its count. server: where it serves.
 
     Returns:
         A call that gives None where nothing is asked, or the server does not say.
@@ -38,7 +36,7 @@ def count_from_now(
         for number in range(READINGS if asked else 0):
             if number:
                 time.sleep(BETWEEN_S)
-            yield _read(asked, host, port, tls)
+            yield _read(asked, server)
 
     before: int | None = None
     step: int | None = None
@@ -63,13 +61,13 @@ def count_from_now(
     return since
 
 
-def _read(asked: OwnCount | None, host: str, port: int, tls: Encryption | None) -> int | None:
+def _read(asked: OwnCount | None, server: Server) -> int | None:
     if asked is None:
         return None
     request = f"GET {asked.path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
     deadline = Deadline(READING_S)
     try:
-        with connect(asked.host or host, port, deadline, tls if not asked.host else None) as sock:
+        with (Server(asked.host, 0) if asked.host else server).connect(deadline) as sock:
             answer = read_answer(sock, request, body_bytes=PAGE_BYTES, deadline=deadline)
         numbers = re.findall(asked.pattern, answer.body.decode("utf-8", "replace"), re.MULTILINE)
         return sum(map(int, numbers)) if answer.status == 200 and numbers else None

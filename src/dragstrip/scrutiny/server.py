@@ -1,14 +1,15 @@
-"""TLS as scrutineering speaks it: by OpenSSL (Python's ssl), no code of the engine's, and with the engine's offer."""
+"""A contender's server as scrutineering reaches it: its address, and TLS if it needs that."""
 
 from __future__ import annotations
 
 import socket
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 from dragstrip import parity
 from dragstrip.scrutiny.http2 import ALPN
-from dragstrip.scrutiny.reader import AnswerError, LateError
+from dragstrip.scrutiny.reader import ANSWER_S, AnswerError, Deadline, LateError
 from dragstrip.workload import HOST, HTTP2
 
 #: TLS 1.2's suites that the engine offers, in its order; those of 1.3 are the same in both.
@@ -16,11 +17,11 @@ SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class Encryption:
-    """How one contender is reached over TLS.
+    """How one contender is reached over TLS: by OpenSSL (Python's ssl), with the engine's offer but none of its code.
 
     Args:
-        cacert: who must have signed its certificate, which is for 127.0.0.1.
-        http: the version that is to be agreed on by ALPN: "2", or any HTTP/1.
+        cacert: the authority that must have signed its certificate, which is for 127.0.0.1.
+        http: the version to agree on by ALPN: "2", or any HTTP/1.
     """
 
     def __init__(self, cacert: Path, http: str) -> None:
@@ -59,3 +60,38 @@ def facts_of(encrypted: ssl.SSLSocket) -> dict[str, parity.Fact]:
     """What was agreed on, for the parity sheet."""
     suite = encrypted.cipher()
     return {parity.TLS_VERSION: encrypted.version() or "unknown", parity.CIPHER_SUITE: suite[0] if suite else "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server listens; ``tls`` is None for no encryption. One at "unix:PATH" has no port."""
+
+    host: str
+    port: int
+    tls: Encryption | None = None
+
+    def connect(self, deadline: Deadline | None = None, session: ssl.SSLSession | None = None) -> socket.socket:
+        """A new connection.
+
+        Args:
+            deadline: None: ``ANSWER_S`` from now. session: of TLS, to be resumed.
+
+        Raises:
+            OSError: no server listens there, or not within the deadline, or TLS fails. AnswerError: as ``over``.
+        """
+        deadline = deadline or Deadline(ANSWER_S)
+        if not self.host.startswith("unix:"):
+            plain = socket.create_connection((self.host, self.port), timeout=max(deadline.left_s(), 0.001))
+            try:
+                return self.tls.over(plain, session) if self.tls else plain
+            except BaseException:
+                plain.close()
+                raise
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            deadline.lend(sock)
+            sock.connect(self.host.removeprefix("unix:"))
+        except OSError:
+            sock.close()
+            raise
+        return sock

@@ -1,4 +1,4 @@
-"""The heads of reference responses: what the engine compares every head with under load."""
+"""Reference responses of a launch: the heads and the JSON that the engine compares with under load."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragstrip.scrutiny.answers import connect, fault, fetch
-from dragstrip.scrutiny.encryption import Encryption
+from dragstrip.scrutiny.answers import TROUBLE, ask, changed_form, correct, describe_error, fetch
 from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import Answer, AnswerError, EndedError
+from dragstrip.scrutiny.server import Server
 from dragstrip.workload import HTTP2, Exchange
 
 #: Name, value, and whether the value must be the same under load: as the engine takes a reference head's fields.
@@ -39,9 +39,25 @@ _TIMES = 3
 _OF_CONNECTIONS = {b"connection", b"keep-alive"}
 
 
-def reference_heads(
-    host: str, port: int, exchanges: Sequence[Exchange], tls: Encryption | None = None
-) -> list[list[Head]]:
+def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+    """The same exchanges, those that are compared as JSON with the contender's own bytes as the right ones.
+
+    Each is asked twice, over a connection each time; both responses must be correct, and the same.
+
+    Raises:
+        OSError, AnswerError: one is not, in words.
+    """
+    return tuple(_learned(server, exchange) if exchange.compare == "json" else exchange for exchange in exchanges)
+
+
+def _learned(server: Server, exchange: Exchange) -> Exchange:
+    first, second = (ask(server, exchange).body for _ in range(2))
+    if reason := changed_form(exchange, first, second):
+        raise AnswerError(reason)
+    return replace(exchange, body=first, compare="bytes")
+
+
+def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[Head]]:
     """The heads that right answers may have, by kind of request, in the order of the kinds.
 
     A server may end a connection that the load would keep, if its last head says so: that head is right, too.
@@ -57,7 +73,7 @@ def reference_heads(
         of_kind = by_kind[kind]
         picked = of_kind[:: max(len(of_kind) // _MOST_PER_KIND, 1)][:_MOST_PER_KIND]
         heads: dict[Head, None] = {}
-        for answer in _answers(host, port, [picked[0], *picked], tls):
+        for answer in _answers(server, [picked[0], *picked]):
             head = _head(answer)
             heads[head] = None
             if not answer.closes and answer.version.startswith("HTTP/1"):
@@ -66,12 +82,12 @@ def reference_heads(
     return found
 
 
-def _answers(host: str, port: int, exchanges: Sequence[Exchange], tls: Encryption | None) -> list[Answer]:
+def _answers(server: Server, exchanges: Sequence[Exchange]) -> list[Answer]:
     """The answers to these requests, over as few connections as the server lets them go over."""
     answers: list[Answer] = []
     waiting = list(exchanges)
     while waiting:
-        with connect(host, port, tls=tls) as sock:
+        with server.connect() as sock:
             carrier: socket.socket | Http2Session = Http2Session(sock) if waiting[0].http == HTTP2 else sock
             asked = 0
             while waiting:
@@ -82,9 +98,7 @@ def _answers(host: str, port: int, exchanges: Sequence[Exchange], tls: Encryptio
                         raise
                     break
                 asked += 1
-                if reason := fault(waiting.pop(0), answer):
-                    raise AnswerError(reason)
-                answers.append(answer)
+                answers.append(correct(waiting.pop(0), answer))
                 if answer.closes:
                     break
     return answers
@@ -106,15 +120,18 @@ def _ending(head: Head) -> Head:
     return (*(field for field in head if field[0] not in _OF_CONNECTIONS), (b"connection", b"close", True))
 
 
-def partiality(host: str, port: int, exchange: Exchange, tls: Encryption | None = None) -> str | None:
-    """How a server answers a client otherwise that does not call itself Dragstrip; None: the same."""
+def partiality(server: Server, exchange: Exchange) -> str | None:
+    """What differs for a client that calls itself a browser, or that it gets no response; None: nothing."""
     if _OURS not in exchange.request:
         return None
     stranger = replace(exchange, request=exchange.request.replace(_OURS, _STRANGER, 1))
     seen: dict[bool, set[frozenset[tuple[str, str]]]] = {True: set(), False: set()}
-    for _ in range(_TIMES):  # in turns, each over a connection of its own
-        for usual, one in ((True, exchange), (False, stranger)):
-            seen[usual] |= {_settled(answer) for answer in _answers(host, port, [one], tls)}
+    try:
+        for _ in range(_TIMES):  # in turns, each over a connection of its own
+            for usual, asked in ((True, exchange), (False, stranger)):
+                seen[usual] |= {_settled(answer) for answer in _answers(server, [asked])}
+    except TROUBLE as error:
+        return f"asked as a browser (User-Agent): {describe_error(error)}"
     if seen[True] & seen[False]:
         return None
     mine, theirs = (min(seen[usual], key=sorted) for usual in (True, False))
