@@ -17,7 +17,7 @@ from hdrh.histogram import HdrHistogram
 from samples import voided
 from scipy import stats
 
-from dragstrip.cli.sweep import Rates
+from dragstrip.cli.sweep import RATES
 from dragstrip.metrics import ANSWERS
 from dragstrip.report.sweep import headline, reason_text
 from dragstrip.report.sweep_json import data, schema
@@ -163,9 +163,9 @@ def test_what_noise_left_open_is_measured_once_more_before_anything_else() -> No
 
 def test_rates_are_named_by_span_list_or_not_at_all() -> None:
     """Evenly spaced, ascending; block lengths give each launch the answers that the quantile wants."""
-    assert Rates().convert("1k:4k:4", None, None) == (1000, 2000, 3000, 4000)
-    assert Rates().convert("5k,1k", None, None) == (1000, 5000)
-    assert Rates().convert("auto", None, None) == ()
+    assert RATES.convert("1k:4k:4", None, None) == (1000, 2000, 3000, 4000)
+    assert RATES.convert("5k,1k", None, None) == (1000, 5000)
+    assert RATES.convert("auto", None, None) == ()
     assert counted_ns(1e6, "p99") == 200_000_000
     assert 2 * counted_ns(200.0, "p99") * 200 / 1e9 == pytest.approx(ANSWERS["p99"])
     assert least_rate("p99") == 100

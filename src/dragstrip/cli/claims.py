@@ -1,38 +1,321 @@
-"""``dragstrip claims``: what has been published about these servers; its commands are in files of their own."""
+"""``dragstrip claims``: what has been published about these servers, and what races here found."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
+from rich.console import Console
 
-from dragstrip.cli.claims_add import add_command
-from dragstrip.cli.claims_check import check_command
-from dragstrip.cli.claims_list import list_command
-from dragstrip.cli.claims_table import TableOptions, claims_named, remarks_option, show_table, table_options
-from dragstrip.cli.options import read_store, store_options
+from dragstrip.claim import definition
+from dragstrip.claim.contenders import contenders_of, everyone
+from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
+from dragstrip.claim.finding import CountedRun, Row
+from dragstrip.claim.grouping import Group, groups
+from dragstrip.claim.run import check, rows
+from dragstrip.cli import completion
+from dragstrip.cli import options as opts
+from dragstrip.cli.consent import ask_to_run
+from dragstrip.cli.options import EXIT_VOID, argument, gathered, open_store, option, placed, read_store
+from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.quantities import DURATION, RATE, SHARE, Count
+from dragstrip.compat import outputs
+from dragstrip.contender import entry, parse_entry, serve_entry
+from dragstrip.errors import BadUsage
+from dragstrip.report.claims import chart as claims_chart
+from dragstrip.report.claims import page as claims_page
+from dragstrip.report.claims import table as claims_report
+from dragstrip.report.claims.connection_ends import describe_ends
+from dragstrip.report.race.live import Progress
+from dragstrip.store.database import Store, default_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Options of ``dragstrip claims``: what is shown of the table, and the files that it is written to."""
+
+    remarks: bool = option("--remarks", is_flag=True, help="Also show the evidence behind each verdict.")
+    json_path: Path | None = opts.report_option("--json", help="Write every row as JSON; - for stdout.")
+    svg_path: Path | None = opts.report_option("--svg", help="Write the chart (SVG); - for stdout.")
+    markdown_path: Path | None = opts.report_option(
+        "--markdown", help="Write the claims page (Markdown); - for stdout."
+    )
+    store_path: Path | None = opts.store_option()
 
 
 @click.group(invoke_without_command=True)
-@remarks_option
-@table_options
-@store_options
-@click.pass_context
-def claims(
-    context: click.Context,
-    /,
-    remarks: bool,
-    markdown_path: Path | None,
-    svg_path: Path | None,
-    json_path: Path | None,
-    store_path: Path | None,
-) -> None:
+@gathered(TableOptions)
+def claims(options: TableOptions) -> None:
     """Published claims about these servers and what races here found. Without a command: results from the store."""
-    if context.invoked_subcommand is None:
-        options = TableOptions(remarks=remarks, markdown_path=markdown_path, svg_path=svg_path, json_path=json_path)
-        with read_store(store_path) as store:
+    if click.get_current_context().invoked_subcommand is None:
+        with read_store(options.store_path) as store:
             show_table(claims_named(()), store, options)
 
 
-for command in (list_command, check_command, add_command):
-    claims.add_command(command)
+def claims_named(names: Sequence[str]) -> tuple[Claim, ...]:
+    """Claims by name or TOML file; all of them, those that were added here included, where none is named."""
+    folders = (own_folder(),)
+    return tuple(definition.load(name, folders) for name in names) if names else definition.every(folders)
+
+
+def own_folder() -> Path:
+    """The folder of the claims that were added here: beside the store."""
+    return default_path().parent / "claims"
+
+
+def show_table(wanted: Sequence[Claim], store: Store, options: TableOptions) -> list[Row]:
+    """Shows the table, writes the files that are wanted, and returns the rows."""
+    found = list(rows(wanted, store))
+    if str(options.json_path) != "-":
+        claims_report.show(Console(), found, remarks=options.remarks)
+    write_or_refuse(
+        [
+            ("--json", options.json_path, lambda: json_text(claims_report.as_json(found))),
+            ("--markdown", options.markdown_path, lambda: _page(found, store, options)),
+            ("--svg", options.svg_path, lambda: claims_chart.svg(found)),
+        ],
+        measured=True,
+    )
+    return found
+
+
+def _page(found: Sequence[Row], store: Store, options: TableOptions) -> str:
+    """The page of docs; it shows the chart if that is written too."""
+    ids = dict.fromkeys(
+        finding.race for row in found for finding in (row.published, row.fair) if finding and finding.race
+    )
+    place = options.markdown_path.parent if options.markdown_path else Path()
+    chart = os.path.relpath(options.svg_path, place) if options.svg_path else ""
+    return claims_page.markdown(found, [store.load(race) for race in ids], chart=chart)
+
+
+@claims.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option(
+    "--contenders",
+    "only_names",
+    is_flag=True,
+    help="Print only the contenders involved, one per line, as input for install.",
+)
+def list_command(as_json: bool, only_names: bool) -> None:
+    """List every claim: statement, published figure, and whether it can be raced here."""
+    every = claims_named(())
+    if only_names:
+        contenders = [contender for claim in every for contender in claim.everybody]
+        click.echo("\n".join(dict.fromkeys(parse_entry(contender)[0] for contender in contenders)))
+        return
+    listed = [_listed(claim) for claim in every]
+    click.echo(json.dumps(listed, indent=2)) if as_json else claims_report.listing(Console(), listed)
+
+
+def _listed(claim: Claim) -> dict[str, object]:
+    """A claim as a row of the list."""
+    cast = contenders_of(claim, PUBLISHED)
+    stand_ins = [f"{name} races for {missing}" for name, missing in cast.stand_ins.items()]
+    missing = [f"missing {name}: {why}" for name, why in cast.missing.items()]
+    return {
+        "claim": claim.id,
+        "status": "missing" if missing else "ready",
+        "reason": "; ".join(missing),
+        "stand_ins": stand_ins,
+        "statement": claim.fields.statement + (f" ({'; '.join(stand_ins)})" if stand_ins else ""),
+        "source": claim.fields.source,
+        "year": claim.fields.year,
+        "kind": claim.fields.kind,
+        "contenders": list(claim.fields.contenders),
+        "workload": claim.fields.workload,
+        "load": claim.fields.load.model_dump(),
+        "published_ratio": claim.fields.ratio,
+        "figure": claims_report.published(claim),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(TableOptions):
+    """Options of ``dragstrip claims check``."""
+
+    names: tuple[str, ...] = argument(nargs=-1, shell_complete=completion.claims)
+    everything: bool = option("--all", is_flag=True, help="Check every claim.")
+    budget: float = option(
+        "--budget", type=DURATION, default="25m", show_default=True, help="Total time for all races."
+    )
+    resume: bool = option("--resume", is_flag=True, help="Keep stored results and continue with the rest.")
+    setting: str | None = option(
+        "--setting", type=click.Choice([PUBLISHED, FAIR]), help="Race under this setting only."
+    )
+    yes: bool = opts.yes_option()
+    fleet: Path | None = opts.fleet_option()
+    node_wait: float = opts.node_wait_option()
+    quiet: bool = opts.quiet_option(help="Print only the table, no progress.")
+
+
+@claims.command(name="check")
+@gathered(CheckOptions)
+def check_command(options: CheckOptions) -> None:
+    """Race the contenders of CLAIMS (names or TOML files), under the published load and under fair settings."""
+    if bool(options.names) == options.everything:
+        raise BadUsage("claims check: name claims (`dragstrip claims list` lists them) or give --all, but not both")
+    wanted = claims_named(options.names)
+    settings = (options.setting,) if options.setting else (PUBLISHED, FAIR)
+    for claim in wanted:
+        if not claim.shipped:
+            ask_to_run(f"claim {claim.source.file}", everyone(claim, settings), yes=options.yes)
+    console = Console(stderr=str(options.json_path) == "-")
+    planned = groups(wanted, settings)
+    number = iter(range(1, len(planned) + 1))
+
+    @contextmanager
+    def show(group: Group) -> Iterator[Progress]:
+        if not options.quiet:
+            load = group.load.text()
+            console.print(f"race {next(number)} of at most {len(planned)}, {group.setting}: {load}", soft_wrap=True)
+        with Progress(console, quiet=options.quiet) as progress:
+            yield progress
+
+    def say(told: str | CountedRun) -> None:
+        click.echo(told if isinstance(told, str) else describe_ends(told), err=True)
+
+    with placed(options.fleet, options.node_wait) as site, open_store(options.store_path) as store:
+        budget_s, resume = options.budget, options.resume
+        check(planned, store=store, budget_s=budget_s, resume=resume, show=show, say=say, site=site)
+        table = show_table(wanted, store, options)
+    raced = [finding for row in table for finding in (row.published, row.fair) if finding is not None and finding.race]
+    if raced and all(finding.void for finding in raced):
+        sys.exit(EXIT_VOID)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOptions:
+    """Options of ``dragstrip claims add``."""
+
+    name: str = argument()
+    first: str = argument()
+    second: str = argument()
+    outputs: tuple[Path, Path] | None = option(
+        "--outputs",
+        nargs=2,
+        type=click.Path(path_type=Path),
+        help="Two files with output of wrk, ab, hey, oha, h2load or k6, FIRST's then SECOND's.",
+    )
+    rates: tuple[float, float] | None = option(
+        "--rates", nargs=2, type=RATE, help="Responses per second of FIRST and of SECOND."
+    )
+    ratio: float | None = option(
+        "--ratio", type=float, help="Speed of FIRST divided by speed of SECOND, instead of --outputs or --rates."
+    )
+    statement: str = option(
+        "--statement", default="", help="The claim in one sentence. [default: derived from the figures]"
+    )
+    source: str = option("--source", default="added here", help="URL or title of the publication.")
+    year: int | None = option("--year", type=Count(1, 9999), help="Year of publication. [default: this year]")
+    workload: str = option("--workload", default="hello", show_default=True, help="Workload that the claim is about.")
+    serve: tuple[str, ...] = opts.serve_option(help="Command of a server that the claim names.")
+    tolerance: float = option(
+        "--tolerance",
+        type=SHARE,
+        default="10%",
+        show_default=True,
+        help="Largest deviation from the claimed ratio that still counts as 'holds'.",
+    )
+    connections: int | None = option("--connections", "-c", type=Count(), help="Connections of the published load.")
+    http: str | None = option("--http", type=click.Choice(["1.0", "1.1"]), help="HTTP version of the published load.")
+    keepalive: bool | None = option(
+        "--keepalive/--no-keepalive", default=None, help="Whether the published load reused connections."
+    )
+    folder: Path | None = option(
+        "--to",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder for the claim file. [default: beside the store]",
+    )
+
+
+@claims.command(name="add")
+@gathered(AddOptions)
+def add_command(options: AddOptions) -> None:
+    """Add your own claim NAME: FIRST serves a given multiple of SECOND's requests."""
+    name, folder = options.name, options.folder
+    fields = _claim_file(options)
+    for contender in fields.contenders:
+        # A name that nobody has is refused now, not when the claim is checked.
+        serve_entry(f"{contender}={fields.serve[contender]}") if contender in fields.serve else entry(contender)
+    if "/" in name:
+        remedy = "give a plain name; --to names a folder"
+        raise BadUsage(f"claims add: {name!r} would leave the claims' folder; {remedy}")
+    claim = definition.write((folder or own_folder()) / f"{name}.toml", fields)
+    click.echo(f"{claim.source.file}\n{claim.fields.statement} ({claim.fields.load.text()})")
+    click.echo(f"dragstrip claims check {claim.source.file if folder else name}")
+
+
+def _claim_file(options: AddOptions) -> definition.ClaimFile:
+    """The claim's file from what was given: two outputs, two rates, or a ratio."""
+    runs = [outputs.load(file) for file in options.outputs or ()]
+    if sum(map(bool, (options.outputs, options.rates, options.ratio))) != 1:
+        raise BadUsage("claims add: give one of --outputs FILE FILE, --rates NUMBER NUMBER, --ratio NUMBER")
+    rates = tuple(run.rate_per_s for run in runs) or tuple(options.rates or ())
+    ratio = options.ratio or (rates[0] / rates[1] if rates and min(rates) > 0 else 0.0)
+    note = _difference(runs)
+    if note:
+        click.echo(f"dragstrip: {note}", err=True)
+    serve = dict(text.partition("=")[::2] for text in options.serve)
+    try:
+        return definition.ClaimFile(
+            statement=options.statement or f"{options.first} serves {ratio:.3g} times the requests of {options.second}",
+            source=options.source,
+            year=options.year or datetime.now(UTC).year,
+            contenders=(options.first, options.second),
+            workload=options.workload,
+            tolerance=options.tolerance,
+            note=note or "",
+            load=_load_of(options, runs[0] if runs else None),
+            published=definition.PublishedFields(per_s=rates, ratio=options.ratio),
+            serve=serve,
+            folder=str(Path.cwd()) if serve else "",
+        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(["claims add", *map(str, fault["loc"])])
+        raise BadUsage(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from error
+
+
+def _difference(runs: Sequence[outputs.ForeignRun]) -> str | None:
+    """In what two runs differ that should have been alike; None if in nothing that they tell."""
+    values_of: dict[str, list[object]] = {
+        "tool": [run.tool for run in runs],
+        "connections": [run.connections for run in runs],
+        "keep-alive": [run.keepalive for run in runs],
+    }
+    differing = [f"{what} {values[0]} and {values[1]}" for what, values in values_of.items() if len(set(values)) > 1]
+    return f"the two runs were not made alike: {', '.join(differing)}" if differing else None
+
+
+def _load_of(options: AddOptions, output: outputs.ForeignRun | None) -> definition.LoadFields:
+    """The published load: as given, else as the first output tells, else the fair one.
+
+    Raises:
+        BadUsage: it was of HTTP/2.
+    """
+    if output and output.http == "2" and options.http is None:
+        raise BadUsage(
+            f"claims add: {output.tool}'s output is from HTTP/2, but claims are raced over HTTP/1; give output of "
+            f"{output.tool} --h1, or add --http 1.1 to race it that way"
+        )
+    known: dict[str, object] = {}
+    if output:
+        known = {
+            "tool": output.tool,
+            "http": output.http,
+            "keepalive": output.keepalive,
+            "connections": output.connections,
+            "requests": output.requests,
+        }
+    given = {"http": options.http, "keepalive": options.keepalive, "connections": options.connections}
+    known |= {key: value for key, value in given.items() if value is not None}
+    return definition.LoadFields.model_validate({key: value for key, value in known.items() if value is not None})

@@ -10,18 +10,10 @@ import click
 from rich.console import Console
 
 from dragstrip import analysis
-from dragstrip.cli import completion
-from dragstrip.cli.options import (
-    EXIT_FAILURE,
-    EXIT_VOID,
-    Rule,
-    StoreOptions,
-    gathered,
-    read_race,
-    store_options,
-)
-from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
-from dragstrip.cli.quantities import Share
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, option, read_race
+from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.quantities import SHARE
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
 from dragstrip.record import Race
@@ -33,66 +25,38 @@ from dragstrip.validity import Status, inspect
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(StoreOptions):
-    """What ``dragstrip compare`` was given; the decorators of ``compare`` say what each is."""
+class CompareOptions:
+    """Options of ``dragstrip compare``."""
 
-    old: str
-    new: str
-    metric: str | None
-    margin: float | None
-    reference: str | None
-    rules: tuple[tuple[str, str, float], ...]
-    strict: bool
-    anyway: bool
-    json_path: Path | None
-    markdown_path: Path | None
-    junit_path: Path | None
+    old: str = opts.race_argument()
+    new: str = opts.race_argument()
+    metric: str | None = option("--metric", type=click.Choice(METRICS), help="Metric to compare. [default: NEW's]")
+    margin: float | None = option(
+        "--margin",
+        type=SHARE,
+        help="Equivalence margin: 'same' if the whole interval lies within it. [default: NEW's]",
+    )
+    reference: str | None = option(
+        "--reference",
+        metavar="NAME|none",
+        help="Unchanged contender to divide by, or none. [default: chosen automatically]",
+    )
+    rules: tuple[tuple[str, str, float], ...] = opts.fail_if_option(
+        help="Exit 1 if the whole interval shows a contender slower (or faster) than in OLD by more than this."
+    )
+    strict: bool = opts.strict_option()
+    anyway: bool = option("--anyway", is_flag=True, help="Compare even if machine or load differ.")
+    json_path: Path | None = opts.report_option("--json", help="Write the comparison as JSON; - for stdout.")
+    markdown_path: Path | None = opts.report_option(
+        "--markdown", help="Write the comparison as Markdown; - for stdout."
+    )
+    junit_path: Path | None = opts.output_option(
+        "--junit", help="Write JUnit XML, one case per --fail-if and contender."
+    )
+    store_path: Path | None = opts.store_option()
 
 
 @click.command()
-@click.argument("old", shell_complete=completion.races)
-@click.argument("new", shell_complete=completion.races)
-@click.option("--metric", type=click.Choice(METRICS), default=None, help="Metric to compare. [default: NEW's]")
-@click.option(
-    "--margin",
-    type=Share(),
-    default=None,
-    help="Equivalence margin: 'same' if the whole interval lies within it. [default: NEW's]",
-)
-@click.option(
-    "--reference",
-    default=None,
-    metavar="NAME|none",
-    help="Unchanged contender to divide by, or none. [default: chosen automatically]",
-)
-@click.option(
-    "--fail-if",
-    "rules",
-    type=Rule(),
-    multiple=True,
-    metavar="slower:3%",
-    help="Exit 1 if the whole interval shows a contender slower (or faster) than in OLD by more than this.",
-)
-@click.option("--strict", is_flag=True, help="Exit 1 also if the interval can't rule out what --fail-if names.")
-@click.option("--anyway", is_flag=True, help="Compare even if machine or load differ.")
-@click.option(
-    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the comparison as JSON; - for stdout."
-)
-@click.option(
-    "--markdown",
-    "markdown_path",
-    type=OutputFile(dash=True),
-    default=None,
-    help="Write the comparison as Markdown; - for stdout.",
-)
-@click.option(
-    "--junit",
-    "junit_path",
-    type=OutputFile(),
-    default=None,
-    help="Write JUnit XML, one case per --fail-if and contender.",
-)
-@store_options
 @gathered(CompareOptions)
 def compare(options: CompareOptions) -> None:
     """Compare race NEW with race OLD. Each is an id, the start of one, last, or a file written by `dragstrip export`.

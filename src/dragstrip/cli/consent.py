@@ -11,8 +11,6 @@ from dragstrip.contender import Entry, commands
 from dragstrip.errors import BadUsage
 from dragstrip.report.figures import visible
 
-yes_option = click.option("--yes", is_flag=True, help="Run what a file from elsewhere names without asking.")
-
 
 def ask_to_run(whose: str, entries: Iterable[Entry], *, yes: bool) -> None:
     """Shows each command that ``whose`` file would run, and asks.

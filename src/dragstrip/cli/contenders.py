@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from dragstrip import contender
-from dragstrip.cli.options import definition_options
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import gathered, option
 from dragstrip.report import listing
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContendersOptions:
+    """Options of ``dragstrip contenders``."""
+
+    as_json: bool = option("--json", is_flag=True, help="Print the list as JSON.")
+    folders: tuple[Path, ...] = opts.folders_option()
+    settings: tuple[str, ...] = opts.settings_option()
+
+
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@definition_options
-def contenders(as_json: bool, folders: tuple[Path, ...], settings: tuple[str, ...]) -> None:
+@gathered(ContendersOptions)
+def contenders(options: ContendersOptions) -> None:
     """List every contender: ready, missing and how to make it ready, or broken and why."""
-    entries = contender.entrants(contender.names(folders), extra_dirs=folders, settings=settings)
+    entries = contender.entrants(
+        contender.names(options.folders), extra_dirs=options.folders, settings=options.settings
+    )
     rows = [contender.status(entry) for entry in entries]
-    for folder, reason in contender.broken_definitions(folders).items():
+    for folder, reason in contender.broken_definitions(options.folders).items():
         rows.append({"name": folder, "title": "", "status": "broken", "version": "", "reason": reason, "remedy": ""})
-    click.echo(json.dumps(rows, indent=2)) if as_json else listing.contenders(Console(), rows)
+    click.echo(json.dumps(rows, indent=2)) if options.as_json else listing.contenders(Console(), rows)

@@ -11,18 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from dragstrip import analysis, contender, machine
-from dragstrip.cli.options import (
-    EXIT_FAILURE,
-    CoreOptions,
-    StoreOptions,
-    core_options,
-    gathered,
-    io_option,
-    open_store,
-    store_options,
-)
-from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
-from dragstrip.cli.quantities import Duration
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import EXIT_FAILURE, gathered, open_store, option
+from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.quantities import DURATION
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
 from dragstrip.errors import NotReady
@@ -38,34 +30,28 @@ from dragstrip.workload import load as load_workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(CoreOptions, StoreOptions):
-    """What ``dragstrip doctor`` was given; the decorators of ``doctor`` say what each is."""
+class DoctorOptions:
+    """Options of ``dragstrip doctor``."""
 
-    io: str
-    seconds: float
-    null_race: bool
-    budget: float
-    json_path: Path | None
+    server_cores: str | None = opts.server_cores_option(help="Server cores that a race would use, e.g. 1 or 2-3.")
+    engine_cores: str | None = opts.engine_cores_option(help="Load generator cores that a race would use.")
+    io: str = opts.io_option()
+    seconds: float = option(
+        "--seconds",
+        type=DURATION,
+        default="500ms",
+        show_default=True,
+        help="Duration of the load at each measured point.",
+    )
+    null_race: bool = option(
+        "--null-race", is_flag=True, help="Race a server against itself; every later report cites the result."
+    )
+    budget: float = option("--budget", type=DURATION, default="60s", show_default=True, help="Time for the null race.")
+    json_path: Path | None = opts.report_option("--json", help="Write the findings as JSON; - for stdout.")
+    store_path: Path | None = opts.store_option()
 
 
 @click.command()
-@core_options(
-    server="Server cores that a race would use, e.g. 1 or 2-3.", engine="Load generator cores that a race would use."
-)
-@io_option
-@click.option(
-    "--seconds",
-    type=Duration(),
-    default="500ms",
-    show_default=True,
-    help="Duration of the load at each measured point.",
-)
-@click.option("--null-race", is_flag=True, help="Race a server against itself; every later report cites the result.")
-@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for the null race.")
-@click.option(
-    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the findings as JSON; - for stdout."
-)
-@store_options
 @gathered(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
     """Check whether this machine is fit for races, and measure its load generator's maximum rate."""

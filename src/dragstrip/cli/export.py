@@ -11,14 +11,8 @@ from typing import Any
 import click
 
 from dragstrip import analysis, paths
-from dragstrip.cli import completion
-from dragstrip.cli.options import (
-    StoreOptions,
-    gathered,
-    read_race,
-    read_store,
-    store_options,
-)
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import argument, gathered, option, read_race, read_store
 from dragstrip.cli.outputs import OutputFile, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
@@ -49,38 +43,31 @@ FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(StoreOptions):
-    """What ``dragstrip export`` was given; the decorators of ``export_command`` say what each is."""
+class ExportOptions:
+    """Options of ``dragstrip export``."""
 
-    run: str
-    file: Path
-    shape: str | None
-    contender: str | None
-    rounds: bool
-    chart: str | None
-    column: str | None
-    dark: bool
+    run: str = opts.race_argument()
+    file: Path = argument(type=OutputFile(dash=True, late=True))
+    shape: str | None = option("--as", type=click.Choice(FORMATS), help="Format. [default: from FILE's suffix]")
+    contender: str | None = option(
+        "--contender", help="For .hgrm: contender whose latencies are written; optional if there is only one."
+    )
+    rounds: bool = option(
+        "--rounds", is_flag=True, help="CSV, Parquet: one row per contender and round instead of per block."
+    )
+    chart: str | None = option(
+        "--chart",
+        type=click.Choice(CHARTS),
+        help="PNG, SVG: which chart. [default: ranking, or columns if the race has several]",
+    )
+    column: str | None = option(
+        "--column", metavar="NAME", help="Export only this column of a race with several workloads or rates."
+    )
+    dark: bool = option("--dark", is_flag=True, help="PNG, SVG: dark background.")
+    store_path: Path | None = opts.store_option()
 
 
 @click.command(name="export")
-@click.argument("run", shell_complete=completion.races)
-@click.argument("file", type=OutputFile(dash=True, late=True))
-@click.option("--as", "shape", type=click.Choice(FORMATS), default=None, help="Format. [default: from FILE's suffix]")
-@click.option(
-    "--contender", default=None, help="For .hgrm: contender whose latencies are written; optional if there is only one."
-)
-@click.option("--rounds", is_flag=True, help="CSV, Parquet: one row per contender and round instead of per block.")
-@click.option(
-    "--chart",
-    type=click.Choice(CHARTS),
-    default=None,
-    help="PNG, SVG: which chart. [default: ranking, or columns if the race has several]",
-)
-@click.option(
-    "--column", default=None, metavar="NAME", help="Export only this column of a race with several workloads or rates."
-)
-@click.option("--dark", is_flag=True, help="PNG, SVG: dark background.")
-@store_options
 @gathered(ExportOptions)
 def export_command(options: ExportOptions) -> None:
     """Write race RUN to FILE, as the full record or in another program's format.

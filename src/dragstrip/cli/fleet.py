@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE
-from dragstrip.cli.quantities import Duration
+from dragstrip.cli.quantities import Text, duration_s
 from dragstrip.doctor.fleet_check import check_fleet
 from dragstrip.errors import BadUsage
 from dragstrip.fleet import agent as fleet_agent
@@ -33,13 +34,18 @@ def fleet(context: click.Context, /) -> None:
 @fleet.command()
 @fleet_file
 @click.option(
-    "--idle", "idle_s", type=Duration(1, 600), default="5s", show_default=True, help="Time to watch idle agents for."
+    "--idle",
+    "idle_s",
+    type=Text("duration", partial(duration_s, least_s=1, most_s=600)),
+    default="5s",
+    show_default=True,
+    help="Time to watch idle agents for.",
 )
 def check(file: Path, idle_s: float) -> None:
     """Check each machine in FILE: reachable, same Dragstrip, clock offset, link, CPU cost of the idle agent."""
     findings = check_fleet(load(file), idle_s=idle_s)
     show_findings(Console(), findings)
-    if any(not one.passed for one in findings):
+    if any(not finding.passed for finding in findings):
         sys.exit(EXIT_FAILURE)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 from dragstrip import contender
-from dragstrip.cli import completion
-from dragstrip.cli.options import EXIT_FAILURE, DefinitionOptions, definition_options, gathered
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import EXIT_FAILURE, gathered, option
 from dragstrip.contender import install
 from dragstrip.errors import BadUsage, DragstripError, NotReady
 from dragstrip.process import database
@@ -19,23 +20,19 @@ from dragstrip.workload import names as workload_names
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstallOptions(DefinitionOptions):
-    """What ``dragstrip install`` was given; the decorators of ``install_command`` say what each is."""
+class InstallOptions:
+    """Options of ``dragstrip install``."""
 
-    names: tuple[str, ...]
-    everything: bool
-    line_up: str | None
-    workload: str | None
-    yes: bool
+    names: tuple[str, ...] = opts.contenders_argument()
+    everything: bool = option("--all", is_flag=True, help="Install what any contender needs at any workload.")
+    line_up: str | None = opts.line_up_option()
+    workload: str | None = option("--workload", help="Also install what this workload needs: drivers and the database.")
+    yes: bool = opts.yes_option(help="Don't ask.")
+    folders: tuple[Path, ...] = opts.folders_option()
+    settings: tuple[str, ...] = opts.settings_option()
 
 
 @click.command(name="install")
-@click.argument("names", nargs=-1, shell_complete=completion.contenders)
-@click.option("--all", "everything", is_flag=True, help="Install what any contender needs at any workload.")
-@click.option("--line-up", default=None, help="A named list of contenders, e.g. default.")
-@click.option("--workload", default=None, help="Also install what this workload needs: drivers and the database.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
-@definition_options
 @gathered(InstallOptions)
 def install_command(options: InstallOptions) -> None:
     """Install what contenders need, using the system's package managers; shows the commands, then asks.

@@ -11,24 +11,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dragstrip.cli.elsewhere_options import allow_host_option
-from dragstrip.cli.fleet_options import fleet_option, loaded
-from dragstrip.cli.open_loop_options import OpenLoopOptions, offer, open_loop_options
-from dragstrip.cli.options import (
-    EXIT_FAILURE,
-    EXIT_INTERRUPTED,
-    awake_option,
-    gathered,
-    io_option,
-)
-from dragstrip.cli.outputs import OutputFile, json_text, write_or_refuse
-from dragstrip.cli.quantities import Count, Duration, Share
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, argument, gathered, option, taken_from
+from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.quantities import DURATION, RATE, SHARE, SHARE_OR_ZERO, Count, Text, duration_s, rate_per_s
 from dragstrip.compat.flags import refuse_one_dash
 from dragstrip.compat.styles import STYLES, styled
-from dragstrip.compat.wrk_script import read_script
+from dragstrip.compat.wrk_script import WrkScript, read_script
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
 from dragstrip.loading import run as loading
+from dragstrip.loading.arrivals import ARRIVALS, PRECISIONS, Offer, Step
 from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
 from dragstrip.loading.url_template import drawn
@@ -39,67 +32,244 @@ from dragstrip.report.load.live import Live
 from dragstrip.report.load.warnings import warnings
 
 
-class Header(click.ParamType[tuple[str, str]]):
+def _header(text: str) -> tuple[str, str]:
     """``Name: value``."""
-
-    name = "header"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Name and value."""
-        if isinstance(value, tuple):
-            return value
-        name, colon, text = str(value).partition(":")
-        if not colon or not name.strip():
-            self.fail(f"{value!r} is not a valid header; use 'Accept: text/html'", param, ctx)
-        return name.strip(), text.strip()
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise ValueError(f"{text!r} is not a valid header; use 'Accept: text/html'")
+    return name.strip(), value.strip()
 
 
-class Cookie(click.ParamType[str]):
-    """``NAME=VALUE``."""
-
-    name = "cookie"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The pair as it is sent."""
-        text = str(value)
-        name, equals, _ = text.partition("=")
-        if not equals or not name.strip() or re.search(r"[\x00-\x20;\x7f]", text):
-            self.fail(f"{text!r} is not a valid cookie; use NAME=VALUE without spaces or ;", param, ctx)
-        return text
+def _cookie(text: str) -> str:
+    """``NAME=VALUE``, as it is sent."""
+    name, equals, _ = text.partition("=")
+    if not equals or not name.strip() or re.search(r"[\x00-\x20;\x7f]", text):
+        raise ValueError(f"{text!r} is not a valid cookie; use NAME=VALUE without spaces or ;")
+    return text
 
 
-class Credentials(click.ParamType[str]):
-    """``USER:PASSWORD``; as the value of ``Authorization``."""
-
-    name = "credentials"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """``Basic`` and both in base64 (RFC 7617)."""
-        user, colon, _ = str(value).partition(":")
-        if not colon or not user:
-            self.fail("the name and the password must be separated by a colon; use USER:PASS", param, ctx)
-        return f"Basic {base64.b64encode(str(value).encode()).decode()}"
+def _authorization(text: str) -> str:
+    """``USER:PASSWORD`` as the value of ``Authorization``: ``Basic`` and both in base64 (RFC 7617)."""
+    user, colon, _ = text.partition(":")
+    if not colon or not user:
+        raise ValueError("the name and the password must be separated by a colon; use USER:PASS")
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
 
 
-class Method(click.ParamType[str]):
+def _method(text: str) -> str:
     """A request's method; not h2load's number of streams."""
+    if text.isdigit():
+        raise ValueError(
+            f"{text!r} is not a valid method; use GET or POST (h2load's -m {text} is --streams {text} here)"
+        )
+    return text
 
-    name = "method"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The method."""
-        text = str(value)
-        if text.isdigit():
-            self.fail(
-                f"{text!r} is not a valid method; use GET or POST (h2load's -m {text} is --streams {text} here)",
-                param,
-                ctx,
-            )
-        return text
+def _ramp(text: str) -> tuple[float, float]:
+    """``1k:20k``: rates at the begin and at the end."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise ValueError(f"{text!r} is not a valid ramp; use 1k:20k (from 1,000 to 20,000 per second)")
+    return rate_per_s(first), rate_per_s(last)
+
+
+def _steps(text: str) -> tuple[Step, ...]:
+    """``1k:10s,2k:10s``: a rate and how long it lasts, one after the other."""
+    steps = []
+    for part in map(str.strip, text.split(",")):
+        rate, colon, length = part.partition(":")
+        if not colon:
+            raise ValueError(f"{part!r} is not a valid step; use 1k:10s (1,000 per second for 10 s)")
+        steps.append(Step(from_per_s=rate_per_s(rate), to_per_s=rate_per_s(rate), length_s=duration_s(length)))
+    return tuple(steps)
+
+
+_PATH = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """Options of ``dragstrip load``; those of an open loop are None if they were not given."""
+
+    url: str = argument()
+    args: tuple[str, ...] = argument(nargs=-1, metavar="[-- ARGS]...")
+    connections: int = option(
+        "--connections",
+        "-c",
+        type=Count(),
+        default=str(DEFAULT_CONNECTIONS),
+        show_default=True,
+        help="Concurrent connections.",
+    )
+    requests: int | None = option("--requests", "-n", type=Count(), help="Send exactly this many requests, then stop.")
+    duration_s: float | None = option(
+        "--duration",
+        "-d",
+        "-z",
+        type=DURATION,
+        help="How long to run; with -n, whichever ends first. [default: 10s without -n]",
+    )
+    threads: int | None = opts.threads_option()
+    headers: tuple[tuple[str, str], ...] = option(
+        "--header",
+        "-H",
+        type=Text("header", _header),
+        multiple=True,
+        metavar="'K: V'",
+        help="Add a request header; may be repeated.",
+    )
+    cookies: tuple[str, ...] = option(
+        "--cookie",
+        "-C",
+        type=Text("cookie", _cookie),
+        multiple=True,
+        metavar="NAME=V",
+        help="Add a cookie; may be repeated.",
+    )
+    basic_auth: str | None = option(
+        "--basic-auth",
+        "-a",
+        type=Text("credentials", _authorization),
+        metavar="USER:PASS",
+        help="Authorization: Basic.",
+    )
+    method: str = option(
+        "--method", "-m", type=Text("method", _method), default="GET", show_default=True, help="HTTP method."
+    )
+    body: str = option("--body", "-b", default="", help="Request body: text, or @FILE.")
+    body_file: str | None = option("-D", metavar="FILE", help="Same as --body @FILE, as in hey and oha.")
+    content_type: str | None = option("-T", metavar="TYPE", help="Same as -H 'Content-Type: TYPE', as in ab and hey.")
+    pool: Path | None = option("--pool", type=_PATH, help="File of requests to send in turn; see above.")
+    raw: Path | None = option("--raw", type=_PATH, help="File with the exact bytes of the request.")
+    url_template: str | None = option(
+        "--url-template", metavar="PATH", help="Path with placeholders, e.g. '/item/{int:1..1000}'; see above."
+    )
+    urls: int | None = option(
+        "--urls", type=Count(), help="With --url-template: maximum number of different paths. [default: 1000]"
+    )
+    script: Path | None = option("--script", "-s", type=_PATH, help="A wrk script in Lua; ARGS are passed to it.")
+    latency: bool = option("--latency", is_flag=True, help="With --style wrk: also print percentiles.")
+    no_keepalive: bool = option(
+        "--no-keepalive", "--disable-keepalive", is_flag=True, help="Open a new connection for each request."
+    )
+    close_after: int | None = option(
+        "--close-after", type=Count(), help="Close each connection after this many requests."
+    )
+    pipeline: int = option(
+        "--pipeline",
+        type=Count(),
+        default="1",
+        show_default=True,
+        help="HTTP/1.1: pipelined requests in flight per connection.",
+    )
+    streams: int = option(
+        "--streams",
+        type=Count(),
+        default="1",
+        show_default=True,
+        help="HTTP/2: concurrent requests (streams) per connection.",
+    )
+    unix: str | None = option("--unix", "--unix-socket", metavar="PATH", help="Connect to this Unix socket.")
+    cacert: str | None = option(
+        "--cacert", metavar="FILE", help="Trusted certificates or CAs (PEM). [default: this machine's]"
+    )
+    insecure: bool = option("--insecure", is_flag=True, help="Accept any certificate; the report notes it.")
+    tls: Handshakes | None = option(
+        "--tls",
+        type=click.Choice(HANDSHAKES),
+        help="With https: each connection makes a full handshake (default) or resumes an earlier TLS session.",
+    )
+    sources: int = option(
+        "--sources",
+        type=Count(1, 65536, auto=True),
+        default="1",
+        show_default=True,
+        help="Number of loopback source addresses, or auto.",
+    )
+    first_byte: bool = option(
+        "--first-byte", is_flag=True, help="Also record the time to the first byte of each response."
+    )
+    http: str = option(
+        "--http",
+        type=click.Choice(["1.1", "1.0", "2"]),
+        default="1.1",
+        show_default=True,
+        help="HTTP version: 1.0 as ab speaks it, 2 as h2load.",
+    )
+    h2c: bool = option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 in the clear.")
+    keep_word: bool = option("-k", is_flag=True, help="ab's keep-alive flag; has no effect, keep-alive is the default.")
+    timeout_s: float = opts.timeout_option(
+        default="10s", help="Time limit for one response, and for one connection attempt."
+    )
+    expect_status: int | None = option(
+        "--status",
+        type=Count(200, 599),
+        help="Expected status. [default: the reference response's, which must be 2xx]",
+    )
+    check: str = option(
+        "--check",
+        type=click.Choice(["auto", "full", "length", "status"]),
+        default="auto",
+        show_default=True,
+        help="Compare this much of each response: full (every byte), length (its length), status (only the status), "
+        "auto (length from 64 KiB on).",
+    )
+    io: str = opts.io_option()
+    awake: str = opts.awake_option(default="off")
+    rate_per_s: float | None = option(
+        "--rate", "-R", type=RATE, help="Open loop: send this many requests per second, whatever the server does."
+    )
+    ramp: tuple[float, float] | None = option(
+        "--ramp",
+        type=Text("ramp", _ramp),
+        metavar="FROM:TO",
+        help="Open loop: rate changes linearly from FROM to TO over the run.",
+    )
+    steps: tuple[Step, ...] | None = option(
+        "--steps",
+        type=Text("steps", _steps),
+        metavar="R:TIME,…",
+        help="Open loop: rates one after another, e.g. 1k:10s,2k:10s.",
+    )
+    pace: str | None = opts.pace_option(
+        default=None,
+        help="Open loop: wake up for each request (precise, the default), every 210 µs (balanced) or every 1 ms"
+        " (thrifty).",
+    )
+    arrivals: str | None = option(
+        "--arrivals", type=click.Choice(ARRIVALS), help="Open loop: gaps between requests. [default: constant]"
+    )
+    seed: int | None = opts.seed_option(help="Seed for random arrivals and drawn paths. [default: 1]")
+    json_path: Path | None = opts.report_option("--json", help="Write the result as JSON; - for stdout.")
+    hgrm_path: Path | None = opts.output_option(
+        "--hgrm", help="Write the latency percentiles in HdrHistogram's .hgrm format."
+    )
+    hlog_path: Path | None = opts.output_option("--hlog", help="Write the latencies as an HdrHistogram log.")
+    style: str | None = option("--style", type=click.Choice(STYLES), help="Print the report in that tool's format.")
+    max_p99_s: float | None = option(
+        "--max-p99", type=DURATION, metavar="TIME", help="Exit 1 if p99 latency is above this, e.g. 5ms."
+    )
+    max_errors: float | None = option(
+        "--max-errors",
+        type=SHARE_OR_ZERO,
+        metavar="SHARE",
+        help="Exit 1 if the error rate is above this, e.g. 0.1%.",
+    )
+    min_reached: float | None = option(
+        "--min-reached",
+        type=SHARE,
+        metavar="SHARE",
+        help="Exit 1 if less than this share of the offered requests left on time, e.g. 99%.",
+    )
+    allowed: tuple[AllowedHost, ...] = opts.allow_host_option()
+    fleet: Path | None = opts.fleet_option(help="Generate the load on the machines listed in a fleet.toml.")
+    quiet: bool = opts.quiet_option(
+        help="Print no report and no progress, only what a script prints; write files and set the exit code."
+    )
 
 
 class LoadCommand(click.Command):
-    """Answers words that are read as rows of short flags otherwise."""
+    """Refuses hey's long flags, which click would read as rows of short flags."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the command line."""
@@ -107,247 +277,7 @@ class LoadCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadOptions(OpenLoopOptions):
-    """What ``dragstrip load`` was given; the decorators of ``load`` say what each is."""
-
-    url: str
-    args: tuple[str, ...]
-    connections: int
-    requests: int | None
-    duration_s: float | None
-    threads: int | None
-    headers: tuple[tuple[str, str], ...]
-    cookies: tuple[str, ...]
-    basic_auth: str | None
-    method: str
-    body: str
-    body_file: str | None
-    content_type: str | None
-    pool: Path | None
-    raw: Path | None
-    url_template: str | None
-    urls: int | None
-    script: Path | None
-    latency: bool
-    no_keepalive: bool
-    close_after: int | None
-    pipeline: int
-    streams: int
-    unix: str | None
-    cacert: str | None
-    insecure: bool
-    tls: Handshakes | None
-    sources: int
-    first_byte: bool
-    http: str
-    h2c: bool
-    keep_word: bool
-    timeout_s: float
-    status: int | None
-    check: str
-    io: str
-    awake: str
-    json_path: Path | None
-    hgrm_path: Path | None
-    hlog_path: Path | None
-    style: str | None
-    max_p99_s: float | None
-    max_errors: float | None
-    min_reached: float | None
-    allowed: tuple[AllowedHost, ...]
-    fleet: Path | None
-    quiet: bool
-
-
 @click.command(cls=LoadCommand)
-@click.argument("url")
-@click.argument("args", nargs=-1, metavar="[-- ARGS]...")
-@click.option(
-    "--connections",
-    "-c",
-    type=Count(),
-    default=str(DEFAULT_CONNECTIONS),
-    show_default=True,
-    help="Concurrent connections.",
-)
-@click.option("--requests", "-n", type=Count(), default=None, help="Send exactly this many requests, then stop.")
-@click.option(
-    "--duration",
-    "-d",
-    "-z",
-    "duration_s",
-    type=Duration(),
-    default=None,
-    help="How long to run; with -n, whichever ends first. [default: 10s without -n]",
-)
-@click.option(
-    "--threads", "-t", type=Count(1, 256), default=None, help="Engine threads. [default: one per engine core]"
-)
-@click.option(
-    "--header",
-    "-H",
-    "headers",
-    type=Header(),
-    multiple=True,
-    metavar="'K: V'",
-    help="Add a request header; may be repeated.",
-)
-@click.option(
-    "--cookie",
-    "-C",
-    "cookies",
-    type=Cookie(),
-    multiple=True,
-    metavar="NAME=V",
-    help="Add a cookie; may be repeated.",
-)
-@click.option("--basic-auth", "-a", type=Credentials(), default=None, metavar="USER:PASS", help="Authorization: Basic.")
-@click.option("--method", "-m", type=Method(), default="GET", show_default=True, help="HTTP method.")
-@click.option("--body", "-b", default="", help="Request body: text, or @FILE.")
-@click.option("-D", "body_file", default=None, metavar="FILE", help="Same as --body @FILE, as in hey and oha.")
-@click.option(
-    "-T", "content_type", default=None, metavar="TYPE", help="Same as -H 'Content-Type: TYPE', as in ab and hey."
-)
-@click.option(
-    "--pool", type=click.Path(path_type=Path), default=None, help="File of requests to send in turn; see above."
-)
-@click.option("--raw", type=click.Path(path_type=Path), default=None, help="File with the exact bytes of the request.")
-@click.option(
-    "--url-template",
-    default=None,
-    metavar="PATH",
-    help="Path with placeholders, e.g. '/item/{int:1..1000}'; see above.",
-)
-@click.option(
-    "--urls", type=Count(), default=None, help="With --url-template: maximum number of different paths. [default: 1000]"
-)
-@click.option(
-    "--script", "-s", type=click.Path(path_type=Path), default=None, help="A wrk script in Lua; ARGS are passed to it."
-)
-@click.option("--latency", is_flag=True, help="With --style wrk: also print percentiles.")
-@click.option(
-    "--no-keepalive",
-    "--disable-keepalive",
-    "no_keepalive",
-    is_flag=True,
-    help="Open a new connection for each request.",
-)
-@click.option("--close-after", type=Count(), default=None, help="Close each connection after this many requests.")
-@click.option(
-    "--pipeline",
-    type=Count(),
-    default="1",
-    show_default=True,
-    help="HTTP/1.1: pipelined requests in flight per connection.",
-)
-@click.option(
-    "--streams",
-    type=Count(),
-    default="1",
-    show_default=True,
-    help="HTTP/2: concurrent requests (streams) per connection.",
-)
-@click.option("--unix", "--unix-socket", default=None, metavar="PATH", help="Connect to this Unix socket.")
-@click.option(
-    "--cacert",
-    default=None,
-    metavar="FILE",
-    help="Trusted certificates or CAs (PEM). [default: this machine's]",
-)
-@click.option("--insecure", is_flag=True, help="Accept any certificate; the report notes it.")
-@click.option(
-    "--tls",
-    type=click.Choice(HANDSHAKES),
-    default=None,
-    help="With https: each connection makes a full handshake (default) or resumes an earlier TLS session.",
-)
-@click.option(
-    "--sources",
-    type=Count(1, 65536, auto=True),
-    default="1",
-    show_default=True,
-    help="Number of loopback source addresses, or auto.",
-)
-@click.option("--first-byte", is_flag=True, help="Also record the time to the first byte of each response.")
-@click.option(
-    "--http",
-    type=click.Choice(["1.1", "1.0", "2"]),
-    default="1.1",
-    show_default=True,
-    help="HTTP version: 1.0 as ab speaks it, 2 as h2load.",
-)
-@click.option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 in the clear.")
-@click.option("-k", "keep_word", is_flag=True, help="ab's keep-alive flag; has no effect, keep-alive is the default.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=Duration(),
-    default="10s",
-    show_default=True,
-    help="Time limit for one response, and for one connection attempt.",
-)
-@click.option(
-    "--status",
-    type=Count(200, 599),
-    default=None,
-    help="Expected status. [default: the reference response's, which must be 2xx]",
-)
-@click.option(
-    "--check",
-    type=click.Choice(["auto", "full", "length", "status"]),
-    default="auto",
-    show_default=True,
-    help="Compare this much of each response: full (every byte), length (its length), status (only the status), "
-    "auto (length from 64 KiB on).",
-)
-@io_option
-@awake_option("off")
-@open_loop_options
-@click.option(
-    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the result as JSON; - for stdout."
-)
-@click.option(
-    "--hgrm",
-    "hgrm_path",
-    type=OutputFile(),
-    default=None,
-    help="Write the latency percentiles in HdrHistogram's .hgrm format.",
-)
-@click.option(
-    "--hlog", "hlog_path", type=OutputFile(), default=None, help="Write the latencies as an HdrHistogram log."
-)
-@click.option("--style", type=click.Choice(STYLES), default=None, help="Print the report in that tool's format.")
-@click.option(
-    "--max-p99",
-    "max_p99_s",
-    type=Duration(),
-    default=None,
-    metavar="TIME",
-    help="Exit 1 if p99 latency is above this, e.g. 5ms.",
-)
-@click.option(
-    "--max-errors",
-    type=Share(least=0.0),
-    default=None,
-    metavar="SHARE",
-    help="Exit 1 if the error rate is above this, e.g. 0.1%.",
-)
-@click.option(
-    "--min-reached",
-    type=Share(),
-    default=None,
-    metavar="SHARE",
-    help="Exit 1 if less than this share of the offered requests left on time, e.g. 99%.",
-)
-@allow_host_option
-@fleet_option
-@click.option(
-    "--quiet",
-    "-q",
-    is_flag=True,
-    help="Print no report and no progress, only what a script prints; write files and set the exit code.",
-)
 @gathered(LoadOptions)
 def load(options: LoadOptions) -> None:
     """Load URL and report; every response is checked against a reference response.
@@ -389,6 +319,18 @@ def load(options: LoadOptions) -> None:
         sys.exit(EXIT_FAILURE)
 
 
+def loaded(fleet: Path | None, request: loading.LoadRequest, progress: loading.Progress) -> loading.LoadResult:
+    """Loads a URL from this machine, or from a fleet's generators."""
+    if fleet is None:
+        return loading.run(request, progress, WrkScript)
+    from dragstrip.fleet import definition
+    from dragstrip.fleet.machines import Machines
+    from dragstrip.fleet.remote_load import load_over
+
+    with Machines(definition.load(fleet)) as machines:
+        return load_over(machines, request, progress)
+
+
 def _request(options: LoadOptions) -> loading.LoadRequest:
     if options.args and options.script is None:
         plural = "s" if len(options.args) > 1 else ""
@@ -402,35 +344,40 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         about_tls = "; --insecure takes any certificate" if options.url.startswith("https") else ""
         message = f"dragstrip: -k: connections are kept alive by default; the word changes nothing{about_tls}"
         click.echo(message, err=True)
-    return loading.LoadRequest(
-        url=options.url,
-        connections=options.connections,
-        requests=options.requests,
-        duration_s=options.duration_s,
-        threads=options.threads,
+    return taken_from(
+        options,
+        loading.LoadRequest,
         keepalive=not options.no_keepalive,
         http=_http(options),
-        unix=options.unix,
-        cacert=options.cacert,
-        insecure=options.insecure,
         handshakes=_handshakes(options),
-        close_after=options.close_after,
-        pipeline=options.pipeline,
-        streams=options.streams,
-        first_byte=options.first_byte,
         sources=options.sources or None,
         pool=_pool(options),
         script=read_script(options.script, options.args) if options.script else None,
-        method=options.method,
         headers=_headers(options),
         body=_body(f"@{options.body_file}" if options.body_file else options.body),
-        timeout_s=options.timeout_s,
-        expect_status=options.status,
-        io=options.io,
-        awake=options.awake,
-        check=options.check,
-        offer=offer(options, draws=options.url_template is not None),
-        allowed=options.allowed,
+        offer=_offer(options),
+    )
+
+
+def _offer(options: LoadOptions) -> Offer | None:
+    """The open loop that was asked for; None for a closed loop.
+
+    Raises:
+        BadUsage: an option of an open loop was given, and no rate.
+    """
+    if options.rate_per_s is None and options.ramp is None and options.steps is None:
+        seed = options.seed if options.url_template is None else None  # paths are drawn by it, too
+        for name, value in (("pace", options.pace), ("arrivals", options.arrivals), ("seed", seed)):
+            if value is not None:
+                raise BadUsage(f"--{name} {value} needs an open loop; add -R RATE")
+        return None
+    return Offer(
+        rate_per_s=options.rate_per_s,
+        ramp=options.ramp,
+        steps=options.steps or (),
+        precision=options.pace or PRECISIONS[0],
+        arrivals=options.arrivals or ARRIVALS[0],
+        seed=1 if options.seed is None else options.seed,
     )
 
 
@@ -466,9 +413,9 @@ def _headers(options: LoadOptions) -> tuple[tuple[str, str], ...]:
         "Authorization": ("--basic-auth", options.basic_auth),
     }
     given = {name.lower() for name, _ in options.headers}
-    for name, (option, value) in short.items():
+    for name, (flag, value) in short.items():
         if value and name.lower() in given:
-            raise BadUsage(f"{option} and -H '{name}: …' set the same header; give one of them")
+            raise BadUsage(f"{flag} and -H '{name}: …' set the same header; give one of them")
     return (*options.headers, *((name, value) for name, (_, value) in short.items() if value))
 
 

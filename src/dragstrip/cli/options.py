@@ -1,42 +1,60 @@
-"""Options that several commands share: their types, their declarations, and the values that commands receive.
+"""Options: how a command declares them, those that several commands share, and the store that they name.
 
-A command that has more than a few options receives them as one frozen dataclass (``gathered``). Options that several
-commands share are declared once here: a decorator that adds them, and a dataclass with their fields to derive from.
+A command's options and arguments are the fields of one frozen dataclass: each field has the option's type, its flags
+and its help, in the order of the command's help.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import field, fields
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dragstrip.cli.quantities import Duration, share_of, whole_number
+from dragstrip.cli import completion
+from dragstrip.cli.outputs import OutputFile
+from dragstrip.cli.quantities import DURATION, THRESHOLD, Text, whole_number
+from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import PRECISIONS
 from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
 from dragstrip.racing import options as bounds
-from dragstrip.record import Race
+from dragstrip.record import DEFAULT_CONNECTIONS, Race
 from dragstrip.store.database import Store, default_path
+
+if TYPE_CHECKING:
+    from dragstrip.contender import AllowedHost
+    from dragstrip.racing.site import Site
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 Options = TypeVar("Options")
-Command = TypeVar("Command", bound=Callable[..., object])
+Made = TypeVar("Made")
+
+_PARAMETER = "click's decorator for it, which lacks the name"
 
 
-def gathered(make: Callable[..., Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """Hands a command its options and arguments as one value.
+def option(*flags: str, **words: object) -> Any:
+    """A field that is an option; ``words`` as in ``click.option``."""
+    return field(metadata={_PARAMETER: partial(click.option, *flags, **words)})  # type: ignore[arg-type]
 
-    click calls a command with a keyword for each of its parameters; the dataclass's fields have the same names.
+
+def argument(**words: object) -> Any:
+    """A field that is an argument; ``words`` as in ``click.argument``."""
+    return field(metadata={_PARAMETER: partial(click.argument, **words)})  # type: ignore[arg-type]
+
+
+def gathered(make: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Declares a command's options and arguments, and hands them to it as one value.
 
     Args:
-        make: the dataclass.
+        make: the dataclass, whose fields are made by ``option`` and ``argument``; those of its bases come last.
     """
 
     def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
@@ -44,176 +62,162 @@ def gathered(make: Callable[..., Options]) -> Callable[[Callable[[Options], None
         def called_by_click(**values: object) -> None:
             command(make(**values))
 
+        own_first = sorted(fields(make), key=lambda one: one.name not in make.__annotations__)  # type: ignore[arg-type]
+        for declared in reversed(own_first):
+            if _PARAMETER in declared.metadata:
+                called_by_click = declared.metadata[_PARAMETER](declared.name)(called_by_click)
         return called_by_click
 
     return decorate
 
 
-def refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    """hyperfine's ``--warmup N`` has nothing to set here."""
-    if value is not None:
-        raise click.UsageError(
-            "--warmup has no effect: each launch is warmed up until it stops getting faster, within the limits of "
-            "its definition's [warm_up]; leave it out",
-            ctx,
-        )
+def taken_from(options: object, make: Callable[..., Made], **others: object) -> Made:
+    """A request whose fields are the options of the same name, and ``others``."""
+    same = {one.name: getattr(options, one.name) for one in fields(make) if hasattr(options, one.name)}  # type: ignore[arg-type]
+    return make(**(same | others))
 
 
-class Rule(click.ParamType[tuple[str, str, float]]):
-    """``slower:3%`` or ``faster:5%``; as its text, its direction and its share."""
+def _allowed_host(text: str) -> AllowedHost:
+    from dragstrip.contender import allowed_host  # `dragstrip runs` answers without it
 
-    name = "rule"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str, float]:
-        """Text, direction and share."""
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"(slower|faster):(.+)", str(value))
-        share = share_of(match[2]) if match else None
-        if match is None or share is None or share >= 1:
-            self.fail(f"{value!r} is not a valid threshold; use slower:3% or faster:0.05", param, ctx)
-        return str(value), match[1], share
+    return allowed_host(text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoreOptions:
-    """Where races are kept; None for the usual place."""
+_PATH = click.Path(path_type=Path)
 
-    store_path: Path | None
-
-
-def store_options(command: Command) -> Command:
-    """``--store FILE``, for ``StoreOptions``."""
-    return click.option(
-        "--store",
-        "store_path",
-        type=click.Path(path_type=Path),
-        default=None,
-        help="Database file with the stored races.",
-    )(command)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DefinitionOptions:
-    """Folders of definitions, and parameters like ``NAME.key=value``."""
-
-    folders: tuple[Path, ...]
-    settings: tuple[str, ...]
-
-
-def definition_options(command: Command) -> Command:
-    """``--contenders DIR`` and ``--set NAME.key=value``, for every command that names contenders."""
-    folder = click.Path(path_type=Path, exists=True, file_okay=False)
-    command = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME.key=value",
-        help="Set a contender's parameter; NAME.program=/opt/… sets the path of its executable.",
-    )(command)
-    return click.option(
-        "--contenders", "folders", multiple=True, type=folder, help="A folder with your own contender definitions."
-    )(command)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoreOptions:
-    """The cores of servers and of the engine, as texts like ``2-3``; None for the usual ones."""
-
-    server_cores: str | None
-    engine_cores: str | None
-
-
-def core_options(
-    *,
-    server: str = "CPU cores for the servers, e.g. 1 or 2-3.",
-    engine: str = "CPU cores for the load generator.",
-) -> Callable[[Command], Command]:
-    """``--server-cores`` and ``--engine-cores``, with their help."""
-
-    def add(command: Command) -> Command:
-        command = click.option("--engine-cores", default=None, help=engine)(command)
-        return click.option("--server-cores", default=None, help=server)(command)
-
-    return add
-
-
-io_option = click.option(
+output_option = partial(option, type=OutputFile())
+#: ``-`` is the standard output.
+report_option = partial(option, type=OutputFile(dash=True))
+html_option = partial(output_option, "--html", help="Write the report as one self-contained HTML page.")
+quiet_option = partial(option, "--quiet", "-q", is_flag=True, help="Print only the report, no progress.")
+pairs_option = partial(option, "--pairs", is_flag=True, help="Show every pair.")
+verbose_option = partial(
+    option, "--verbose", "-v", is_flag=True, help="Also show all checks, the other metrics and what the words mean."
+)
+race_argument = partial(argument, shell_complete=completion.races)
+contenders_argument = partial(argument, nargs=-1, shell_complete=completion.contenders)
+store_option = partial(option, "--store", type=_PATH, help="Database file with the stored races.")
+folders_option = partial(
+    option,
+    "--contenders",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder with your own contender definitions.",
+)
+settings_option = partial(
+    option,
+    "--set",
+    multiple=True,
+    metavar="NAME.key=value",
+    help="Set a contender's parameter; NAME.program=/opt/… sets the path of its executable.",
+)
+line_up_option = partial(option, "--line-up", help="A named list of contenders, e.g. default.")
+serve_option = partial(option, "--serve", multiple=True, metavar='"NAME=COMMAND {port}"')
+wake_option = partial(
+    option,
+    "--wake",
+    type=DURATION,
+    metavar="TIME",
+    help="Time that a --serve command gets to send its first correct response. [default: 10s]",
+)
+connections_option = partial(
+    option,
+    "--connections",
+    "-c",
+    type=whole_number(bounds.CONNECTIONS),
+    help=f"Concurrent connections. [default: {DEFAULT_CONNECTIONS}, or the workload's own number]",
+)
+threads_option = partial(
+    option, "--threads", "-t", type=whole_number(bounds.THREADS), help="Engine threads. [default: one per engine core]"
+)
+timeout_option = partial(
+    option, "--timeout", type=DURATION, default="2s", show_default=True, help="Time limit for one response."
+)
+pace_option = partial(
+    option,
+    "--pace",
+    type=click.Choice(PRECISIONS),
+    default="precise",
+    help="Open loop: how precisely requests leave on time; see load --help.",
+)
+seed_option = partial(
+    option,
+    "--seed",
+    type=whole_number(bounds.SEED),
+    help="Seed for random order and drawn requests. [default: random]",
+)
+server_cores_option = partial(option, "--server-cores", help="CPU cores for the servers, e.g. 1 or 2-3.")
+engine_cores_option = partial(option, "--engine-cores", help="CPU cores for the load generator.")
+io_option = partial(
+    option,
     "--io",
     type=click.Choice(["auto", "uring", "epoll"]),
     default="auto",
     show_default=True,
     help="The engine's I/O back end; auto uses io_uring if it works.",
 )
+awake_option = partial(
+    option,
+    "--awake",
+    type=click.Choice(keep_awake.CHOICES),
+    show_default=True,
+    help="Keep CPU cores out of idle sleep states.",
+)
+fleet_option = partial(
+    option, "--fleet", type=_PATH, metavar="FILE", help="Run on the machines listed in a fleet.toml."
+)
+node_wait_option = partial(
+    option,
+    "--node-wait",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="With --fleet: how long to wait for a machine that stops responding.",
+)
+allow_host_option = partial(
+    option,
+    "--allow-host",
+    type=Text("host", _allowed_host),
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "Allow load on this remote host, which must be yours; NAME:connections=500,rate=20000,time=5m raises the"
+        " limits."
+    ),
+)
+fail_if_option = partial(option, "--fail-if", type=THRESHOLD, multiple=True, metavar="slower:3%")
+strict_option = partial(
+    option, "--strict", is_flag=True, help="Exit 1 also if the interval can't rule out what --fail-if names."
+)
+yes_option = partial(option, "--yes", is_flag=True, help="Run what a file from elsewhere names without asking.")
 
 
-def awake_option(usual: str) -> Callable[[Command], Command]:
-    """``--awake auto|off``; ``usual`` is what holds where nothing is said."""
-    return click.option(
-        "--awake",
-        type=click.Choice(keep_awake.CHOICES),
-        default=usual,
-        show_default=True,
-        help="Keep CPU cores out of idle sleep states.",
-    )
+@contextmanager
+def placed(
+    fleet: Path | None, node_wait_s: float, *, server_cores: str | None = None, engine_cores: str | None = None
+) -> Iterator[Site]:
+    """Where a command's races run: on this machine, or on a fleet's, whose agents end with this.
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions(DefinitionOptions, CoreOptions, StoreOptions):
-    """What ``race`` and ``sweep`` share: whom to start, and how the engine loads them.
-
-    Args:
-        contenders, serve: names or files as on the command line; commands of one's own, with ``{port}``.
-        threads: of the engine; None for one per core.
-        timeout: seconds for one answer.
-        pace: how sharply an open loop's schedule is kept.
-        seed: of the order of everything; None draws one.
-        io, awake: the engine's back end; whether cores are kept from sleeping.
+    Raises:
+        BadUsage: cores are named besides a fleet. BadDefinition: its file is refused.
+        MachineLost: a machine can't be reached.
     """
+    from dragstrip.racing.site import LOCAL
 
-    contenders: tuple[str, ...]
-    serve: tuple[str, ...]
-    wake: float | None
-    threads: int | None
-    timeout: float
-    pace: str
-    seed: int | None
-    io: str
-    awake: str
-    quiet: bool
+    if fleet is None:
+        yield LOCAL
+        return
+    for flag, cores in (("--server-cores", server_cores), ("--engine-cores", engine_cores)):
+        if cores is not None:
+            raise BadUsage(
+                f"{flag} {cores} can't be used with --fleet: {fleet} sets each machine's cores; leave it out"
+            )
+    from dragstrip.fleet.definition import load
+    from dragstrip.fleet.fleet_site import FleetSite
+    from dragstrip.fleet.machines import Machines
 
-
-threads_option = click.option(
-    "--threads",
-    "-t",
-    type=whole_number(bounds.THREADS),
-    default=None,
-    help="Engine threads. [default: one per engine core]",
-)
-timeout_option = click.option(
-    "--timeout", type=Duration(), default="2s", show_default=True, help="Time limit for one response."
-)
-seed_option = click.option(
-    "--seed",
-    type=whole_number(bounds.SEED),
-    default=None,
-    help="Seed for random order and drawn requests. [default: random]",
-)
-
-
-def serve_option(purpose: str, *, starts: bool = True) -> Callable[[Command], Command]:
-    """``--serve "NAME=COMMAND {port}"``, whose help is ``purpose``, and, if the command ``starts`` it, ``--wake``."""
-    serve = click.option("--serve", multiple=True, metavar='"NAME=COMMAND {port}"', help=purpose)
-    text = "Time that a --serve command gets to send its first correct response. [default: 10s]"
-    wake = click.option("--wake", type=Duration(), default=None, metavar="TIME", help=text)
-    return lambda command: serve(wake(command) if starts else command)
-
-
-def pace_option(text: str) -> Callable[[Command], Command]:
-    """``--pace precise|…`` with its help."""
-    return click.option("--pace", type=click.Choice(PRECISIONS), default="precise", help=text)
+    with Machines(load(fleet), node_wait_s=node_wait_s) as machines:
+        yield FleetSite(machines)
 
 
 class _ReportingStore(Store):
@@ -233,7 +237,7 @@ def open_store(store_path: Path | None) -> Store:
 
 
 def read_store(store_path: Path | None) -> Store:
-    """The same for a command that only reads: a store that is not there is not made."""
+    """The same for a command that only reads: a store that does not exist is not created."""
     return _ReportingStore(store_path or default_path(), write=False)
 
 
@@ -241,7 +245,7 @@ def read_race(name: str, store_path: Path | None) -> Race:
     """A race by its id (or the beginning of one, or last), or from a file that ``dragstrip export`` wrote.
 
     Raises:
-        StoreError: there is none, or several, or the file is no exported race.
+        StoreError: it does not exist, or several match, or the file is not an exported race.
     """
     if not is_file(Path(name)):
         with read_store(store_path) as store:

@@ -1,19 +1,45 @@
-"""Types of options that are a number: counts, rates, durations and shares, read by ``dragstrip.quantities``."""
+"""Types of options that are numbers: counts, rates, durations and shares, read by ``dragstrip.quantities``."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import click
 
 from dragstrip import quantities
-from dragstrip.racing.options import MAX_BUDGET_S, IntRange
+from dragstrip.racing.options import AUTO_RATE, MAX_BUDGET_S, MAX_PER_S, IntRange
+
+Value = TypeVar("Value")
 
 #: More than any machine answers in a year; the engine counts with 64 bits.
-MOST_COUNTED = 10**15
+MAX_COUNT = 10**15
 
 #: No command runs for longer than a year.
-_LONGEST_S = 366 * 86_400.0
+_MAX_S = 366 * 86_400.0
+
+
+class Text(click.ParamType[Value]):
+    """A text that a function turns into a value.
+
+    Args:
+        name: what it is, for the help.
+        read: raises a ValueError, whose text is the refusal.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], Value]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: str | Value, param: click.Parameter | None, ctx: click.Context | None) -> Value:
+        """The value; a default that is no text stays as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Count(click.IntRange):
@@ -25,13 +51,13 @@ class Count(click.IntRange):
 
     name = "number"
 
-    def __init__(self, least: int | None = 1, most: int | None = MOST_COUNTED, *, auto: bool = False) -> None:
+    def __init__(self, least: int = 1, most: int = MAX_COUNT, *, auto: bool = False) -> None:
         super().__init__(least, most)
-        self.auto = auto
+        self.least, self.most, self.auto = least, most, auto
 
     def _describe_range(self) -> str:
         """For the help."""
-        return "" if self.max == MOST_COUNTED else f"{self.min or 0} to {self.max or MOST_COUNTED:,}"
+        return "" if self.most == MAX_COUNT else f"{self.least} to {self.most:,}"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
@@ -41,10 +67,10 @@ class Count(click.IntRange):
         if self.auto and text == "auto":
             return 0
         count = quantities.whole(text)
-        if count is None or not (self.min or 0) <= count <= (self.max or MOST_COUNTED):
-            span = f"from {self.min or 0} to {self.max or MOST_COUNTED:,}"
-            remedy = "use 20000 or 20k" if (self.max or MOST_COUNTED) >= 20_000 else f"use {max(self.min or 0, 2)}"
-            self.fail(f"{value!r} is not a valid number {span}; {remedy}{' or auto' if self.auto else ''}", param, ctx)
+        if count is None or not self.least <= count <= self.most:
+            remedy = "use 20000 or 20k" if self.most >= 20_000 else f"use {max(self.least, 2)}"
+            remedy += " or auto" if self.auto else ""
+            self.fail(f"{value!r} is not a valid number from {self.least} to {self.most:,}; {remedy}", param, ctx)
         return count
 
 
@@ -53,90 +79,76 @@ def whole_number(bound: IntRange) -> Count:
     return Count(bound.min, bound.max)
 
 
-class Duration(click.ParamType[float]):
-    """``60s``, ``1m30s``, ``5ms``, ``500us`` or plain seconds, as wrk and hey users write them, above zero; as seconds.
-
-    Args:
-        least_s, most_s: bounds besides, None for those of every command.
-    """
-
-    name = "duration"
-
-    def __init__(self, least_s: float | None = None, most_s: float | None = None) -> None:
-        self.least_s, self.most_s = least_s, most_s
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds, above zero."""
-        if isinstance(value, float):
-            return value
-        seconds = quantities.seconds(str(value))
-        if seconds is None or seconds <= 0:
-            self.fail(f"{value!r} is not a duration above zero; use 10s, 1m30s, 5ms or 500us", param, ctx)
-        if seconds > _LONGEST_S:
-            self.fail(f"{value!r} is longer than a year; use 10s, 1m30s, 5ms or 500us", param, ctx)
-        if (self.least_s and seconds < self.least_s) or (self.most_s and seconds > self.most_s):
-            self.fail(f"{value!r} is out of bounds; use {self.least_s:g}s to {self.most_s:g}s", param, ctx)
-        return seconds
+def duration_s(text: str, least_s: float = 0.0, most_s: float = _MAX_S) -> float:
+    """``60s``, ``1m30s``, ``5ms``, ``500us`` or plain seconds, as wrk and hey users write them, above zero."""
+    seconds = quantities.seconds(text)
+    if seconds is None or seconds <= 0:
+        raise ValueError(f"{text!r} is not a duration above zero; use 10s, 1m30s, 5ms or 500us")
+    if seconds > _MAX_S:
+        raise ValueError(f"{text!r} is longer than a year; use 10s, 1m30s, 5ms or 500us")
+    if not least_s <= seconds <= most_s:
+        raise ValueError(f"{text!r} is out of bounds; use {least_s:g}s to {most_s:g}s")
+    return seconds
 
 
 class ExtraSeconds(float):
     """Seconds that a race gets on top of what it had."""
 
 
-class Budget(Duration):
-    """A duration, or ``+2m``, so much more for a race that is resumed."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; ``ExtraSeconds`` where they are to be added."""
-        text = str(value)
-        is_extra = text.startswith("+")
-        seconds = super().convert(text[1:] if is_extra else value, param, ctx)
-        if seconds > MAX_BUDGET_S:
-            self.fail(f"{text!r} is longer than a week; use 60s, 2m or 1h", param, ctx)
-        return ExtraSeconds(seconds) if is_extra else seconds
+def _budget_s(text: str) -> float:
+    """A duration; ``+2m`` is ``ExtraSeconds`` for a race that is resumed."""
+    seconds = duration_s(text.removeprefix("+"))
+    if seconds > MAX_BUDGET_S:
+        raise ValueError(f"{text!r} is longer than a week; use 60s, 2m or 1h")
+    return ExtraSeconds(seconds) if text.startswith("+") else seconds
 
 
-class Rate(click.ParamType[float]):
-    """``20000``, ``20k``, ``0.5``, ``1e5`` or ``1M`` per second."""
-
-    name = "rate"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Requests per second; 0 is left to its user to refuse."""
-        if isinstance(value, float):
-            return value
-        rate = quantities.number(str(value).removesuffix("/s"))
-        if rate is None:
-            self.fail(f"{value!r} is not a valid rate; use 20000, 20k or 0.5 (requests per second)", param, ctx)
-        return float(rate)
+def rate_per_s(text: str) -> float:
+    """``20000``, ``20k``, ``0.5``, ``1e5`` or ``1M`` per second; 0 is left to the caller to refuse."""
+    rate = quantities.number(text.removesuffix("/s"))
+    if rate is None:
+        raise ValueError(f"{text!r} is not a valid rate; use 20000, 20k or 0.5 (requests per second)")
+    return float(rate)
 
 
-class Share(click.ParamType[float]):
-    """``1%`` or ``0.01``, below 100 %.
-
-    Args:
-        least: 0 takes 0 too (none may fail); None wants it above 0.
-    """
-
-    name = "share"
-
-    def __init__(self, least: float | None = None) -> None:
-        self.least = least
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A share as a float."""
-        if isinstance(value, float):
-            return value
-        share = share_of(str(value))
-        if share is None or share >= 1 or (share <= 0 if self.least is None else share < self.least):
-            bounds = (
-                "between 0 and 100 %; use 1% or 0.01" if self.least is None else "from 0 to below 100 %; use 0.1% or 0"
-            )
-            self.fail(f"{value!r} is not a share {bounds}", param, ctx)
-        return share
+def _rate_or_auto(text: str) -> float:
+    """A rate above 0; ``auto`` is ``racing.options.AUTO_RATE``, half of what the slowest contender can serve."""
+    if text == "auto":
+        return AUTO_RATE
+    rate = rate_per_s(text)
+    if not 0 < rate <= MAX_PER_S:
+        raise ValueError(f"rate {text!r} is out of range; use more than 0 and at most {MAX_PER_S:,.0f} per second")
+    return rate
 
 
 def share_of(text: str) -> float | None:
     """``1%`` or ``0.01`` as 0.01; None if it is not such a number."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(%)?", text)
     return float(match[1]) / (100 if match[2] else 1) if match else None
+
+
+def _share(text: str, *, zero: bool) -> float:
+    """A share below 100 %, above 0; with ``zero`` also 0."""
+    share = share_of(text)
+    if share is None or share >= 1 or (share == 0 and not zero):
+        bounds = "from 0 to below 100 %; use 0.1% or 0" if zero else "between 0 and 100 %; use 1% or 0.01"
+        raise ValueError(f"{text!r} is not a share {bounds}")
+    return share
+
+
+def _threshold(text: str) -> tuple[str, str, float]:
+    """``slower:3%`` or ``faster:5%``, as its text, its direction and its share."""
+    match = re.fullmatch(r"(slower|faster):(.+)", text)
+    share = share_of(match[2]) if match else None
+    if match is None or share is None or share >= 1:
+        raise ValueError(f"{text!r} is not a valid threshold; use slower:3% or faster:0.05")
+    return text, match[1], share
+
+
+DURATION = Text("duration", duration_s)
+BUDGET = Text("duration", _budget_s)
+RATE = Text("rate", rate_per_s)
+RATE_OR_AUTO = Text("rate", _rate_or_auto)
+SHARE = Text("share", partial(_share, zero=False))
+SHARE_OR_ZERO = Text("share", partial(_share, zero=True))
+THRESHOLD = Text("rule", _threshold)

@@ -17,31 +17,11 @@ from rich.console import Console
 
 from dragstrip import analysis, contender
 from dragstrip.cli import completion
-from dragstrip.cli.consent import ask_to_run, yes_option
-from dragstrip.cli.elsewhere_options import allow_host_option
-from dragstrip.cli.fleet_options import fleet_options, placed
-from dragstrip.cli.open_loop_options import AnyRate
-from dragstrip.cli.options import (
-    EXIT_FAILURE,
-    EXIT_VOID,
-    Rule,
-    RunOptions,
-    awake_option,
-    core_options,
-    definition_options,
-    gathered,
-    io_option,
-    open_store,
-    pace_option,
-    refuse_warm_up,
-    seed_option,
-    serve_option,
-    store_options,
-    threads_option,
-    timeout_option,
-)
-from dragstrip.cli.outputs import OutputFile, json_text, write_all
-from dragstrip.cli.quantities import Budget, ExtraSeconds, Share, whole_number
+from dragstrip.cli import options as opts
+from dragstrip.cli.consent import ask_to_run
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, taken_from
+from dragstrip.cli.outputs import json_text, write_all
+from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, whole_number
 from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
@@ -53,7 +33,7 @@ from dragstrip.racing.request import Request
 from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.racing.site import Site
-from dragstrip.record import DEFAULT_CONNECTIONS, Event, Race
+from dragstrip.record import Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruled, ruling_line
 from dragstrip.report.figures import visible
@@ -70,211 +50,160 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaceOptions(RunOptions):
-    """What ``dragstrip race`` was given; the decorators of ``race`` say what each is.
+class RaceOptions:
+    """Options of ``dragstrip race``; None where a line-up's value or the usual one counts."""
 
-    None where a line-up's value or the usual one is to count.
-    """
+    contenders: tuple[str, ...] = opts.contenders_argument()
+    line_up: str | None = opts.line_up_option(
+        shell_complete=completion.line_ups,
+        help="A named list of contenders with its settings, e.g. default, or a TOML file.",
+    )
+    serve: tuple[str, ...] = opts.serve_option(help="Race a command of your own.")
+    wake: float | None = opts.wake_option()
+    folders: tuple[Path, ...] = opts.folders_option()
+    settings: tuple[str, ...] = opts.settings_option()
+    workload: str | None = option(
+        "--workload",
+        shell_complete=completion.workloads,
+        metavar="NAME[,NAME…]",
+        help=(
+            "hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions, "
+            "or a TOML file; separate several with commas to get one table column each."
+        ),
+    )
+    connections: int | None = opts.connections_option()
+    threads: int | None = opts.threads_option()
+    keepalive: bool | None = option(
+        "--keepalive/--no-keepalive",
+        default=None,
+        help="Reuse connections, or open a new one per request. [default: keepalive]",
+    )
+    http: str | None = option(
+        "--http",
+        type=click.Choice(["1.1", "1.0", "2"]),
+        help="HTTP version: 1.0 as ab speaks it; 2 starts every contender with http=2. [default: 1.1]",
+    )
+    tls: bool = option(
+        "--tls", is_flag=True, help="Start every contender with tls=on, using a certificate made for this race."
+    )
+    streams: int = option(
+        "--streams",
+        type=whole_number(bounds.STREAMS),
+        default=1,
+        help="HTTP/2: concurrent requests (streams) per connection. [default: 1]",
+    )
+    timeout_s: float = opts.timeout_option()
+    budget: float | None = option(
+        "--budget",
+        "--duration",
+        "-d",
+        type=BUDGET,
+        help=(
+            "Time for all rounds; with --resume, +2m adds two minutes. "
+            f"[default: 60s, or up to 5m if {ROUNDS_WANTED} rounds need longer]"
+        ),
+    )
+    margin: float = option(
+        "--margin",
+        type=SHARE,
+        default="1%",
+        show_default=True,
+        help="Equivalence margin: 'same' if the whole interval lies within it.",
+    )
+    metric: str | None = option(
+        "--metric",
+        type=click.Choice(bounds.ASKED_METRICS),
+        help=(
+            "Metric that decides: auto (default: throughput, or cpu if the machine, the load generator or a fixed rate "
+            "makes throughput meaningless), throughput, cpu (server CPU time per request), latency-… (needs --rate)."
+        ),
+    )
+    rate_per_s: float | None = option(
+        "--rate",
+        "-R",
+        type=RATE_OR_AUTO,
+        help="Open loop: requests per second for every contender, or auto (half of what the slowest can serve).",
+    )
+    pace: str = opts.pace_option()
+    efficiency: bool = option(
+        "--efficiency",
+        is_flag=True,
+        help="Compare CPU time per request at two rates: a tenth and half of what the slowest can serve.",
+    )
+    typical: bool = option(
+        "--typical", is_flag=True, help="Judge by the median over passes, which ignores pauses, instead of by totals."
+    )
+    rounds: int | None = option(
+        "--rounds",
+        "--runs",
+        type=whole_number(bounds.ROUNDS),
+        help="Run exactly this many rounds; a verdict needs at least 10.",
+    )
+    seed: int | None = opts.seed_option()
+    json_path: Path | None = opts.report_option(
+        "--json", "--export-json", help="Write every number as JSON; - for stdout."
+    )
+    html_path: Path | None = opts.html_option()
+    junit_path: Path | None = opts.output_option("--junit", help="A report of tests: one case per --fail-if.")
+    markdown_path: Path | None = opts.report_option(
+        "--export-markdown", help="Write the ranking as Markdown; - for stdout."
+    )
+    called: tuple[str, ...] = option(
+        "--name",
+        "-n",
+        multiple=True,
+        metavar="NAME",
+        help="Your own name for a contender; give one per contender, in order.",
+    )
+    fresh_scrutiny: bool = option(
+        "--fresh-scrutiny", is_flag=True, help="Repeat scrutineering even for contenders that have not changed."
+    )
+    resume_id: str | None = option(
+        "--resume",
+        metavar="ID",
+        shell_complete=completion.races,
+        help="Continue an interrupted race, or extend one with --budget +TIME.",
+    )
+    yes: bool = opts.yes_option()
+    fleet: Path | None = opts.fleet_option()
+    node_wait: float = opts.node_wait_option()
+    allowed: tuple[AllowedHost, ...] = opts.allow_host_option()
+    server_cores: str | None = opts.server_cores_option()
+    engine_cores: str | None = opts.engine_cores_option()
+    io: str = opts.io_option()
+    awake: str = opts.awake_option(default="auto")
+    rules: tuple[tuple[str, str, float], ...] = opts.fail_if_option(
+        help=(
+            "Exit 1 if a contender is out, or if its whole interval shows it slower (or faster) than the first one "
+            "named by more than this."
+        )
+    )
+    strict: bool = opts.strict_option()
+    pairs: bool = opts.pairs_option()
+    verbose: bool = opts.verbose_option()
+    quiet: bool = opts.quiet_option()
+    store_path: Path | None = opts.store_option()
 
-    line_up: str | None
-    workload: str | None
-    connections: int | None
-    keepalive: bool | None
-    http: str | None
-    tls: bool
-    streams: int
-    budget: float | None
-    margin: float
-    metric: str | None
-    rate: float | None
-    efficiency: bool
-    typical: bool
-    rounds: int | None
-    json_path: Path | None
-    html_path: Path | None
-    junit_path: Path | None
-    markdown_path: Path | None
-    called: tuple[str, ...]
-    fresh_scrutiny: bool
-    resume_id: str | None
-    fleet: Path | None
-    node_wait: float
-    allowed: tuple[AllowedHost, ...]
-    rules: tuple[tuple[str, str, float], ...]
-    strict: bool
-    pairs: bool
-    verbose: bool
-    yes: bool
+
+def _refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """hyperfine's ``--warmup N`` has nothing to set here."""
+    if value is not None:
+        raise click.UsageError(
+            "--warmup has no effect: each launch is warmed up until it stops getting faster, within the limits of "
+            "its definition's [warm_up]; leave it out",
+            ctx,
+        )
 
 
 @click.command()
-@click.argument("contenders", nargs=-1, shell_complete=completion.contenders)
-@click.option(
-    "--line-up",
-    default=None,
-    shell_complete=completion.line_ups,
-    help="A named list of contenders with its settings, e.g. default, or a TOML file.",
-)
-@serve_option("Race a command of your own.")
-@definition_options
-@click.option(
-    "--workload",
-    default=None,
-    shell_complete=completion.workloads,
-    metavar="NAME[,NAME…]",
-    help=(
-        "hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions, "
-        "or a TOML file; separate several with commas to get one table column each."
-    ),
-)
-@click.option(
-    "--connections",
-    "-c",
-    type=whole_number(bounds.CONNECTIONS),
-    default=None,
-    help=f"Concurrent connections. [default: {DEFAULT_CONNECTIONS}, or the workload's own number]",
-)
-@threads_option
-@click.option(
-    "--keepalive/--no-keepalive",
-    default=None,
-    help="Reuse connections, or open a new one per request. [default: keepalive]",
-)
-@click.option(
-    "--http",
-    type=click.Choice(["1.1", "1.0", "2"]),
-    default=None,
-    help="HTTP version: 1.0 as ab speaks it; 2 starts every contender with http=2. [default: 1.1]",
-)
-@click.option("--tls", is_flag=True, help="Start every contender with tls=on, using a certificate made for this race.")
-@click.option(
-    "--streams",
-    type=whole_number(bounds.STREAMS),
-    default=1,
-    help="HTTP/2: concurrent requests (streams) per connection. [default: 1]",
-)
-@timeout_option
-@click.option(
-    "--budget",
-    "--duration",
-    "-d",
-    "budget",
-    type=Budget(),
-    default=None,
-    help=(
-        "Time for all rounds; with --resume, +2m adds two minutes. "
-        f"[default: 60s, or up to 5m if {ROUNDS_WANTED} rounds need longer]"
-    ),
-)
 @click.option(
     "--warmup",
     metavar="N",
     hidden=True,
     expose_value=False,
-    callback=refuse_warm_up,
+    callback=_refuse_warm_up,
     help="hyperfine's; each launch is warmed up until it no longer gets faster.",
 )
-@click.option(
-    "--margin",
-    type=Share(),
-    default="1%",
-    show_default=True,
-    help="Equivalence margin: 'same' if the whole interval lies within it.",
-)
-@click.option(
-    "--metric",
-    type=click.Choice(bounds.ASKED_METRICS),
-    default=None,
-    help=(
-        "Metric that decides: auto (default: throughput, or cpu if the machine, the load generator or a fixed rate "
-        "makes throughput meaningless), throughput, cpu (server CPU time per request), latency-… (needs --rate)."
-    ),
-)
-@click.option(
-    "--rate",
-    "-R",
-    type=AnyRate(),
-    default=None,
-    help="Open loop: requests per second for every contender, or auto (half of what the slowest can serve).",
-)
-@pace_option("Open loop: how precisely requests leave on time; see load --help.")
-@click.option(
-    "--efficiency",
-    is_flag=True,
-    help="Compare CPU time per request at two rates: a tenth and half of what the slowest can serve.",
-)
-@click.option(
-    "--typical", is_flag=True, help="Judge by the median over passes, which ignores pauses, instead of by totals."
-)
-@click.option(
-    "--rounds",
-    "--runs",
-    "rounds",
-    type=whole_number(bounds.ROUNDS),
-    default=None,
-    help="Run exactly this many rounds; a verdict needs at least 10.",
-)
-@seed_option
-@click.option(
-    "--json",
-    "--export-json",
-    "json_path",
-    type=OutputFile(dash=True),
-    default=None,
-    help="Write every number as JSON; - for stdout.",
-)
-@click.option(
-    "--html", "html_path", type=OutputFile(), default=None, help="Write the report as one self-contained HTML page."
-)
-@click.option(
-    "--junit", "junit_path", type=OutputFile(), default=None, help="A report of tests: one case per --fail-if."
-)
-@click.option(
-    "--export-markdown",
-    "markdown_path",
-    type=OutputFile(dash=True),
-    default=None,
-    help="Write the ranking as Markdown; - for stdout.",
-)
-@click.option(
-    "--name",
-    "-n",
-    "called",
-    multiple=True,
-    metavar="NAME",
-    help="Your own name for a contender; give one per contender, in order.",
-)
-@click.option("--fresh-scrutiny", is_flag=True, help="Repeat scrutineering even for contenders that have not changed.")
-@click.option(
-    "--resume",
-    "resume_id",
-    default=None,
-    metavar="ID",
-    shell_complete=completion.races,
-    help="Continue an interrupted race, or extend one with --budget +TIME.",
-)
-@yes_option
-@fleet_options
-@allow_host_option
-@core_options()
-@io_option
-@awake_option("auto")
-@click.option(
-    "--fail-if",
-    "rules",
-    type=Rule(),
-    multiple=True,
-    metavar="slower:3%",
-    help=(
-        "Exit 1 if a contender is out, or if its whole interval shows it slower (or faster) than the first one named by"
-        " more than this."
-    ),
-)
-@click.option("--strict", is_flag=True, help="Exit 1 also if the interval can't rule out what --fail-if names.")
-@click.option("--pairs", is_flag=True, help="Show every pair.")
-@click.option("--verbose", "-v", is_flag=True, help="Also show all checks, the other metrics and what the words mean.")
-@click.option("--quiet", "-q", is_flag=True, help="Print only the report, no progress.")
-@store_options
 @gathered(RaceOptions)
 def race(options: RaceOptions) -> None:
     """Race CONTENDERS: which is faster, by what ratio, and with what confidence.
@@ -290,7 +219,12 @@ def race(options: RaceOptions) -> None:
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
     request = None if options.resume_id else _request(options)  # what is refused makes no store
     with (
-        placed(options.fleet, options.node_wait, options) as site,
+        placed(
+            options.fleet,
+            options.node_wait,
+            server_cores=options.server_cores,
+            engine_cores=options.engine_cores,
+        ) as site,
         open_store(options.store_path) as store,
         _agreed_to_resume(options, store, site) as entries,
         Progress(console, quiet=options.quiet) as progress,
@@ -367,31 +301,18 @@ def _request(options: RaceOptions) -> Request:
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings, allowed=options.allowed)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
-    return Request(
+    return taken_from(
+        options,
+        Request,
         entries=(*known, *(contender.serve_entry(text, wake_s=options.wake) for text in serve)),
         workload=workload,
         also=tuple(also),
-        efficiency=options.efficiency,
         connections=_first(options.connections, line_up.own_connections if line_up else None),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
         http=http,
-        streams=options.streams,
-        threads=options.threads,
-        rate_per_s=options.rate,
-        pace=options.pace,
-        timeout_s=options.timeout,
         budget_s=options.budget,
-        margin=options.margin,
         metric=f"{TYPICAL if options.typical else ''}{metric}",
-        seed=options.seed,
-        rounds=options.rounds,
-        server_cores=options.server_cores,
-        engine_cores=options.engine_cores,
-        io=options.io,
-        fresh_scrutiny=options.fresh_scrutiny,
-        awake=options.awake,
         explicit=line_up is None,
-        allowed=options.allowed,
     )
 
 
@@ -511,8 +432,8 @@ def _show_interrupted(
 def _resuming(name: str, options: RaceOptions) -> list[str]:
     """The command that resumes a race, with the options that it needs again."""
     words = ["dragstrip", "race", "--resume", name]
-    for option, value in (
+    for flag, value in (
         ("--workload", options.workload), ("--fleet", options.fleet), ("--store", options.store_path)
     ):  # fmt: skip
-        words += [option, str(value)] if value else []
+        words += [flag, str(value)] if value else []
     return words

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from dragstrip import analysis
-from dragstrip.cli import completion
-from dragstrip.cli.consent import ask_to_run, yes_option
-from dragstrip.cli.fleet_options import fleet_options, placed
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store, read_race, store_options
+from dragstrip.cli import options as opts
+from dragstrip.cli.consent import ask_to_run
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, read_race
 from dragstrip.racing import run as racing
 from dragstrip.racing.rerun import request_of
 from dragstrip.record import Race
@@ -24,24 +23,24 @@ from dragstrip.validity import inspect, is_void
 from dragstrip.workload import several as workloads_of
 
 
+@dataclass(frozen=True, kw_only=True)
+class RerunOptions:
+    """Options of ``dragstrip rerun``."""
+
+    run: str = opts.race_argument()
+    workload: str | None = option(
+        "--workload", help="Workload file, if RUN used one; if RUN had several workloads, name all of them."
+    )
+    quiet: bool = opts.quiet_option()
+    yes: bool = opts.yes_option()
+    store_path: Path | None = opts.store_option()
+    fleet: Path | None = opts.fleet_option()
+    node_wait: float = opts.node_wait_option()
+
+
 @click.command()
-@click.argument("run", shell_complete=completion.races)
-@click.option(
-    "--workload", default=None, help="Workload file, if RUN used one; if RUN had several workloads, name all of them."
-)
-@click.option("--quiet", "-q", is_flag=True, help="Print only the report, no progress.")
-@yes_option
-@store_options
-@fleet_options
-def rerun(
-    run: str,
-    workload: str | None,
-    quiet: bool,
-    yes: bool,
-    store_path: Path | None,
-    fleet: Path | None,
-    node_wait: float,
-) -> None:
+@gathered(RerunOptions)
+def rerun(options: RerunOptions) -> None:
     """Race RUN again on this machine with the same plan, then compare.
 
     RUN is a stored race, or a file written by `dragstrip export`. Contenders, load, plan and seed come from the record;
@@ -49,16 +48,16 @@ def rerun(
     shown without a verdict. If RUN is a file or an imported race, rerun shows the commands it would run, then asks.
     """
     console = Console()
-    before = read_race(run, store_path)
-    request = request_of(before, workloads_of(workload) if workload else ())
+    before = read_race(options.run, options.store_path)
+    request = request_of(before, workloads_of(options.workload) if options.workload else ())
     if before.imported:
-        ask_to_run(f"race {before.id}", request.entries, yes=yes)
-    if fleet is not None:
-        request = replace(request, server_cores=None, engine_cores=None)  # each machine's stand in the fleet's file
+        ask_to_run(f"race {before.id}", request.entries, yes=options.yes)
+    if options.fleet is not None:
+        request = replace(request, server_cores=None, engine_cores=None)  # the fleet's file has each machine's
     with (
-        placed(fleet, node_wait) as site,
-        open_store(store_path) as store,
-        Progress(console, quiet=quiet) as progress,
+        placed(options.fleet, options.node_wait) as site,
+        open_store(options.store_path) as store,
+        Progress(console, quiet=options.quiet) as progress,
     ):
         after = racing.run(replace(request, site=site), store=store, progress=progress)
     checks = inspect(after)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from dragstrip.cli.options import read_store, store_options
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import gathered, option, read_store
 from dragstrip.record import EventKind
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    """Options of ``dragstrip runs``."""
+
+    as_json: bool = option("--json", is_flag=True, help="Print the list as JSON.")
+    store_path: Path | None = opts.store_option()
+
+
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@store_options
-def runs(as_json: bool, store_path: Path | None) -> None:
+@gathered(RunsOptions)
+def runs(options: RunsOptions) -> None:
     """List stored races, newest first."""
-    with read_store(store_path) as store:
+    with read_store(options.store_path) as store:
         # As ``report.race.badge`` left them; the first is the newest.
         verdicts = {race_id: event.text for race_id, event in reversed(store.noted(EventKind.VERDICT))}
         lines = store.runs()
-    if as_json:
+    if options.as_json:
         click.echo(json.dumps([asdict(line) | {"verdict": verdicts.get(line.race, "")} for line in lines], indent=2))
         return
     from rich.console import Console

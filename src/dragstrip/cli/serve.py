@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from dragstrip.cli.options import store_options
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import gathered, option
 from dragstrip.cli.quantities import Count
 from dragstrip.errors import BadUsage
 from dragstrip.store.database import default_path
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Options of ``dragstrip serve``."""
+
+    port: int = option(
+        "--port", type=Count(0, 65535), default=8321, show_default=True, help="Port to listen on; 0 picks a free one."
+    )
+    store_path: Path | None = opts.store_option()
+
+
 @click.command()
-@click.option(
-    "--port", type=Count(0, 65535), default=8321, show_default=True, help="Port to listen on; 0 picks a free one."
-)
-@store_options
-def serve(port: int, store_path: Path | None) -> None:
+@gathered(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Serve stored races to a browser on 127.0.0.1 until Ctrl-C: search, comparison, history, live races.
 
     Only reads the store. Refuses requests for any host name other than 127.0.0.1 or localhost.
@@ -28,6 +37,7 @@ def serve(port: int, store_path: Path | None) -> None:
 
     from dragstrip.site import BACKLOG, Bounded, app
 
+    place, port = options.store_path or default_path(), options.port
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -37,12 +47,10 @@ def serve(port: int, store_path: Path | None) -> None:
         listening.close()
         raise BadUsage(f"--port {port}: can't listen on it ({error.strerror}); --port 0 picks a free one") from error
     with listening:
-        click.echo(
-            f"http://127.0.0.1:{listening.getsockname()[1]}/ shows {store_path or default_path()}; Ctrl-C ends it"
-        )
+        click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/ shows {place}; Ctrl-C ends it")
         # A live view's stream has no end of its own: it is not waited for.
         config = uvicorn.Config(
-            app(store_path or default_path()),
+            app(place),
             http=Bounded,
             ws="none",
             backlog=BACKLOG,

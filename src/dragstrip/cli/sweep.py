@@ -13,31 +13,21 @@ from rich.console import Console
 
 from dragstrip import contender
 from dragstrip.cli import completion
-from dragstrip.cli.fleet_options import fleet_options, placed
+from dragstrip.cli import options as opts
 from dragstrip.cli.options import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     EXIT_VOID,
-    RunOptions,
-    awake_option,
-    core_options,
-    definition_options,
     gathered,
-    io_option,
-    pace_option,
-    seed_option,
-    serve_option,
-    store_options,
-    threads_option,
-    timeout_option,
+    option,
+    placed,
+    taken_from,
 )
-from dragstrip.cli.outputs import OutputFile, Wanted, json_text, write_or_refuse
-from dragstrip.cli.quantities import Count, Duration, Rate, whole_number
+from dragstrip.cli.outputs import Wanted, json_text, write_or_refuse
+from dragstrip.cli.quantities import Count, Text, duration_s, rate_per_s
 from dragstrip.errors import BadUsage
-from dragstrip.loading.arrivals import MOST_PER_S
-from dragstrip.racing import options as bounds
+from dragstrip.loading.arrivals import MAX_PER_S
 from dragstrip.racing.request import Request as RaceRequest
-from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report import sweep as sweep_report
 from dragstrip.report import sweep_json
 from dragstrip.report.race.live import Progress
@@ -47,126 +37,95 @@ from dragstrip.sweep.capacity import LEAST_LAUNCHES, TOLD, Objective
 from dragstrip.sweep.run import Request, run
 from dragstrip.workload import load as load_workload
 
-#: More rates than this are no table that anybody reads.
-MOST_RATES = 50
+#: More rates than this are too many to read in a table.
+MAX_RATES = 50
 
 
-class ObjectiveText(click.ParamType[Objective]):
+def _objective(text: str) -> Objective:
     """``p99=5ms``: a quantile of the latency, and the limit that it stays below."""
-
-    name = "objective"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Objective:
-        """The objective."""
-        if isinstance(value, Objective):
-            return value
-        quantile, equals, limit = str(value).partition("=")
-        if not equals or quantile not in TOLD:
-            self.fail(
-                f"{value!r} is not a valid objective; use p99=5ms, or {', '.join(TOLD)} with another limit", param, ctx
-            )
-        return Objective(quantile=quantile, limit_us=1e6 * Duration().convert(limit, param, ctx))
+    quantile, equals, limit = text.partition("=")
+    if not equals or quantile not in TOLD:
+        raise ValueError(f"{text!r} is not a valid objective; use p99=5ms, or {', '.join(TOLD)} with another limit")
+    return Objective(quantile=quantile, limit_us=1e6 * duration_s(limit))
 
 
-class Rates(click.ParamType[tuple[float, ...]]):
-    """``1k:20k:8`` (eight rates, evenly spaced), ``1k,5k,20k``, or ``auto``, which is none named."""
+def _rates_per_s(text: str) -> tuple[float, ...]:
+    """``1k:20k:8`` (eight rates, evenly spaced), ``1k,5k,20k`` in ascending order, or ``auto``: none."""
+    if text == "auto":
+        return ()
+    if span := re.fullmatch(r"([^:,]+):([^:,]+):(\d+)", text):
+        first, last, count = rate_per_s(span[1]), rate_per_s(span[2]), int(span[3])
+        if not (first < last and 2 <= count <= MAX_RATES):
+            raise ValueError(f"{text!r}: give FROM below TO, and 2 to {MAX_RATES} rates; use 1k:20k:8")
+        rates = [float(f"{first + (last - first) * at / (count - 1):.4g}") for at in range(count)]
+    else:
+        rates = sorted({rate_per_s(part.strip()) for part in text.split(",")})
+    if not 0 < rates[0] <= rates[-1] <= MAX_PER_S or len(rates) > MAX_RATES:
+        limits = f"1 to {MAX_RATES} rates above 0, up to {MAX_PER_S:,.0f} a second"
+        raise ValueError(f"rates {text!r} are out of range; use {limits} (1k:20k:8, 1k,5k,20k or auto)")
+    return tuple(rates)
 
-    name = "rates"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Rates a second, ascending; empty for auto."""
-        if isinstance(value, tuple) or value == "auto":
-            return value if isinstance(value, tuple) else ()
-        text, rate = str(value), Rate()
-        if span := re.fullmatch(r"([^:,]+):([^:,]+):(\d+)", text):
-            first, last, count = rate.convert(span[1], param, ctx), rate.convert(span[2], param, ctx), int(span[3])
-            if not (first < last and 2 <= count <= MOST_RATES):
-                self.fail(f"{text!r}: give FROM below TO, and 2 to {MOST_RATES} rates; use 1k:20k:8", param, ctx)
-            rates = [float(f"{first + (last - first) * at / (count - 1):.4g}") for at in range(count)]
-        else:
-            rates = sorted({rate.convert(part.strip(), param, ctx) for part in text.split(",")})
-        if not 0 < rates[0] <= rates[-1] <= MOST_PER_S or len(rates) > MOST_RATES:
-            limits = f"1 to {MOST_RATES} rates above 0, up to {MOST_PER_S:,.0f} a second"
-            self.fail(f"rates {text!r} are out of range; use {limits} (1k:20k:8, 1k,5k,20k or auto)", param, ctx)
-        return tuple(rates)
+OBJECTIVE = Text("objective", _objective)
+RATES = Text("rates", _rates_per_s)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(RunOptions):
-    """What ``dragstrip sweep`` was given; the decorators of ``sweep`` say what each is."""
+class SweepOptions:
+    """Options of ``dragstrip sweep``."""
 
-    slo: Objective
-    rates: tuple[float, ...]
-    launches: int
-    workload: str
-    connections: int | None
-    fleet: Path | None
-    node_wait: float
-    json_path: Path | None
-    show_path: Path | None
+    contenders: tuple[str, ...] = opts.contenders_argument()
+    serve: tuple[str, ...] = opts.serve_option(help="Sweep a command of your own.")
+    wake: float | None = opts.wake_option()
+    folders: tuple[Path, ...] = opts.folders_option()
+    settings: tuple[str, ...] = opts.settings_option()
+    objective: Objective = option(
+        "--slo", type=OBJECTIVE, default="p99=5ms", show_default=True, help="Latency limit that defines capacity."
+    )
+    rates_per_s: tuple[float, ...] = option(
+        "--rates",
+        type=RATES,
+        default="auto",
+        show_default=True,
+        metavar="A:B:N",
+        help="Rates to start with: FROM:TO:COUNT, or a list like 1k,5k,20k.",
+    )
+    launches: int = option(
+        "--launches",
+        type=Count(LEAST_LAUNCHES, 1000),
+        default=5,
+        show_default=True,
+        help="Fresh launches at each rate; more launches narrow the intervals.",
+    )
+    workload: str = option(
+        "--workload",
+        default="hello",
+        shell_complete=completion.workloads,
+        show_default=True,
+        help="One workload, named as in race.",
+    )
+    connections: int | None = opts.connections_option()
+    threads: int | None = opts.threads_option()
+    timeout_s: float = opts.timeout_option()
+    pace: str = opts.pace_option()
+    seed: int | None = opts.seed_option()
+    json_path: Path | None = opts.report_option("--json", help="Write the result as JSON; - for stdout.")
+    show_path: Path | None = option(
+        "--show", type=click.Path(path_type=Path), help="Show this stored sweep again; measures nothing."
+    )
+    fleet: Path | None = opts.fleet_option()
+    node_wait: float = opts.node_wait_option()
+    server_cores: str | None = opts.server_cores_option()
+    engine_cores: str | None = opts.engine_cores_option()
+    io: str = opts.io_option()
+    awake: str = opts.awake_option(default="off")
+    quiet: bool = opts.quiet_option(
+        help="Print only the result, and on a terminal one line of progress that disappears at the end."
+    )
+    store_path: Path | None = opts.store_option()
 
 
 @click.command()
-@click.argument("contenders", nargs=-1, shell_complete=completion.contenders)
-@serve_option("Sweep a command of your own.")
-@definition_options
-@click.option(
-    "--slo", type=ObjectiveText(), default="p99=5ms", show_default=True, help="Latency limit that defines capacity."
-)
-@click.option(
-    "--rates",
-    type=Rates(),
-    default="auto",
-    show_default=True,
-    metavar="A:B:N",
-    help="Rates to start with: FROM:TO:COUNT, or a list like 1k,5k,20k.",
-)
-@click.option(
-    "--launches",
-    type=Count(LEAST_LAUNCHES, 1000),
-    default=5,
-    show_default=True,
-    help="Fresh launches at each rate; more launches narrow the intervals.",
-)
-@click.option(
-    "--workload",
-    default="hello",
-    shell_complete=completion.workloads,
-    show_default=True,
-    help="One workload, named as in race.",
-)
-@click.option(
-    "--connections",
-    "-c",
-    type=whole_number(bounds.CONNECTIONS),
-    default=None,
-    help=f"Concurrent connections. [default: {DEFAULT_CONNECTIONS}, or the workload's own number]",
-)
-@threads_option
-@timeout_option
-@pace_option("Open loop: how precisely requests leave on time; see load --help.")
-@seed_option
-@click.option(
-    "--json", "json_path", type=OutputFile(dash=True), default=None, help="Write the result as JSON; - for stdout."
-)
-@click.option(
-    "--show",
-    "show_path",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Show this stored sweep again; measures nothing.",
-)
-@fleet_options
-@core_options()
-@io_option
-@awake_option("off")
-@click.option(
-    "--quiet",
-    "-q",
-    is_flag=True,
-    help="Print only the result, and on a terminal one line of progress that disappears at the end.",
-)
-@store_options
 @gathered(SweepOptions)
 def sweep(options: SweepOptions) -> None:
     """Measure latency at several offered rates and find the capacity of CONTENDERS.
@@ -183,7 +142,8 @@ def sweep(options: SweepOptions) -> None:
         return
     folder = sweep_file.refuse_place(options.store_path or default_path())
     request = _request(options)
-    with placed(options.fleet, options.node_wait, options) as site:
+    cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
+    with placed(options.fleet, options.node_wait, **cores) as site:
         request = replace(request, field=replace(request.field, site=site))
         with Progress(console, brief=options.quiet) as progress:
             swept = run(request, progress=progress)
@@ -200,20 +160,13 @@ def _request(options: SweepOptions) -> Request:
     if not options.contenders and not options.serve:
         raise BadUsage("no contender given: name one (`dragstrip contenders` lists them), or give --serve")
     named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings)
-    field = RaceRequest(
+    field = taken_from(
+        options,
+        RaceRequest,
         entries=(*named, *(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)),
         workload=load_workload(options.workload),
-        connections=options.connections,
-        threads=options.threads,
-        timeout_s=options.timeout,
-        pace=options.pace,
-        seed=options.seed,
-        server_cores=options.server_cores,
-        engine_cores=options.engine_cores,
-        io=options.io,
-        awake=options.awake,
     )
-    return Request(field=field, objective=options.slo, rates_per_s=options.rates, launches=options.launches)
+    return taken_from(options, Request, field=field)
 
 
 def _leave(swept: sweep_file.Sweep) -> None:

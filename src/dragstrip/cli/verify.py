@@ -5,48 +5,38 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import click
 
 from dragstrip import contender
-from dragstrip.cli import completion
-from dragstrip.cli.options import (
-    EXIT_FAILURE,
-    EXIT_USAGE,
-    CoreOptions,
-    DefinitionOptions,
-    core_options,
-    definition_options,
-    gathered,
-    serve_option,
-)
+from dragstrip.cli import options as opts
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_USAGE, gathered, option
 from dragstrip.racing import verify as verification
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(DefinitionOptions, CoreOptions):
-    """What ``dragstrip verify`` was given; the decorators of ``verify`` say what each is."""
+class VerifyOptions:
+    """Options of ``dragstrip verify``."""
 
-    names: tuple[str, ...]
-    line_up: str | None
-    serve: tuple[str, ...]
-    wake: float | None
-    workload: str | None
-    as_json: bool
-    parity: bool
+    names: tuple[str, ...] = opts.contenders_argument()
+    line_up: str | None = opts.line_up_option()
+    serve: tuple[str, ...] = opts.serve_option(help="Verify a command of your own.")
+    wake: float | None = opts.wake_option()
+    workload: str | None = option(
+        "--workload", help="Check only this workload. [default: every workload of the contender]"
+    )
+    as_json: bool = option("--json", is_flag=True, help="Print the results as JSON.")
+    parity: bool = option(
+        "--parity", is_flag=True, help="Also print each contender's parity sheet (differences that can't be removed)."
+    )
+    server_cores: str | None = opts.server_cores_option()
+    engine_cores: str | None = opts.engine_cores_option()
+    folders: tuple[Path, ...] = opts.folders_option()
+    settings: tuple[str, ...] = opts.settings_option()
 
 
 @click.command()
-@click.argument("names", nargs=-1, shell_complete=completion.contenders)
-@click.option("--line-up", default=None, help="A named list of contenders, e.g. default.")
-@serve_option("Verify a command of your own.")
-@click.option("--workload", default=None, help="Check only this workload. [default: every workload of the contender]")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-@click.option(
-    "--parity", is_flag=True, help="Also print each contender's parity sheet (differences that can't be removed)."
-)
-@core_options()
-@definition_options
 @gathered(VerifyOptions)
 def verify(options: VerifyOptions) -> None:
     """Run scrutineering only: start each contender and check its responses.

@@ -199,7 +199,7 @@ _LOADING = {
 }
 
 #: Of ``load``: ab's, hey's, wrk2's, k6's and vegeta's. What wrk, h2load and oha mean by the same flag is in
-#: ``other_tools_flags``, and is said, too.
+#: `TOOLS`, and is shown, too.
 _LOAD = {
     "-u": "curl's name and password: --basic-auth USER:PASS; k6's virtual users: -c N; ab's PUT: -m PUT -b @FILE",
     "--user": "--basic-auth USER:PASS",

@@ -28,7 +28,7 @@ from dragstrip.fleet.remote_engine import MORE_S, shares, turns
 from dragstrip.fleet.remote_script import RemoteScript
 from dragstrip.fleet.sent import request_values
 from dragstrip.fleet.setup import FleetAwake
-from dragstrip.loading.arrivals import LONGEST_S
+from dragstrip.loading.arrivals import MAX_S
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, bounded, check, target
 from dragstrip.loading.result import LoadResult, Slice
@@ -44,7 +44,7 @@ _ANY_CONNECTIONS = 10**6
 #: Seconds that a script may take beyond all else to be loaded in every thread of a generator.
 _SCRIPT_S = 60.0
 #: More seconds than a run has: whoever tells more is no generator of ours.
-_MOST_SECONDS = round(2 * LONGEST_S)
+_MOST_SECONDS = round(2 * MAX_S)
 
 _AT_ODDS = "contradict each other"
 
@@ -103,10 +103,10 @@ def _allowed(machines: Machines, request: LoadRequest) -> tuple[LoadRequest, Tar
     }
     if said := next((f"{name} and --fleet {_AT_ODDS}: {why}" for name, (given, why) in at_odds.items() if given), None):
         raise BadUsage(f"{said}; leave it out, or load from this machine alone")
-    if _lasts_s(request) > LONGEST_S:
-        raise BadUsage(f"-d {_lasts_s(request):g} s: over a fleet give at most {LONGEST_S:g} s, or run it again")
+    if _lasts_s(request) > MAX_S:
+        raise BadUsage(f"-d {_lasts_s(request):g} s: over a fleet give at most {MAX_S:g} s, or run it again")
     address = machines.server.machine.address
-    own = AllowedHost(name=address, connections=_ANY_CONNECTIONS, rate_per_s=None, time_s=LONGEST_S)
+    own = AllowedHost(name=address, connections=_ANY_CONNECTIONS, rate_per_s=None, time_s=MAX_S)
     request = replace(request, allowed=(*request.allowed, own))
     _refuse_unknown(request, address)
     to = target(request.url, None, request.allowed)

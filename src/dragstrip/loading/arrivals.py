@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dragstrip._engine import OpenLoop
 
 #: The engine's highest rate, and its longest block.
-MOST_PER_S, LONGEST_S = 10_000_000.0, 3600.0
+MAX_PER_S, MAX_S = 10_000_000.0, 3600.0
 
 PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
 
@@ -81,14 +81,14 @@ def check(offer: Offer, requests: int | None, duration_s: float | None) -> None:
         raise BadUsage("-R, --ramp and --steps each say what is offered; give one of them")
     rates = [*(offer.ramp or ()), *(rate for step in offer.steps for rate in (step.from_per_s, step.to_per_s))]
     rates += [offer.rate_per_s] if offer.rate_per_s is not None else []
-    if max(rates) <= 0 or max(rates) > MOST_PER_S:
-        raise BadUsage(f"an offered rate of {max(rates):g}/s can't be sent; give more than 0, up to {MOST_PER_S:,.0f}")
+    if max(rates) <= 0 or max(rates) > MAX_PER_S:
+        raise BadUsage(f"an offered rate of {max(rates):g}/s can't be sent; give more than 0, up to {MAX_PER_S:,.0f}")
     if requests is not None and offer.rate_per_s is None:
         raise BadUsage("-n with --ramp or --steps: these end by time; leave -n out, or give -R")
     if offer.steps and duration_s is not None:
         raise BadUsage("-d with --steps: the steps' own times are the duration; leave -d out")
-    if (length_s := offer.length_s() or duration_s or 0.0) > LONGEST_S:
-        raise BadUsage(f"an open loop of {length_s:g} s: give at most {LONGEST_S:g} s, or run it again")
+    if (length_s := offer.length_s() or duration_s or 0.0) > MAX_S:
+        raise BadUsage(f"an open loop of {length_s:g} s: give at most {MAX_S:g} s, or run it again")
 
 
 def describe_offer(offer: Offer) -> str:

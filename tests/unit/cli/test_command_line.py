@@ -35,7 +35,7 @@ HEAVY = ("numpy", "scipy", "pydantic", "altair", "jinja2", "starlette", "uvicorn
 HEAVY += ("pyarrow", "h11", "dragstrip._engine", "dragstrip.analysis", "dragstrip.contender")
 
 #: Fields of a request that a call from Python has by another way, or not at all.
-ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", "place", "allowed")
+ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", "site", "allowed")
 
 
 def run(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:
@@ -342,13 +342,13 @@ def test_what_nobody_foresaw_ends_with_70_and_its_details_lie_in_a_file(tmp_path
 
 def test_other_tools_flags_mean_what_fingers_expect() -> None:
     """-d and --duration are the budget, --runs the rounds, --export-json the JSON; +2m is so much more."""
-    from dragstrip.cli.quantities import Budget, ExtraSeconds
+    from dragstrip.cli.quantities import BUDGET, ExtraSeconds
     from dragstrip.cli.race import race
 
     by_flag = {flag: one.name for one in race.params for flag in one.opts}
     told = [by_flag[flag] for flag in ("-d", "--duration", "--runs", "--export-json", "--export-markdown", "--name")]
     assert told == ["budget", "budget", "rounds", "json_path", "markdown_path", "called"]
-    more, plain = Budget().convert("+2m", None, None), Budget().convert("90s", None, None)
+    more, plain = BUDGET.convert("+2m", None, None), BUDGET.convert("90s", None, None)
     assert (more, isinstance(more, ExtraSeconds), plain, isinstance(plain, ExtraSeconds)) == (120.0, True, 90.0, False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,7 +14,13 @@ from click.testing import CliRunner
 from pydantic import TypeAdapter, ValidationError
 
 from dragstrip.cli import main as cli_main
+from dragstrip.cli.load import LoadOptions
 from dragstrip.cli.options import gathered
+from dragstrip.cli.race import RaceOptions
+from dragstrip.cli.sweep import SweepOptions
+from dragstrip.loading.request import LoadRequest
+from dragstrip.racing.request import Request as RaceRequest
+from dragstrip.sweep.run import Request as SweepRequest
 
 #: A command line for each command that gives every option once, as far as they may stand together.
 EVERY_OPTION = {
@@ -131,10 +137,34 @@ def test_a_value_of_another_type_is_found() -> None:
 def test_a_command_without_a_field_for_its_option_fails_at_once() -> None:
     """``gathered`` passes on what click hands over: neither too much nor too little goes unnoticed."""
 
+    @dataclass
+    class Paint:
+        size: int
+
     @click.command()
     @click.option("--colour")
-    @gathered(lambda *, size: size)
-    def paint(size: int) -> None: ...
+    @gathered(Paint)
+    def paint(options: Paint) -> None: ...
 
     result = CliRunner().invoke(paint, ["--colour", "red"])
     assert isinstance(result.exception, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("options", "request_", "made"),
+    [
+        (RaceOptions, RaceRequest, {"workload", "http", "connections", "keepalive", "metric"}),
+        (SweepOptions, RaceRequest, {"workload"}),
+        (SweepOptions, SweepRequest, set()),
+        (LoadOptions, LoadRequest, {"http", "sources", "pool", "script", "headers", "body"}),
+    ],
+)
+def test_an_option_is_of_the_type_of_the_request_s_field_that_takes_it(
+    options: type, request_: type, made: set[str]
+) -> None:
+    """``taken_from`` copies fields by their names; those of ``made`` are made by the command itself."""
+    given, wanted = get_type_hints(options), get_type_hints(request_)
+    assert made <= given.keys() & wanted.keys()
+    assert {name: given[name] for name in given.keys() & wanted.keys() - made} == {
+        name: wanted[name] for name in given.keys() & wanted.keys() - made
+    }

@@ -30,7 +30,7 @@ import pytest
 import samples
 from commands import Done, dragstrip
 
-from dragstrip.cli import claims_table
+from dragstrip.cli import claims as claims_command
 from dragstrip.cli import doctor as doctor_command
 from dragstrip.cli import main as cli_main
 from dragstrip.cli import race as race_command
@@ -149,8 +149,8 @@ def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_command.examining, "examine", lambda *_, **__: found)
     monkeypatch.setattr(doctor_command.examining, "with_null_race", lambda report, *_: report)
     monkeypatch.setattr("dragstrip.cli.load.loaded", lambda *_: loaded())
-    monkeypatch.setattr("dragstrip.cli.claims_check.check", lambda *_, **__: None)
-    for place, name in ((claims_table, "rows"), (race_page, "render")):  # slow, and the same each time
+    monkeypatch.setattr("dragstrip.cli.claims.check", lambda *_, **__: None)
+    for place, name in ((claims_command, "rows"), (race_page, "render")):  # slow, and the same each time
         monkeypatch.setattr(place, name, once(getattr(place, name)))
 
 
