@@ -1,44 +1,45 @@
-//! How long answers may wait for each other, so that several share one wake-up (15–20 µs each on a virtual machine).
+//! How long responses may wait for each other, so that several share one wake-up (15–20 µs each on a virtual machine).
 //!
-//! Wait for half of the outstanding answers, at most a quarter of the observed mean latency, at most 500 µs, and only with
-//! 32 or more outstanding. A quarter of the mean is far too long for connections that are served much faster than most
-//! (a process of the server that has few of them, an answer out of a cache), so it is at most a third of what the
-//! fastest see, too: who could be busy is not kept waiting. And never for more answers than [`MAX_ANSWERS`]: what the
-//! kernel knows of a connection is to be in the processor's caches still when its next request leaves. Waiting
-//! for 5,000 of 10,000 answers costs a third more CPU time than waiting for 64.
+//! Wait for half of the outstanding responses, at most a quarter of the observed mean latency, at most 500 µs, and only
+//! with 32 or more outstanding. A quarter of the mean is far too long for connections that are served much faster than
+//! most, for example by a process of the server that has few of them, or from a cache. So the wait is also at most a
+//! third of the lowest latency: no connection that could be busy is kept waiting. And it is never for more responses
+//! than [`MAX_ANSWERS`], because the kernel's data about a connection should still be in the processor's caches when
+//! its next request is sent. Waiting for 5,000 of 10,000 responses costs a third more CPU time than waiting for 64.
 //!
-//! Few connections with several streams each may wait for half of the mean, and half of the least: what is held back of a
-//! connection leaves together, and is answered together. The server still has half of its requests meanwhile. On one core,
-//! ten connections of ten streams to nginx take an eighth less CPU time so.
+//! Few connections with several streams each may wait for half of the mean, and half of the lowest latency: requests of
+//! a connection that wait are sent together, and get their responses together. During the wait the server still has
+//! half of its requests. On one core, this saves an eighth of the CPU time with ten connections of ten streams to
+//! nginx.
 
 use crate::io::Coalescing;
 
-/// With fewer outstanding, a timed wait costs more than it saves.
+/// With fewer outstanding requests, a timed wait costs more than it saves.
 pub const MIN_OUTSTANDING: usize = 32;
-/// The same where each answer is large and arrives in many pieces, each of which would wake us.
+/// The same for large responses, which arrive in many pieces that would each wake the worker.
 pub const MIN_LARGE: usize = 4;
-/// Most answers to wait for.
+/// Maximum number of responses to wait for.
 pub const MAX_ANSWERS: usize = 64;
 /// Longest wait.
 const MAX_NS: u64 = 500_000;
 /// Waits shorter than this save nothing.
 const MIN_NS: u64 = 5_000;
-/// An answer's weight in the mean is one in so many.
+/// Weight of a response in the mean: one in this many.
 const MEMORY: u64 = 64;
-/// By such a part the least latency is forgotten with every answer.
+/// With each response, the lowest latency grows by one in this many of itself.
 const FORGET: u64 = 32;
 
-/// Latencies as one worker sees them on one session, over blocks.
+/// Latencies of one session as one worker sees them, across blocks.
 #[derive(Debug, Default)]
 pub struct CoalescingRule {
-    /// Moving mean; 0: nothing seen yet.
+    /// Moving mean; 0: no response yet.
     mean_ns: u64,
-    /// Least of some dozens of answers.
+    /// Lowest latency of the last dozens of responses.
     least_ns: u64,
 }
 
 impl CoalescingRule {
-    /// One right answer.
+    /// Takes a correct response's latency into account.
     #[inline]
     pub fn note(&mut self, latency_ns: u64) {
         if self.mean_ns == 0 {
@@ -48,15 +49,15 @@ impl CoalescingRule {
         self.least_ns = (self.least_ns + self.least_ns / FORGET).min(latency_ns);
     }
 
-    /// The least latency of the last dozens of answers, ns; 0: nothing seen yet.
+    /// The lowest latency of the last dozens of responses, ns; 0: no response yet.
     #[inline]
     pub fn least_ns(&self) -> u64 {
         self.least_ns
     }
 
-    /// How to wait for the next answers, with so many outstanding, if that is not too few.
+    /// How to wait for the next responses with this many outstanding, unless they are fewer than `fewest`.
     ///
-    /// `several_streams`: of few connections.
+    /// `several_streams`: few connections have several streams each.
     #[inline]
     pub fn wait_for(&self, outstanding: usize, fewest: usize, several_streams: bool) -> Option<Coalescing> {
         let (mean, least) = if several_streams { (2, 2) } else { (4, 3) };
@@ -66,28 +67,28 @@ impl CoalescingRule {
     }
 }
 
-/// Whether connections with several streams each are to be waited for one by one.
+/// Decides whether connections with several streams each share waits.
 ///
-/// A server that answers all requests of a read by one write lets one wake-up bring as many answers as a connection has
-/// streams. To wait for several such connections saves few wake-ups, and costs a timed wait each. Another server writes
-/// answers one by one: there it saves many. Which it is can only be seen while nothing is waited for together: so it is
-/// tried now and then.
+/// Some servers answer all requests of one read with one write, so that one wake-up brings as many responses as a
+/// connection has streams. Then waiting for several connections saves few wake-ups, and costs a timed wait each. Other
+/// servers write responses one by one, and waiting saves many wake-ups. Which kind a server is can only be seen while
+/// waits are not shared, so this is tried at intervals.
 #[derive(Debug, Default)]
 pub struct TogetherTrial {
-    /// Since the trial began.
+    /// Waits since the trial began.
     waits: u32,
-    /// Reads of the trial, and answers that they brought.
+    /// Reads of the trial, and responses that they brought.
     reads: u32,
     answers: u64,
     together: bool,
 }
 
-/// Waits of a trial, and from one trial to the next.
+/// Waits of a trial, and waits from one trial to the next.
 const TRIAL_WAITS: u32 = 16;
 const TRIAL_EVERY: u32 = 2_000;
 
 impl TogetherTrial {
-    /// Another wait, for connections with so many streams each: whether it is to end with the first answers.
+    /// Counts a wait for connections with this many streams each; returns whether the first responses are to end it.
     #[inline]
     pub fn ends_with_first(&mut self, streams: usize) -> bool {
         self.waits += 1;
@@ -99,7 +100,7 @@ impl TogetherTrial {
         self.waits < TRIAL_WAITS || self.together
     }
 
-    /// A read brought so many answers.
+    /// Counts a read that brought this many responses.
     #[inline]
     pub fn note(&mut self, answers: u64) {
         self.reads += 1;
@@ -117,7 +118,7 @@ mod tests {
         coalescing.wait_for(outstanding, MIN_OUTSTANDING, false)
     }
 
-    /// How many of 10,000 waits end with the first answers, where each read brings so many of a connection's ten.
+    /// How many of 10,000 waits end with the first responses, if each read brings this many of a connection's ten.
     fn ending_with_first(answers: u64) -> usize {
         let mut trial = TogetherTrial::default();
         let mut ends = || {

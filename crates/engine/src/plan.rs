@@ -1,4 +1,4 @@
-//! What to send, where, for how long. Plain values, checked once, before the loop.
+//! What to send, where, and for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
 use crate::heads::ExpectedHeads;
@@ -10,101 +10,101 @@ use crate::tls::TlsPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
-/// A request as it goes over the wire, and the one right answer to it.
+/// A request as it is sent, and the expected response.
 ///
-/// Made by [`Exchange::new`] and struct update, as [`SessionPlan`] is.
+/// Build it with [`Exchange::new`] and struct update, as [`SessionPlan`].
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Head and body, as sent.
     pub request: Vec<u8>,
-    /// The status of a right answer; 0 for any that tells no failure (200 to 399).
+    /// The expected status; 0: any from 200 to 399.
     pub status: u16,
-    /// The body of a right answer, transfer coding removed; empty where one of any length is right.
+    /// The expected body, without transfer coding; empty if a body of any length is correct.
     pub body: Vec<u8>,
-    /// Any body of this length is right; where `body` is empty, any of up to a mebibyte, which is no stream.
+    /// Any body of this length is correct. If `body` is empty, any of up to 1 MiB is: more would be a stream.
     pub any_body: bool,
-    /// An answer that arrives sooner after its request left is wrong.
+    /// A response that arrives sooner than this after its request was sent is incorrect.
     pub earliest_ns: u64,
-    /// Which kind of request it is, of those that are told apart: they are numbered from 0 without gaps.
+    /// Kind of request; kinds are counted separately, and numbered from 0 without gaps.
     pub kind: u32,
 }
 
 impl Exchange {
-    /// One kind of request, one right body, at whatever time.
+    /// One kind of request with one correct body, and no earliest time.
     pub fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
         Self { request, status, body, any_body: false, earliest_ns: 0, kind: 0 }
     }
 
-    /// Whether an answer has no body whatever its head says (RFC 9112, 6.3).
+    /// Whether the response has no body, whatever its head says (RFC 9112, 6.3).
     pub fn bodiless(&self) -> bool {
         self.request.starts_with(b"HEAD ")
     }
 }
 
-/// Connections to one server, and what goes over them.
+/// Connections to one server, and what is sent on them.
 ///
-/// Made by [`SessionPlan::new`] and struct update, so that a field more changes nothing for those who don't care.
+/// Build it with [`SessionPlan::new`] and struct update, so that a new field changes nothing for other callers.
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
     /// The server.
     pub target: Target,
-    /// Cycled per worker, at least one.
+    /// At least one; each worker cycles through them.
     pub exchanges: Vec<Exchange>,
-    /// Instead of one after the other, in this order of their places; empty: one after the other. Cycled per worker.
+    /// Order of exchanges, by number; empty: one after the other. Each worker cycles through it.
     pub sequence: Vec<u32>,
-    /// By the exchanges' kinds: what the heads of right answers look like. Empty: heads are not compared.
+    /// By kind of exchange: the heads of correct responses. Empty: heads are not compared.
     pub heads: Vec<ExpectedHeads>,
-    /// Over all workers.
+    /// Number of connections, over all workers.
     pub connections: usize,
     /// False: a new connection for each request.
     pub keepalive: bool,
-    /// Per request, and per attempt to connect.
+    /// Time limit per request, and per attempt to connect.
     pub timeout_ns: u64,
-    /// Encrypted, and how.
+    /// How connections are encrypted; None: they are not.
     pub tls: Option<TlsPlan>,
-    /// What is spoken, and how many requests may be under way on one connection.
+    /// The protocol, and how many requests may be in flight on one connection.
     pub protocol: Protocol,
-    /// A kept connection ends with this many requests; over HTTP/1.1 the last one says so (`Connection: close`).
+    /// A kept connection ends after this many requests; over HTTP/1.1 the last one has `Connection: close`.
     pub requests_per_connection: Option<NonZeroU32>,
-    /// Whether the time to an answer's first byte is recorded.
+    /// Whether the time to a response's first byte is recorded.
     pub first_byte: bool,
-    /// How much of each answer's body is looked at.
+    /// How much of each body is checked.
     pub body_check: BodyCheck,
-    /// Above 1: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
+    /// If above 1, connections come from this many addresses of 127.0.0.0/8, each with its own ports.
     pub sources: u32,
-    /// Workers look for answers again and again instead of sleeping until one is there, so that what a server is charged
-    /// does not depend on whom it has to wake. For a core that is the worker's alone.
+    /// Workers check for responses without sleeping, so that a server's CPU time does not depend on waking them. Each
+    /// worker needs a core of its own.
     pub polls: bool,
-    /// By worker: what makes its requests while the load goes on, pipelined. There are two exchanges then, for what is right: the
-    /// second is of requests whose answers have no body (HEAD). Empty: the exchanges are what is sent.
+    /// By worker: the script that makes its requests during the load, pipelined. Then there are two exchanges, for the
+    /// expected responses: the second is for requests whose response has no body (HEAD). Empty: the exchanges are sent.
     pub scripts: Vec<SharedScript>,
-    /// By worker: where it connects to, if not to `target`; may be shorter than there are workers.
+    /// By worker: its server if that is not `target`; may be shorter than the number of workers.
     pub targets: Vec<Option<Target>>,
-    /// Where several generators share an open loop's schedule: the number of this one's first worker among all of them,
-    /// and how many those are. 0: this one's own.
+    /// If several generators share an open loop's schedule: the number of this one's first worker among all of them,
+    /// and the number of all workers. The latter is 0 if this generator has a schedule of its own.
     pub turns: (usize, usize),
 }
 
-/// What is spoken. Exchanges are in HTTP/1.1's words in any case.
+/// The protocol. Exchanges are in HTTP/1.1's form in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1, or 1.0 if requests say so, with one request at a time on a connection.
+    /// HTTP/1.1, or 1.0 if the requests say so, with one request at a time on each connection.
     #[default]
     Http1,
-    /// The same with several requests under way on a connection.
+    /// The same with several requests in flight on each connection.
     Pipelined {
-        /// How many.
+        /// How many requests.
         depth: u32,
     },
-    /// HTTP/2: in the clear by prior knowledge (RFC 9113, 3.3), over TLS by ALPN (3.2).
+    /// HTTP/2: without TLS by prior knowledge (RFC 9113, 3.3), over TLS by ALPN (3.2).
     Http2 {
-        /// Requests at a time on each connection, each in a stream of its own.
+        /// Concurrent requests on each connection, each in its own stream.
         streams: u32,
     },
 }
 
 impl Protocol {
-    /// Requests that may be under way on one connection.
+    /// How many requests may be in flight on one connection.
     pub(crate) fn depth(self) -> usize {
         match self {
             Self::Http1 => 1,
@@ -113,7 +113,7 @@ impl Protocol {
         }
     }
 
-    /// For a person.
+    /// The name for a person.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http1 | Self::Pipelined { .. } => "HTTP/1.1",
@@ -122,36 +122,37 @@ impl Protocol {
     }
 }
 
-/// How much of each answer's body is looked at; statuses and heads always are.
+/// How much of each body is checked; statuses and heads always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyCheck {
-    /// All of it.
+    /// All bytes.
     #[default]
     Full,
-    /// Its length, where it is declared and the body is large: only the first answers and a few of the later ones are
-    /// compared byte by byte, the others' bytes are counted where they lie. In the clear over TCP only.
+    /// Only the length, if it is declared and the body is large: the first bodies and a few of the later ones are
+    /// compared byte by byte, the bytes of the others are counted in the kernel's buffers. Only over TCP without TLS.
     Length,
 }
 
-/// Bodies from this length on are worth it.
+/// Shortest body that counts as large.
 const LARGE_BODY: usize = 16 * 1024;
 
-/// One stretch of load on a session.
+/// A period of load on a session.
 #[derive(Clone, Debug)]
 pub struct BlockPlan {
-    /// As `open` returned it.
+    /// The session's number, as `open` returned it.
     pub session: u32,
-    /// Loaded and not counted.
+    /// Duration of the lead-in, which is not counted.
     pub lead_ns: u64,
-    /// Counted; with `max_requests` the time limit.
+    /// Duration of the counted part; with `max_requests` its time limit.
     pub counted_ns: u64,
-    /// Above 0: the block ends when exactly so many were sent.
+    /// If above 0, the block ends after exactly this many requests.
     pub max_requests: u64,
     /// None: a closed loop.
     pub open_loop: Option<OpenLoopPlan>,
 }
 
-/// The same request as a connection's last one: without a word on keeping it, and in HTTP/1.1 with one on closing it.
+/// The same request as a connection's last one: without a header that keeps it, and in HTTP/1.1 with one that closes
+/// it.
 fn closing(request: &[u8]) -> Vec<u8> {
     let head = memchr::memmem::find(request, b"\r\n\r\n").map_or(request.len(), |at| at + 2);
     let mut lines = request[..head].split_inclusive(|&byte| byte == b'\n');
@@ -166,17 +167,17 @@ fn closing(request: &[u8]) -> Vec<u8> {
     made
 }
 
-/// An hour: longer than any block or timeout can sensibly be, and far from overflow.
+/// One hour: longer than any sensible block or timeout, and far from overflow.
 const MAX_NS: u64 = 3_600_000_000_000;
-/// Far more than one machine's engine has been seen to need.
+/// Far more connections than the engine of one machine has ever needed.
 const MAX_CONNECTIONS: usize = 1_000_000;
-/// Requests on their way on one connection.
+/// Maximum number of requests in flight on one connection.
 const MAX_PIPELINED: u32 = 1024;
-/// Kinds of requests that are told apart: each block has a histogram for each.
+/// Maximum number of kinds of requests: each block has a histogram for each.
 const MAX_KINDS: usize = 64;
 /// Addresses 127.0.0.1 to 127.255.255.1.
 const MAX_SOURCES: u32 = 1 << 16;
-/// Longest path of a unix socket (`sun_path` of unix(7), its closing zero taken off).
+/// Longest path of a unix socket (`sun_path` of unix(7), without the closing zero).
 const MAX_PATH: usize = 107;
 
 fn refuse(field: &'static str, problem: String, remedy: &'static str) -> EngineError {
@@ -184,7 +185,7 @@ fn refuse(field: &'static str, problem: String, remedy: &'static str) -> EngineE
 }
 
 impl SessionPlan {
-    /// One connection, kept alive, ten seconds for an answer.
+    /// One connection, kept alive, with a time limit of ten seconds.
     pub fn new(target: Target, exchanges: Vec<Exchange>) -> Self {
         Self {
             target,
@@ -207,10 +208,10 @@ impl SessionPlan {
         }
     }
 
-    /// Requests in HTTP/2's form, in the order of the exchanges.
+    /// The requests in HTTP/2's form, in the order of the exchanges.
     ///
     /// # Errors
-    /// [`EngineError::Plan`]: one that can't be read.
+    /// [`EngineError::Plan`]: a request can't be read.
     pub fn http2_requests(&self) -> Result<Vec<http2::Request>, EngineError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let made = |(index, one): (usize, &Exchange)| {
@@ -227,13 +228,13 @@ impl SessionPlan {
         self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
     }
 
-    /// Whether connections that carry one request at a time do more than that: they end, are encrypted, or first bytes are
-    /// timed.
+    /// Whether connections with one request at a time end after some requests, are encrypted, or have timed first
+    /// bytes.
     pub(crate) fn limited(&self) -> bool {
         self.tls.is_some() || self.first_byte || self.connections_end()
     }
 
-    /// What worker `index` needs of its own; None: nothing.
+    /// The plan of worker `index`, if it differs.
     pub(crate) fn of_worker(&self, index: usize) -> Option<Self> {
         let target = self.targets.get(index).cloned().flatten();
         let script = self.scripts.get(index).cloned();
@@ -258,17 +259,17 @@ impl SessionPlan {
         }
     }
 
-    /// How many kinds of requests are told apart: at least one.
+    /// Number of kinds of requests, at least one.
     pub fn kinds(&self) -> usize {
         self.exchanges.iter().map(|exchange| exchange.kind as usize + 1).max().unwrap_or(1)
     }
 
-    /// What the heads of right answers to an exchange look like.
+    /// The expected heads of an exchange's response.
     pub(crate) fn heads_of(&self, exchange: &Exchange) -> ExpectedHeads {
         self.heads.get(exchange.kind as usize).cloned().unwrap_or_default()
     }
 
-    /// Whether more is asked of an answer than its bytes, or kinds of requests are told apart.
+    /// Whether responses are judged by more than their bytes, or kinds of requests are counted separately.
     pub(crate) fn judges_more(&self) -> bool {
         self.kinds() > 1 || self.exchanges.iter().any(|exchange| exchange.earliest_ns > 0)
     }
@@ -278,7 +279,8 @@ impl SessionPlan {
         self.exchanges.len() / if self.connections_end() { 2 } else { 1 }
     }
 
-    /// As the workers need it: behind the exchanges, the same ones again as a connection's last, where there is such.
+    /// The plan for the workers: if connections end, the exchanges follow again in the form for a connection's last
+    /// request.
     pub(crate) fn prepared(mut self) -> Self {
         if self.connections_end() {
             let last = |one: &Exchange| Exchange { request: closing(&one.request), ..one.clone() };
@@ -288,16 +290,16 @@ impl SessionPlan {
         self
     }
 
-    /// Where connection `index` of a worker comes from; None: wherever the kernel sends it from.
+    /// The source address of a worker's connection `index`; None: the kernel chooses it.
     pub fn source(&self, index: usize) -> Option<Ipv4Addr> {
         let number = index % self.sources.max(1) as usize;
         (self.sources > 1).then(|| Ipv4Addr::new(127, (number >> 8) as u8, number as u8, 1))
     }
 
-    /// Refuses what can't be run.
+    /// Refuses an invalid plan.
     ///
     /// # Errors
-    /// [`EngineError::Plan`] names the field, what was given and what would do.
+    /// [`EngineError::Plan`] has the field, what was given, and what would be valid.
     pub fn check(&self) -> Result<(), EngineError> {
         if self.exchanges.is_empty() {
             return Err(refuse("exchanges", "none given".into(), "give at least one request with its answer"));
@@ -381,7 +383,7 @@ impl SessionPlan {
         }
     }
 
-    /// Refuses a block that this session can't run.
+    /// Refuses a block that is not valid for this session.
     ///
     /// # Errors
     /// As [`SessionPlan::check`].
@@ -398,7 +400,7 @@ impl SessionPlan {
         Err(refuse("pipelining", problem, "give 1: in an open loop each request has a connection of its own"))
     }
 
-    /// Which of the schedule's turns worker `index` of `workers` here takes, and how many there are. One without a
+    /// Which turn of the schedule worker `index` of `workers` takes, and how many turns there are. A worker without a
     /// connection takes none.
     pub fn turn_of(&self, index: usize, workers: usize) -> (usize, usize) {
         let own = workers.min(self.connections);
@@ -406,17 +408,17 @@ impl SessionPlan {
         (if index < own { first + index } else { usize::MAX }, all)
     }
 
-    /// How many of the connections worker `index` of `workers` opens: as even as can be, total exact.
+    /// How many connections worker `index` of `workers` opens: as equal as possible.
     pub fn connections_of(&self, index: usize, workers: usize) -> usize {
         self.connections / workers + usize::from(index < self.connections % workers)
     }
 }
 
 impl BlockPlan {
-    /// Refuses what can't be run.
+    /// Refuses an invalid block.
     ///
     /// # Errors
-    /// [`EngineError::Plan`] names the field, what was given and what would do.
+    /// [`EngineError::Plan`] has the field, what was given, and what would be valid.
     pub fn check(&self) -> Result<(), EngineError> {
         if !(1..=MAX_NS).contains(&self.counted_ns) {
             return Err(refuse("counted_ns", format!("{} given", self.counted_ns), "give 1 ns to 1 h, in ns"));

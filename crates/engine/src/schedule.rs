@@ -1,64 +1,64 @@
-//! When each request of an open loop is meant to leave; arithmetic only.
+//! When each request of an open loop is meant to be sent; arithmetic only.
 //!
-//! The rate runs in straight stretches. Request `k` leaves when the area under the rate reaches `k` (constant arrivals), or
-//! the sum of `k + 1` draws from the unit exponential distribution (Poisson arrivals: the time change that makes a process
-//! of any rate out of one of rate 1; Çinlar 1975). Both are pure functions of the plan and the number, so that workers
-//! share a schedule without a word: of `n` workers, number `w` sends every request whose number leaves the
-//! remainder `w`. Times are ns from the block's start, each right to the nanosecond up to 2^52 ns.
+//! The rate is a sequence of straight lines. Request `k` is sent when the area under the rate reaches `k` (constant
+//! arrivals), or the sum of `k + 1` draws from the unit exponential distribution (Poisson arrivals: a change of time
+//! turns a process of rate 1 into one of any rate; Çinlar 1975). Both depend only on the plan and the number, so
+//! workers share a schedule without communication: of `n` workers, number `w` sends the requests whose number modulo
+//! `n` is `w`. Times are ns from the start of the block, exact to the nanosecond up to 2^52 ns.
 
-/// No departure comes any more.
+/// There is no further request.
 pub const NEVER_NS: u64 = u64::MAX;
-/// The highest rate: far above what one machine can send.
+/// Highest rate, far above what one machine can send.
 pub const MAX_PER_S: f64 = 10_000_000.0;
 
 const SECOND_NS: f64 = 1e9;
 
-/// How the gaps between requests are spread.
+/// How the gaps between requests are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// All equal.
+    /// All gaps are equal.
     Constant,
-    /// Independent of each other, as those of many users are.
+    /// Gaps are independent of each other, as with many users.
     Poisson,
 }
 
-/// How sharply departures keep to the schedule, paid for in wake-ups.
+/// How precisely requests keep to the schedule; more precision costs more wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// A wake-up for each.
+    /// One wake-up per request.
     Precise,
-    /// Together with the others of the same 210 µs.
+    /// Requests of the same 210 µs are sent together.
     Balanced,
-    /// Together with the others of the same 1 ms.
+    /// Requests of the same 1 ms are sent together.
     Thrifty,
 }
 
-/// A stretch of the schedule: the rate goes in a straight line from one value to the other.
+/// A part of the schedule: the rate changes linearly from one value to the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// At its begin, which is the end of the step before; 0: nothing leaves.
+    /// Rate at the beginning, which is the end of the previous step; 0: nothing is sent.
     pub from_per_s: f64,
-    /// At its end.
+    /// Rate at the end.
     pub to_per_s: f64,
-    /// Its end, from the begin of the block's lead-in.
+    /// End of the step, from the beginning of the block's lead-in.
     pub until_ns: u64,
 }
 
-/// An open loop: when requests leave, whatever the server does.
+/// An open loop: when requests are sent, whatever the server does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenLoopPlan {
-    /// The spread of gaps.
+    /// The distribution of gaps.
     pub arrivals: Arrivals,
-    /// What departures cost.
+    /// The precision of send times.
     pub precision: Precision,
-    /// In order; the last one reaches to the block's end at least.
+    /// In order; the last step reaches at least to the end of the block.
     pub steps: Vec<Step>,
-    /// Of Poisson arrivals.
+    /// Seed of Poisson arrivals.
     pub seed: u64,
 }
 
 impl Precision {
-    /// Departures wait for the next multiple of this; 1: for nothing.
+    /// Requests wait for the next multiple of this time; 1: they don't wait.
     pub fn tick_ns(self) -> u64 {
         match self {
             Self::Precise => 1,
@@ -69,13 +69,13 @@ impl Precision {
 }
 
 impl OpenLoopPlan {
-    /// A constant rate with equal gaps, from now on.
+    /// A constant rate with equal gaps, without an end.
     pub fn constant(rate_per_s: f64, precision: Precision) -> Self {
         let step = Step { from_per_s: rate_per_s, to_per_s: rate_per_s, until_ns: NEVER_NS };
         Self { arrivals: Arrivals::Constant, precision, steps: vec![step], seed: 0 }
     }
 
-    /// What is wrong with it, and which value of which field it is.
+    /// What is wrong with the plan: the field, and the value given.
     pub fn fault(&self) -> Option<(&'static str, String)> {
         let mut begin_ns = 0;
         for step in &self.steps {
@@ -98,7 +98,7 @@ impl OpenLoopPlan {
             .then(|| ("steps", "no rate given".into()))
     }
 
-    /// When request number `index` is meant to leave; [`NEVER_NS`] where the schedule ends before.
+    /// When request number `index` is meant to be sent; [`NEVER_NS`]: the schedule ends before.
     pub fn time_of(&self, index: u64) -> u64 {
         let mut departures = Departures::new(self, 0, 1, u64::MAX);
         while self.arrivals == Arrivals::Poisson && departures.number < index {
@@ -109,38 +109,38 @@ impl OpenLoopPlan {
     }
 }
 
-/// One worker's departures, in order.
+/// The times of one worker's requests, in order.
 #[derive(Clone, Debug)]
 pub struct Departures {
     next_ns: u64,
-    /// Of the next one, over all workers.
+    /// Number of the next request, over all workers.
     number: u64,
-    /// How many workers take turns.
+    /// How many workers share the schedule.
     workers: u64,
-    /// Numbers from here on never leave.
+    /// Requests from this number on are not sent.
     end: u64,
-    /// Area under the rate at which the next one leaves.
+    /// Area under the rate at which the next request is sent.
     area: f64,
     seed: Option<u64>,
     steps: Vec<Stretch>,
-    /// The step that the next one is in.
+    /// The step of the next request.
     at: usize,
 }
 
-/// A step with what is known of it beforehand.
+/// A step with precomputed values.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     begin_ns: f64,
-    /// Area under the rate up to its begin, and up to its end.
+    /// Area under the rate up to the beginning of the step, and up to its end.
     area_from: f64,
     area_to: f64,
     from_per_s: f64,
-    /// Twice the change of the rate in a second.
+    /// Twice the change of the rate per second.
     slope_twice: f64,
 }
 
 impl Stretch {
-    /// When the area is reached; a form without the difference of near equals, exact for a constant rate.
+    /// When the area is reached. This form has no difference of nearly equal numbers, and is exact for a constant rate.
     fn time_of(&self, area: f64) -> u64 {
         let inside = area - self.area_from;
         if inside <= 0.0 {
@@ -175,7 +175,7 @@ fn exponential(seed: u64, number: u64) -> f64 {
 }
 
 impl Departures {
-    /// Those of worker `worker` of `workers`, of the first `end` over all.
+    /// The requests of worker `worker` of `workers`, among the first `end` of all.
     pub fn new(open_loop: &OpenLoopPlan, worker: usize, workers: usize, end: u64) -> Self {
         let mut made = Self {
             next_ns: 0,
@@ -194,13 +194,13 @@ impl Departures {
         made
     }
 
-    /// When the next one is meant to leave; [`NEVER_NS`]: there is none.
+    /// When the next request is meant to be sent; [`NEVER_NS`]: there is none.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Goes on to the one after. Hot path: no allocation, no system call.
+    /// Moves to the next request. Hot path: no allocation, no system call.
     #[inline]
     pub fn advance(&mut self) {
         self.move_to(self.number + self.workers);

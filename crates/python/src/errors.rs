@@ -1,4 +1,4 @@
-//! The engine's refusals as a Python exception: the words for a person, and `kind` for a program.
+//! The engine's errors as a Python exception: the message for a person, and `kind` for a program.
 
 use dragstrip_engine::EngineError as Refusal;
 use pyo3::create_exception;
@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 
 create_exception!(dragstrip._engine, EngineError, PyException);
 
-/// The exception for what the engine refused.
+/// The exception for everything that the engine refuses.
 pub fn refused(refusal: Refusal) -> PyErr {
     of_kind(refusal.kind(), refusal.to_string())
 }
 
-/// The exception with a message, and what programs may tell it by.
+/// The exception with a message, and the kind by which programs recognise it.
 pub fn of_kind(kind: &'static str, message: String) -> PyErr {
     Python::attach(|py| {
         let error = EngineError::new_err(message);

@@ -1,6 +1,6 @@
-//! The doorway: plans in, tallies out, errors mapped. What each does is said in `_engine.pyi`.
+//! The Python bindings: plans in, tallies out, errors translated. `_engine.pyi` documents each function.
 
-// PyO3's macros make their own undocumented items, and a Tally's getters repeat its fields.
+// PyO3's macros generate undocumented items, and a Tally's getters repeat its fields.
 #![allow(missing_docs)]
 
 mod errors;
@@ -35,10 +35,10 @@ struct SessionUse {
 
 #[pyclass(frozen, module = "dragstrip._engine")]
 struct Engine {
-    /// None after shutdown. Never waited for: a run holds it while it needs Python for its signals.
+    /// None after shutdown. Never waited for: a run holds it while Python handles signals.
     inner: Mutex<Option<engine::Engine>>,
     stop: Arc<AtomicBool>,
-    /// "sleep", or "poll": sessions are waited for without sleeping.
+    /// "sleep" or "poll": how workers wait for responses.
     #[pyo3(get)]
     wait: &'static str,
     #[pyo3(get)]

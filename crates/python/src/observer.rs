@@ -1,4 +1,4 @@
-//! Both ends of marks as Python uses them: the observer beside a server, and a generator's marks.
+//! Both ends of sync messages as Python uses them: the observer on a server's machine, and a generator's marker.
 
 use crate::errors::{of_kind, refused};
 use dragstrip_engine as engine;
@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An address as text.
+/// Parses an address.
 ///
 /// # Errors
-/// Says what was given and what would do.
+/// Says what was given and what would be valid.
 fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
     let parsed = host.parse::<IpAddr>();
     let parsed = parsed.map_err(|_| of_kind("address", format!("address: {host:?} given; give an IP address")))?;
@@ -26,7 +26,7 @@ fn token(bytes: &[u8]) -> PyResult<engine::Token> {
 
 #[pyclass(frozen, module = "dragstrip._engine")]
 pub struct Observer {
-    /// None once it was stopped.
+    /// None after it was stopped.
     inner: Mutex<Option<engine::Observer>>,
     #[pyo3(get)]
     port: u16,

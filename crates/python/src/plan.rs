@@ -1,4 +1,4 @@
-//! What is to be run, as Python says it: sessions, blocks, and the open loops that blocks may be.
+//! What to run, as Python describes it: sessions, blocks, and the open loops of blocks.
 
 use crate::errors;
 use crate::script::Script;
@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// Where a server listens: a host that is not resolved yet, or a socket file.
+/// Where a server listens: a host name that is not resolved yet, or a socket file.
 #[pyclass(frozen, eq, from_py_object, module = "dragstrip._engine")]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Place);
@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// Encryption, and whose certificate is taken.
+/// Encryption, and which certificates are trusted.
 #[pyclass(frozen, eq, get_all, from_py_object, module = "dragstrip._engine")]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
@@ -81,7 +81,7 @@ impl Tls {
     }
 }
 
-/// A request and its right answer.
+/// A request and the expected response.
 #[pyclass(frozen, eq, module = "dragstrip._engine")]
 #[derive(PartialEq, Eq)]
 pub struct Exchange {
@@ -116,7 +116,7 @@ impl Exchange {
     }
 }
 
-/// What a session takes for one: any Python object with these attributes.
+/// What a session accepts as an exchange: any Python object with these attributes.
 #[derive(FromPyObject)]
 pub struct ExchangeLike {
     request: Vec<u8>,
@@ -140,12 +140,12 @@ fn expected(heads: Vec<Head>) -> ExpectedHeads {
 /// A reference response's head: names, values, and whether each value must be the same.
 type Head = Vec<(Vec<u8>, Vec<u8>, bool)>;
 
-/// Connections to one server, and what goes over them.
+/// Connections to one server, and what is sent on them.
 #[pyclass(frozen, module = "dragstrip._engine")]
 pub struct SessionPlan {
     target: Target,
     tls: Option<Tls>,
-    /// All but target, TLS and how workers wait, which `open` fills in.
+    /// The plan without target, TLS and how workers wait; `open` fills these in.
     options: engine::SessionPlan,
 }
 
@@ -206,10 +206,10 @@ impl SessionPlan {
 }
 
 impl SessionPlan {
-    /// As the engine takes it: the host resolved, certificates read.
+    /// The plan for the engine: the host resolved, certificates read.
     ///
     /// # Errors
-    /// A host that can't be resolved, certificates that can't be read.
+    /// A host can't be resolved, or certificates can't be read.
     pub fn resolved(&self, polls: bool) -> Result<engine::SessionPlan, EngineError> {
         let target = self.target.resolved()?;
         let tls = self.tls.as_ref().map(Tls::plan).transpose()?;
@@ -217,7 +217,7 @@ impl SessionPlan {
     }
 }
 
-/// A stretch of an open loop's schedule.
+/// A part of an open loop's schedule.
 #[pyclass(frozen, eq, get_all, from_py_object, module = "dragstrip._engine")]
 #[derive(Clone, Copy, PartialEq)]
 pub struct RateStep {
@@ -253,7 +253,7 @@ const PRECISIONS: [(&str, Precision); 3] =
 /// The value of a name.
 ///
 /// # Errors
-/// Says which field, what was given and what would do.
+/// Says which field, what was given, and what would be valid.
 pub fn named<T: Copy>(field: &str, given: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
     found.ok_or_else(|| {
@@ -268,7 +268,7 @@ pub fn name_of<T: Copy + PartialEq>(value: T, known: &[(&'static str, T)]) -> &'
     known.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
 }
 
-/// Requests leave by the clock, whatever the server does.
+/// Requests are sent on a schedule, whatever the server does.
 #[pyclass(frozen, eq, from_py_object, module = "dragstrip._engine")]
 #[derive(Clone, PartialEq)]
 pub struct OpenLoop(OpenLoopPlan);
@@ -316,13 +316,13 @@ impl OpenLoop {
 }
 
 impl OpenLoop {
-    /// For one of several blocks: each has arrivals of its own.
+    /// For one of several blocks: each has its own arrivals.
     fn of_block(&self, index: usize) -> OpenLoopPlan {
         OpenLoopPlan { seed: self.0.seed.wrapping_add((index as u64) << 32), ..self.0.clone() }
     }
 }
 
-/// One stretch of load on a session.
+/// A period of load on a session.
 #[pyclass(frozen, eq, get_all, from_py_object, module = "dragstrip._engine")]
 #[derive(Clone, PartialEq)]
 pub struct BlockPlan {
@@ -352,7 +352,7 @@ impl BlockPlan {
 }
 
 impl BlockPlan {
-    /// As the engine takes it; `index`: its place in the run.
+    /// The plan for the engine; `index`: number of the block in the run.
     pub fn block(&self, index: usize) -> engine::BlockPlan {
         engine::BlockPlan {
             session: self.session,

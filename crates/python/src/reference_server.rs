@@ -1,4 +1,4 @@
-//! The built-in minimal server as Python uses it: started, and stopped.
+//! The built-in minimal server as Python uses it.
 
 use crate::errors::refused;
 use dragstrip_engine as engine;

@@ -1,4 +1,4 @@
-//! Waiting for a run with an eye on Python: its signals, and whoever wants to see how it goes.
+//! Waits for a run, and meanwhile handles Python's signals and shows snapshots.
 
 use crate::tally::Tally;
 use dragstrip_engine::{self as engine, EngineError};
@@ -6,13 +6,14 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Between two looks.
+/// Interval at which signals are checked.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Tallies, what was not seen yet, and what Python raised.
+/// Tallies, the counts that no snapshot has shown, and Python's exception.
 type Done = (Result<Vec<engine::Tally>, EngineError>, Option<engine::Tally>, PyResult<()>);
 
-/// Waits for a run's end; a Python signal handler that raises (Ctrl-C) stops it, and what is finished comes back too.
+/// Waits for the end of a run. A Python signal handler that raises (Ctrl-C) stops the run; finished blocks are returned
+/// anyway.
 pub fn wait(mut run: engine::Pending, stop: &AtomicBool, see: Option<&Py<PyAny>>) -> Done {
     let mut raised = Ok(());
     loop {

@@ -1,4 +1,4 @@
-//! wrk's scripts as Python has them; without the feature `scripts` there is nothing to make one with.
+//! wrk's scripts as Python uses them. Without the feature `scripts` there is no class to create one.
 
 #[cfg(feature = "scripts")]
 pub use with_lua::{Script, add_to};
@@ -26,7 +26,7 @@ mod with_lua {
         }
     }
 
-    /// Numbers by name, sorted values with their counts.
+    /// Numbers by name, and sorted values with their counts.
     #[derive(FromPyObject)]
     struct Numbers {
         values: Vec<f64>,
@@ -43,7 +43,7 @@ mod with_lua {
         }
     }
 
-    /// A script, loaded for so many workers.
+    /// A script, loaded for this many workers.
     #[pyclass(frozen, module = "dragstrip._engine")]
     pub struct Script(Mutex<Scripts>);
 
@@ -52,12 +52,12 @@ mod with_lua {
             see(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
         }
 
-        /// For a plan whose requests it makes; empty where they are all the same.
+        /// For a plan whose requests the script makes; empty if all requests are the same.
         pub fn for_engine(&self) -> Vec<SharedScript> {
             self.with(|scripts| if scripts.fixed().is_some() { Vec::new() } else { scripts.for_engine() })
         }
 
-        /// Where workers connect to that `setup` sent elsewhere.
+        /// Servers of the workers that `setup` has assigned to others.
         pub fn targets(&self) -> Vec<Option<Target>> {
             let target = |address: &Option<(IpAddr, u16)>| address.map(|address| Target::Tcp(address.into()));
             self.with(|scripts| scripts.addresses().iter().map(target).collect())
@@ -171,7 +171,7 @@ mod with_lua {
         }
     }
 
-    /// Adds what there is to the module.
+    /// Adds the classes to the module.
     pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<Script>()?;
         module.add("ScriptError", module.py().get_type::<ScriptError>())
@@ -184,7 +184,7 @@ mod without {
     use dragstrip_engine::script::SharedScript;
     use pyo3::prelude::*;
 
-    /// None can be made.
+    /// A script can't be created.
     #[pyclass(frozen, module = "dragstrip._engine")]
     pub struct Script;
 
@@ -200,7 +200,7 @@ mod without {
         }
     }
 
-    /// Adds nothing: that tells Python that there are no scripts.
+    /// Adds nothing, so that Python can see that scripts are not supported.
     pub fn add_to(_: &Bound<'_, PyModule>) -> PyResult<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A block's tally as Python reads it: getters, nothing else.
+//! The result of a block as Python reads it: getters, nothing else.
 
 use dragstrip_engine::{self as engine, tally};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 #[derive(Clone)]
 pub struct Tally(pub engine::Tally);
 
-/// What a block left behind of one kind of request.
+/// The result of a block for one kind of request.
 #[pyclass(frozen, get_all, module = "dragstrip._engine")]
 pub struct KindTally {
     requests: u64,
@@ -24,7 +24,7 @@ impl From<&tally::KindTally> for KindTally {
     }
 }
 
-/// One getter for each counter, with its declaration's text, and by hand those that are no plain numbers.
+/// One getter per counter, with the text of its declaration; those that are not plain numbers are written by hand.
 macro_rules! getters {
     (
         counted { $($(#[$counted_doc:meta])* $counted:ident: $rule:ident;)* }

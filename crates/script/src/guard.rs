@@ -1,4 +1,4 @@
-//! How long a function of a script may run: a hook looks at the clock every so many instructions.
+//! Limits how long a function of a script may run: a hook reads the clock every so many instructions.
 
 use crate::Interrupted;
 use mlua::{Debug, HookTriggers, Lua, VmState};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Between two looks; a millisecond's work at the most.
+/// Instructions between two readings: a millisecond's work at most.
 const INSTRUCTIONS: u32 = 10_000;
 
-/// What is going on, and so how long it may take.
+/// What the script is doing, which determines how long it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Before and after the load: the script itself, `setup`, `init`, `done`.
     Long,
-    /// Under load: `request`, `delay`, `response`.
+    /// During the load: `request`, `delay`, `response`.
     Short,
 }
 
@@ -24,17 +24,17 @@ impl Phase {
     }
 }
 
-/// One state's bound. A call costs two stores; the clock is read by the hook alone.
+/// The limit of one state. A call costs two stores; only the hook reads the clock.
 pub struct Guard {
-    /// Counts calls: twice their number, one more in [`Phase::Long`].
+    /// Counts calls: twice their number, plus one in [`Phase::Long`].
     call: AtomicU64,
-    /// Which call the hook met last, and when.
+    /// The call that the hook saw last, and when.
     met: Mutex<(u64, Instant)>,
     interrupted: Interrupted,
 }
 
 impl Guard {
-    /// Watches over a state.
+    /// Begins to guard a state.
     ///
     /// # Errors
     /// The state has no memory left.
@@ -43,7 +43,7 @@ impl Guard {
         let own = Arc::clone(&guard);
         let every = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
         lua.set_global_hook(every, move |lua, debug| own.look(lua, debug))?;
-        // A hook that is set for coroutines to come is set for the state itself, too.
+        // A hook that is set for future coroutines is set for the state itself, too.
         Ok(guard)
     }
 
@@ -72,7 +72,7 @@ impl Guard {
         };
         let place = debug.source().short_src.unwrap_or_default().into_owned();
         let why = format!("{place}:{}: {ended}", debug.current_line().unwrap_or(0));
-        // A script that catches errors must not catch this one for ever.
+        // A script that catches errors must not catch this one forever.
         let again = why.clone();
         let each = HookTriggers::new().every_nth_instruction(1);
         lua.set_global_hook(each, move |_, _| Err(mlua::Error::runtime(again.clone())))?;

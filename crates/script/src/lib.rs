@@ -1,8 +1,8 @@
-//! wrk's Lua scripts over an embedded LuaJIT: wrk's documented hooks and its `wrk` table, a Lua state per worker.
+//! wrk's Lua scripts in an embedded LuaJIT: wrk's documented hooks and its `wrk` table, with a Lua state per worker.
 //!
-//! As in wrk a script is run once in a state of its own for `setup` and `done`, and once for each worker. What it prints
-//! is kept for the report. Functions of a script are ended when they run for too long: compiled code looks at no clock, so
-//! LuaJIT interprets here. The script runs with its user's rights, with all of Lua's libraries.
+//! As in wrk, a script is run once in a state for `setup` and `done`, and once for each worker. What it prints is kept
+//! for the report. A function that runs for too long is ended. Compiled code can't be interrupted, so LuaJIT interprets
+//! here. The script has its user's rights, and all of Lua's libraries.
 
 mod guard;
 mod state;
@@ -18,77 +18,77 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use value::Plain;
 
-/// Whether the user wants an end (Ctrl-C); asked now and then while no load goes on.
+/// Whether the user wants to stop (Ctrl-C); called at intervals before and after the load.
 pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What the command line says, for the `wrk` table and `init`.
+/// What the command line specifies, for the `wrk` table and `init`.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// As messages name it.
+    /// The script's name in messages.
     pub name: String,
-    /// The script itself.
+    /// The text of the script.
     pub source: Vec<u8>,
     /// "http" or "https".
     pub scheme: String,
-    /// Of the URL, without brackets.
+    /// Host of the URL, without brackets.
     pub host: String,
-    /// Of the URL; None where it has none.
+    /// Port of the URL, if it has one.
     pub port: Option<String>,
-    /// With its query.
+    /// Path of the URL, with its query.
     pub path: String,
-    /// "GET" where nobody said.
+    /// The method; "GET" by default.
     pub method: String,
-    /// Of the command line.
+    /// Headers of the command line.
     pub headers: Vec<(String, String)>,
-    /// Of the command line.
+    /// Body of the command line.
     pub body: Option<Vec<u8>>,
-    /// The URL, and what stands behind `--`.
+    /// The URL, and the arguments after `--`.
     pub args: Vec<String>,
-    /// Where the URL leads; None for a unix socket.
+    /// Address of the URL; None for a unix socket.
     pub address: Option<(IpAddr, u16)>,
-    /// Another machine has the state that calls `done`: what this machine's prints is dropped.
+    /// Another machine has the state that calls `done`: what this machine's state prints is dropped.
     pub done_elsewhere: bool,
     /// A script with `setup` sees the threads of all machines: how many come before this machine's, and how many there
-    /// are in all; None: this machine has all of them.
+    /// are in all. None: this machine has all of them.
     pub threads: Option<(usize, usize)>,
 }
 
-/// Why a script can't be used, or did not get to its end.
+/// Why a script can't be used or did not finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// In words that begin with file and line, where there are such.
+    /// A message that begins with file and line, if they are known.
     Script(String),
-    /// The user wanted an end.
+    /// The user wanted to stop.
     Interrupted,
 }
 
-/// Numbers of a run, for `done`: sorted values and how often each came.
+/// Numbers of a run, for `done`: sorted values, and how often each occurred.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Ascending.
+    /// In ascending order.
     pub values: Vec<f64>,
     /// As long as `values`.
     pub counts: Vec<u64>,
-    /// The smallest, largest, mean, and standard deviation.
+    /// Smallest value.
     pub min: f64,
-    /// See `min`.
+    /// Largest value.
     pub max: f64,
-    /// See `min`.
+    /// Mean.
     pub mean: f64,
-    /// See `min`.
+    /// Standard deviation.
     pub stdev: f64,
 }
 
-/// A run's sums, for `done`.
+/// The totals of a run, for `done`.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Microseconds.
+    /// Duration, µs.
     pub duration: u64,
-    /// Answers that could be read.
+    /// Responses that could be read.
     pub requests: u64,
-    /// Read.
+    /// Bytes received.
     pub bytes: u64,
-    /// By wrk's names (connect, read, write, status, timeout), and more of our own.
+    /// By wrk's names (connect, read, write, status, timeout), and additional ones.
     pub errors: Vec<(String, u64)>,
 }
 
@@ -101,11 +101,11 @@ pub struct Scripts {
     addresses: Vec<Option<(IpAddr, u16)>>,
     hooks: Vec<&'static str>,
     sets_up: bool,
-    /// Of the threads of other machines, by number: a state in place of each one, for `thread:get` and `thread:set`.
+    /// For the threads of other machines, by number: a state in place of each, for `thread:get` and `thread:set`.
     absent: Vec<(usize, State)>,
 }
 
-/// A worker's state, and what was made ahead in it.
+/// A worker's state, and the requests that were made in advance.
 pub struct Worker {
     state: State,
     request: Function,
@@ -116,14 +116,14 @@ pub struct Worker {
     number: usize,
 }
 
-/// What the global variables of one thread may take on their way to another machine.
+/// Maximum size of one thread's global variables when they are sent to another machine.
 const MAX_GLOBALS: usize = 4 << 20;
 
-/// Requests made ahead at most: a script may need a call or two until it is settled.
+/// Maximum number of requests made in advance: a script may need a call or two before its requests stay the same.
 const MAX_AHEAD: usize = 3;
 
 impl Scripts {
-    /// Loads a script for so many workers, and calls `setup` and `init` for each of them.
+    /// Loads a script for this many workers, and calls `setup` and `init` for each of them.
     ///
     /// # Errors
     /// The script can't be read, fails, or runs for too long.
@@ -132,7 +132,7 @@ impl Scripts {
         let shared = Arc::new(Shared::new(total.max(workers), given.address, interrupted));
         let main = shared.muted(given.done_elsewhere, || State::open(given, 0, &shared))?;
         let sets_up: bool = main.call(Phase::Long, &main.own("has")?, "setup")?;
-        // Without `setup` no thread is seen from outside itself: then this machine's are numbered by themselves.
+        // Without `setup`, a thread is not visible outside: then this machine's threads have numbers of their own.
         let (before, total) = if sets_up { (before, total) } else { (0, workers) };
         let mut found = Self {
             main,
@@ -155,7 +155,7 @@ impl Scripts {
         Ok(found)
     }
 
-    /// Another machine's thread: what `setup` sets is kept in a state that makes no requests.
+    /// Another machine's thread: a state that makes no requests keeps what `setup` sets.
     fn add_absent(&mut self, given: &Given, number: usize) -> Result<(), Trouble> {
         let state = self.shared.muted(true, || State::open(given, number, &self.shared))?;
         lock(&self.shared.states).push(state.lua.clone());
@@ -215,42 +215,43 @@ impl Scripts {
         Ok(())
     }
 
-    /// What every call of `request` returns, where that is proved: one request, or several that leave together.
+    /// What every call of `request` returns, if that is known to be always the same: one request, or several that are
+    /// sent together.
     pub fn fixed(&self) -> Option<&[Vec<u8>]> {
         self.fixed.as_deref()
     }
 
-    /// By worker: where it connects to, if `setup` or `init` assigned another address than the URL's.
+    /// By worker: its server, if `setup` or `init` assigned another address than the URL's.
     pub fn addresses(&self) -> &[Option<(IpAddr, u16)>] {
         &self.addresses
     }
 
-    /// Of `request`, `delay` and `response` those that the script has.
+    /// Which of `request`, `delay` and `response` the script has.
     pub fn hooks(&self) -> &[&'static str] {
         &self.hooks
     }
 
-    /// Whether the script has `setup`, which is given every worker's thread.
+    /// Whether the script has `setup`, which is called with every worker's thread.
     pub fn sets_up(&self) -> bool {
         self.sets_up
     }
 
-    /// What the engine calls, by worker.
+    /// By worker, the script for the engine.
     pub fn for_engine(&self) -> Vec<SharedScript> {
         self.workers.iter().map(|worker| SharedScript(Arc::clone(worker) as Arc<Mutex<dyn Script>>)).collect()
     }
 
-    /// What was printed since this was last asked.
+    /// What was printed since the last call.
     pub fn output(&self) -> Vec<u8> {
         self.shared.take_output()
     }
 
-    /// Why the load was ended, where a function of the script failed under load.
+    /// Why the load was ended, if a function of the script failed during the load.
     pub fn failure(&self) -> Option<String> {
         lock(&self.shared.failure).clone()
     }
 
-    /// Whether every worker was stopped by the script.
+    /// Whether the script has stopped every worker.
     pub fn stopped(&self) -> bool {
         self.shared.stopped.iter().all(|flag| flag.load(Ordering::Relaxed))
     }
@@ -258,7 +259,7 @@ impl Scripts {
     /// By worker: the script's global variables that can be copied, for `take_globals` on another machine.
     ///
     /// # Errors
-    /// They take more than `MAX_GLOBALS` bytes.
+    /// They have more than `MAX_GLOBALS` bytes.
     pub fn globals(&self) -> Result<Vec<Vec<u8>>, Trouble> {
         let mut made = Vec::with_capacity(self.workers.len());
         for worker in &self.workers {
@@ -267,7 +268,7 @@ impl Scripts {
             let mut bytes = Vec::new();
             for pair in all.pairs::<Value, Value>() {
                 let (name, value) = pair.map_err(|error| Trouble::Script(error.to_string()))?;
-                // What belongs to its state alone, as a function does, stays there.
+                // Values that belong to their state, such as functions, are skipped.
                 if let (Ok(name), Ok(value)) = (Plain::of(&name), Plain::of(&value)) {
                     Plain::Table(vec![(name, value)]).write(&mut bytes);
                 }
@@ -285,10 +286,10 @@ impl Scripts {
         Ok(made)
     }
 
-    /// Gives the states that stand in for other machines' threads, in their order, the variables that these had.
+    /// Sets the variables of other machines' threads in the states that stand in for them, in order.
     ///
     /// # Errors
-    /// Other bytes than `globals` writes.
+    /// The bytes are not those of `globals`.
     pub fn take_globals(&self, all: &[Vec<u8>]) -> Result<(), Trouble> {
         for ((_, state), bytes) in self.absent.iter().zip(all) {
             let mut rest = &bytes[..];
@@ -308,7 +309,7 @@ impl Scripts {
     /// Calls `done`, if the script has it.
     ///
     /// # Errors
-    /// It fails, or runs for too long.
+    /// It fails or runs for too long.
     pub fn done(&self, summary: &Summary, latency: &Statistics, requests: &Statistics) -> Result<(), Trouble> {
         let arguments = || -> mlua::Result<(Table, Table, Table)> {
             let lua = &self.main.lua;
@@ -329,7 +330,7 @@ impl Scripts {
     }
 }
 
-/// Requests made at once, each for itself.
+/// Splits requests that were made together.
 fn taken_apart(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -351,7 +352,7 @@ fn numbers(lua: &Lua, from: &Statistics) -> mlua::Result<Table> {
 }
 
 impl Worker {
-    /// Makes requests ahead until one is proved to be all that will ever come; that one, or None.
+    /// Makes requests in advance until one is known to be the only one that will ever come; returns it, or None.
     fn probe(&mut self) -> Result<Option<Vec<u8>>, Trouble> {
         let probe = self.state.own("probe")?;
         for _ in 0..MAX_AHEAD {
@@ -426,7 +427,7 @@ impl Script for Worker {
     }
 }
 
-/// A lock that a panic elsewhere does not close: what it holds is whole at any time.
+/// A lock that a panic of another thread does not poison: its value is valid at any time.
 fn lock<T: ?Sized>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

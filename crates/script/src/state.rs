@@ -1,4 +1,4 @@
-//! One Lua state: opened with all libraries as wrk opens it, prepared by the prelude, the script run in it.
+//! One Lua state: opened with all libraries, as wrk does, prepared by the prelude; then the script is run in it.
 
 use crate::guard::{Guard, Phase};
 use crate::value::Plain;
@@ -11,24 +11,24 @@ use std::time::Duration;
 
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// What a script printed and nobody has fetched yet is kept up to here.
+/// Maximum length of printed text that was not fetched yet.
 const MAX_OUTPUT: usize = 8 << 20;
 
-/// An attempt of `wrk.connect`.
+/// A call of `wrk.connect`.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the states of one script share.
 pub struct Shared {
     output: Mutex<Vec<u8>>,
-    /// The first that failed under load.
+    /// The first failure during the load.
     pub failure: Mutex<Option<String>>,
-    /// By worker.
+    /// Stopped, by worker.
     pub stopped: Vec<AtomicBool>,
-    /// By worker, as far as they are there.
+    /// Threads by worker, as far as they exist.
     pub states: Mutex<Vec<Lua>>,
-    /// By worker: where it connects to; None for a unix socket.
+    /// Server by worker; None for a unix socket.
     pub addresses: Vec<Mutex<Option<(IpAddr, u16)>>>,
-    /// What is printed now is dropped.
+    /// Printed text is dropped now.
     mute: AtomicBool,
     interrupted: Interrupted,
 }
@@ -47,17 +47,17 @@ impl Shared {
         }
     }
 
-    /// Notes why the load ends.
+    /// Records why the load ends.
     pub fn fail(&self, why: String) {
         lock(&self.failure).get_or_insert(why);
     }
 
-    /// What was printed since this was last asked.
+    /// What was printed since the last call.
     pub fn take_output(&self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.output))
     }
 
-    /// Does something, and drops what it prints if asked to.
+    /// Runs a function, and drops what it prints if requested.
     pub fn muted<T>(&self, quiet: bool, what: impl FnOnce() -> T) -> T {
         self.mute.store(quiet, Ordering::Relaxed);
         let found = what();
@@ -75,23 +75,23 @@ impl Shared {
     }
 }
 
-/// One state, and what the prelude left for us in it.
+/// One state, and the functions of the prelude in it.
 pub struct State {
     /// The state.
     pub lua: Lua,
     /// The script's name in messages.
     pub name: String,
-    /// With the script's other states.
+    /// Shared with the script's other states.
     pub shared: Arc<Shared>,
     guard: Arc<Guard>,
     own: Table,
 }
 
 impl State {
-    /// Opens a state and runs the script in it; `number`: of its worker, 0 for the one of `setup` and `done`.
+    /// Opens a state and runs the script in it; `number`: of its worker, 0 for the state of `setup` and `done`.
     ///
     /// # Errors
-    /// The script is no Lua, fails, or runs for too long.
+    /// The script is not valid Lua, fails, or runs for too long.
     pub fn open(given: &Given, number: usize, shared: &Arc<Shared>) -> Result<Self, Trouble> {
         let short = |error: mlua::Error| Trouble::Script(error.to_string());
         let lua = open_all();
@@ -114,7 +114,7 @@ impl State {
         Ok(state)
     }
 
-    /// A function of the prelude's.
+    /// A function of the prelude.
     ///
     /// # Errors
     /// None that a script could cause.
@@ -125,7 +125,7 @@ impl State {
     /// Calls a function, for as long as it may take.
     ///
     /// # Errors
-    /// It fails, or takes longer.
+    /// It fails or takes longer.
     #[inline]
     pub fn call<R: FromLuaMulti>(&self, phase: Phase, f: &Function, with: impl IntoLuaMulti) -> Result<R, Trouble> {
         self.guard.begin(phase);
@@ -152,9 +152,10 @@ impl State {
     }
 }
 
-/// A state with all of Lua's libraries, `debug`, `ffi` and modules in C among them, as scripts of wrk's find them.
+/// A state with all of Lua's libraries, including `debug`, `ffi` and modules in C, as wrk's scripts expect.
 fn open_all() -> Lua {
-    // SAFETY: what a script does by `ffi` or a module in C is its user's doing, as in wrk; of ours nothing is unsound.
+    // SAFETY: what a script does through `ffi` or a module in C is its user's responsibility, as in wrk; nothing else
+    // here is unsound.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) }
 }
 
@@ -174,7 +175,7 @@ fn described(lua: &Lua, given: &Given) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// What the prelude asks of us.
+/// The functions that the prelude calls.
 fn natives(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let to = Arc::clone(shared);
@@ -235,7 +236,7 @@ fn worker(shared: &Shared, number: usize) -> mlua::Result<Lua> {
     found.ok_or_else(|| mlua::Error::runtime("this thread has no state of its own yet"))
 }
 
-/// The loopback addresses that a name stands for: no other machine is loaded.
+/// The loopback addresses that a name resolves to: no other machine is loaded.
 fn lookup(lua: &Lua, host: &str, port: &str) -> mlua::Result<Table> {
     let refused = |why: String| mlua::Error::runtime(format!("wrk.lookup({host:?}, {port:?}): {why}"));
     let number = match port {

@@ -1,11 +1,11 @@
-//! Values on their way from one Lua state to another: copies, as `thread:set` and `thread:get` hand them over.
+//! Values that are copied from one Lua state to another, as `thread:set` and `thread:get` do.
 
 use mlua::{Lua, Value};
 
-/// Tables within tables; one that holds itself has no end.
+/// Maximum nesting of tables; a table that contains itself has no end.
 const DEEPEST: usize = 100;
 
-/// What can be copied.
+/// A value that can be copied.
 pub enum Plain {
     Nil,
     Boolean(bool),
@@ -18,7 +18,7 @@ impl Plain {
     /// Copies a value out of its state.
     ///
     /// # Errors
-    /// It has a part that belongs to its state alone: a function, a coroutine, userdata.
+    /// A part of it belongs to its state: a function, a coroutine, userdata.
     pub fn of(value: &Value) -> mlua::Result<Self> {
         Self::at(value, 0)
     }
@@ -44,7 +44,7 @@ impl Plain {
         }
     }
 
-    /// Appends it as bytes: a kind, then a length or a number of eight bytes, then what the length says.
+    /// Appends the value as bytes: a kind, then a length or a number of eight bytes, then as many bytes.
     pub fn write(&self, into: &mut Vec<u8>) {
         let mut head = |kind: u8, number: u64| {
             into.push(kind);
@@ -68,7 +68,7 @@ impl Plain {
         }
     }
 
-    /// Reads what `write` wrote, and moves on behind it; None if the bytes are of another form.
+    /// Reads what `write` has written, and moves on; None if the bytes have another form.
     pub fn read(from: &mut &[u8], depth: usize) -> Option<Self> {
         let (kind, rest) = from.split_first()?;
         let (number, rest) = rest.split_first_chunk::<8>()?;
@@ -83,7 +83,7 @@ impl Plain {
                 Some(Self::Text(text.to_vec()))
             }
             (4, count) if depth < DEEPEST => {
-                // A pair takes 18 bytes at least: no count makes more room than its bytes would fill.
+                // A pair has at least 18 bytes: no count reserves more memory than its bytes would fill.
                 let mut pairs = Vec::with_capacity(count.min(from.len() / 18));
                 for _ in 0..count {
                     pairs.push((Self::read(from, depth + 1)?, Self::read(from, depth + 1)?));
@@ -94,7 +94,7 @@ impl Plain {
         }
     }
 
-    /// Makes a copy in another state.
+    /// Creates a copy in another state.
     ///
     /// # Errors
     /// That state has no memory left.

@@ -1,10 +1,10 @@
-//! The open loop: requests leave when they are meant to, whatever the server does.
+//! The open loop: requests are sent when they are meant to be, whatever the server does.
 //!
-//! A request that is due and finds no free connection leaves as soon as there is one, before all that are due later, and its
-//! wait is part of its latency: nothing a slow server does thins the load or hides the wait of those behind (the
-//! "coordinated omission" of closed loops). What is meant to leave within the counted part is what is counted,
-//! whenever its answer comes; what found no connection by the block's end is sent after it for a while, and what never
-//! left is counted as such. The offered rate is never lowered.
+//! A request that is due and finds no free connection is sent as soon as there is one, before all that are due later,
+//! and its wait is part of its latency. So a slow server neither reduces the load nor hides the wait of later requests
+//! (the "coordinated omission" of closed loops). The requests that are due within the counted part are counted,
+//! whenever their responses come. Those that found no connection by the end of the block are sent after it for a while,
+//! and those that were never sent are counted as such. The offered rate is never lowered.
 
 use super::protocol::Protocol;
 use super::{START_BATCH, Worker};
@@ -16,29 +16,29 @@ use crate::sys;
 use crate::tally::Counts;
 use std::collections::VecDeque;
 
-/// For how long requests may still leave that were due before the block's end: a tenth of its counted part, at least and at
-/// most so long. An overloaded server's backlog grows with the block: to work it off could take for ever.
+/// How long requests that were due before the end of the block may still be sent: a tenth of the counted part, within
+/// these limits. An overloaded server's backlog grows with the block, and working it off could take forever.
 const GRACE_NS: (u64, u64) = (10_000_000, 1_000_000_000);
 
 /// One worker's part of an open loop.
 pub struct OpenLoop {
     departures: Departures,
-    /// Departures wait for the next multiple of this, from the block's start.
+    /// Requests wait for the next multiple of this time, from the start of the block.
     tick_ns: u64,
-    /// From the end of the counted part until nothing leaves any more.
+    /// Time from the end of the counted part until no more requests are sent.
     grace_ns: u64,
     /// A number of requests ends the block.
     bounded: bool,
-    /// When a request was last found due: what was due by then leaves with it.
+    /// When a request was last found due: requests that were due by then are sent with it.
     leaving_ns: u64,
-    /// Found a place and have not left.
+    /// Requests that have a place and were not sent.
     claimed: u64,
-    /// Lost their place again; older than all that is still to come.
+    /// Due times of requests that lost their place; they are older than all that follow.
     returned: VecDeque<u64>,
 }
 
-/// Length of a block's counted part as planned. An open loop's that is bounded by a count ends when one more
-/// request would leave.
+/// Planned duration of a block's counted part. If a number of requests limits an open loop, it ends when one more
+/// request would be sent.
 pub fn counted_end_ns(block: &BlockPlan) -> u64 {
     match &block.open_loop {
         Some(open_loop) if block.max_requests > 0 => {
@@ -63,7 +63,7 @@ impl OpenLoop {
         Self { departures, tick_ns, grace_ns, bounded, leaving_ns: 0, claimed: 0, returned: VecDeque::new() }
     }
 
-    /// When the next request is due; [`NEVER_NS`]: no more within the block.
+    /// When the next request is due; [`NEVER_NS`]: none within the block.
     #[inline]
     fn next_ns(&self, window: &Window) -> u64 {
         if let Some(returned_ns) = self.returned.front() {
@@ -73,8 +73,9 @@ impl OpenLoop {
         if due_ns < window.end_ns { due_ns } else { NEVER_NS }
     }
 
-    /// When it may leave: with the others of its tick, even where an answer has us awake before, as one that leaves alone
-    /// is answered alone, which wakes us again. A tick's wake-up comes some µs late: what is due by then leaves, too.
+    /// When the next request may be sent: with the others of its tick, even if a response wakes the worker before. A
+    /// request that is sent alone gets its response alone, which is another wake-up. The wake-up for a tick comes some
+    /// µs late: requests that are due by then are sent, too.
     #[inline]
     fn leave_ns(&self, window: &Window) -> u64 {
         match self.next_ns(window) {
@@ -88,7 +89,7 @@ impl OpenLoop {
         due_ns >= window.counted_from_ns
     }
 
-    /// A request that left is over, rightly or not.
+    /// A request that was sent is over, whatever the result.
     #[inline]
     fn left(window: &Window, counts: &mut Counts, due_ns: u64, sent_ns: u64) {
         let Some(open) = &mut counts.open_loop else { return };
@@ -217,7 +218,7 @@ impl LoadModel for OpenLoop {
 }
 
 impl<T: Transport, C: Protocol> Worker<T, C> {
-    /// Sends what is due over free connections, oldest first, each with a clock reading of its own.
+    /// Sends requests that are due on free connections, oldest first, each with its own reading of the clock.
     pub(super) fn depart_due(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         for _ in 0..START_BATCH {
             let now_ns = sys::now_ns();
@@ -239,7 +240,7 @@ mod tests {
     const US: u64 = 1000;
     const STARTED_NS: u64 = 7_000_000;
 
-    /// How many leave at that many µs from the start, of requests that are due every 100 µs.
+    /// How many requests are sent at this many µs from the start, if they are due every 100 µs.
     fn leaving(open_loop: &mut OpenLoop, window: &Window, at_us: u64) -> usize {
         let mut counts = Counts::new();
         (0..100).take_while(|_| open_loop.claim(window, &mut counts, &mut 0, STARTED_NS + at_us * US)).count()

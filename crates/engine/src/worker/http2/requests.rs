@@ -122,7 +122,7 @@ impl<T: Transport> Worker<T, Http2> {
         let has_room =
             here.http2.max_streams() == self.proto.streams && here.http2.streams_left() as usize > slots.len();
         if !(has_room && block_run.is_free(now_ns)) {
-            return slots.iter().for_each(|slot| self.free_place(first + *slot as usize, now_ns, block_run));
+            return slots.iter().for_each(|slot| self.send_next(first + *slot as usize, now_ns, block_run));
         }
         for slot in slots {
             let (index, number) = (first + *slot as usize, self.core.cycle.next as u32);
